@@ -74,10 +74,10 @@ func TestConstructorsRefuse(t *testing.T) {
 
 func ofPostgres(ctx context.Context, pool *pgxpool.Pool) []refusal {
 	lease := func(pool *pgxpool.Pool, o pglock.LeaseOptions) func() error {
-		return func() error { return second(pglock.NewLease(ctx, pool, o)) }
+		return func() error { return second(pglock.NewLeaseLocker(ctx, pool, o)) }
 	}
 	session := func(pool *pgxpool.Pool, o pglock.SessionOptions) func() error {
-		return func() error { return second(pglock.NewSession(ctx, pool, o)) }
+		return func() error { return second(pglock.NewSessionLocker(ctx, pool, o)) }
 	}
 	store := func(pool *pgxpool.Pool, o inventory.Options) func() error {
 		return func() error { return second(pginventory.New(ctx, pool, o)) }
@@ -89,13 +89,13 @@ func ofPostgres(ctx context.Context, pool *pgxpool.Pool) []refusal {
 	attempt := func(context.Context, pgx.Tx, int) error { return nil }
 	var conn *pgx.Conn
 	return []refusal{
-		{"pglock.NewLease", "pool", lease(nil, pglock.LeaseOptions{})},
-		{"pglock.NewLease", "LeaseOptions.TTL", lease(pool, pglock.LeaseOptions{TTL: -1})},
-		{"pglock.NewLease", "LeaseOptions.MaxQueue", lease(pool, pglock.LeaseOptions{MaxQueue: -1})},
-		{"pglock.NewLease", "LeaseOptions.Schema", lease(pool, pglock.LeaseOptions{Schema: "a.b"})},
-		{"pglock.NewSession", "pool", session(nil, pglock.SessionOptions{})},
-		{"pglock.NewSession", "SessionOptions.MaxConns", session(pool, pglock.SessionOptions{MaxConns: -1})},
-		{"pglock.NewSession", "SessionOptions.Schema", session(pool, pglock.SessionOptions{Schema: "a.b"})},
+		{"pglock.NewLeaseLocker", "pool", lease(nil, pglock.LeaseOptions{})},
+		{"pglock.NewLeaseLocker", "LeaseOptions.TTL", lease(pool, pglock.LeaseOptions{TTL: -1})},
+		{"pglock.NewLeaseLocker", "LeaseOptions.MaxQueue", lease(pool, pglock.LeaseOptions{MaxQueue: -1})},
+		{"pglock.NewLeaseLocker", "LeaseOptions.Schema", lease(pool, pglock.LeaseOptions{Schema: "a.b"})},
+		{"pglock.NewSessionLocker", "pool", session(nil, pglock.SessionOptions{})},
+		{"pglock.NewSessionLocker", "SessionOptions.MaxConns", session(pool, pglock.SessionOptions{MaxConns: -1})},
+		{"pglock.NewSessionLocker", "SessionOptions.Schema", session(pool, pglock.SessionOptions{Schema: "a.b"})},
 		{"pglock.SessionLocks", "pool", func() error { return second(pglock.SessionLocks(ctx, nil, "")) }},
 		{"pglock.RunTx", "pool", func() error { return pglock.RunTx(ctx, (*pgxpool.Pool)(nil), pglock.TxOptions{}, fn) }},
 		{"pglock.RunTx of a connection", "pool", func() error { return pglock.RunTx(ctx, conn, pglock.TxOptions{}, fn) }},
@@ -113,10 +113,10 @@ func ofPostgres(ctx context.Context, pool *pgxpool.Pool) []refusal {
 
 func ofMySQL(ctx context.Context, db *sql.DB) []refusal {
 	lease := func(db *sql.DB, o mysqllock.LeaseOptions) func() error {
-		return func() error { return second(mysqllock.NewLease(ctx, db, o)) }
+		return func() error { return second(mysqllock.NewLeaseLocker(ctx, db, o)) }
 	}
 	session := func(db *sql.DB, o mysqllock.SessionOptions) func() error {
-		return func() error { return second(mysqllock.NewSession(ctx, db, o)) }
+		return func() error { return second(mysqllock.NewSessionLocker(ctx, db, o)) }
 	}
 	store := func(db *sql.DB, o inventory.Options) func() error {
 		return func() error { return second(mysqlinventory.New(ctx, db, o)) }
@@ -127,13 +127,13 @@ func ofMySQL(ctx context.Context, db *sql.DB) []refusal {
 	fn := func(*sql.Tx) error { return nil }
 	attempt := func(context.Context, *sql.Tx, int) error { return nil }
 	return []refusal{
-		{"mysqllock.NewLease", "pool", lease(nil, mysqllock.LeaseOptions{})},
-		{"mysqllock.NewLease", "LeaseOptions.TTL", lease(db, mysqllock.LeaseOptions{TTL: -1})},
-		{"mysqllock.NewLease", "LeaseOptions.Watch", lease(db, mysqllock.LeaseOptions{Watch: time.Hour})},
-		{"mysqllock.NewLease", "LeaseOptions.Schema", lease(db, mysqllock.LeaseOptions{Schema: "a.b"})},
-		{"mysqllock.NewSession", "pool", session(nil, mysqllock.SessionOptions{})},
-		{"mysqllock.NewSession", "SessionOptions.MaxConns", session(db, mysqllock.SessionOptions{MaxConns: -1})},
-		{"mysqllock.NewSession", "SessionOptions.Schema", session(db, mysqllock.SessionOptions{Schema: "a.b"})},
+		{"mysqllock.NewLeaseLocker", "pool", lease(nil, mysqllock.LeaseOptions{})},
+		{"mysqllock.NewLeaseLocker", "LeaseOptions.TTL", lease(db, mysqllock.LeaseOptions{TTL: -1})},
+		{"mysqllock.NewLeaseLocker", "LeaseOptions.Watch", lease(db, mysqllock.LeaseOptions{Watch: time.Hour})},
+		{"mysqllock.NewLeaseLocker", "LeaseOptions.Schema", lease(db, mysqllock.LeaseOptions{Schema: "a.b"})},
+		{"mysqllock.NewSessionLocker", "pool", session(nil, mysqllock.SessionOptions{})},
+		{"mysqllock.NewSessionLocker", "SessionOptions.MaxConns", session(db, mysqllock.SessionOptions{MaxConns: -1})},
+		{"mysqllock.NewSessionLocker", "SessionOptions.Schema", session(db, mysqllock.SessionOptions{Schema: "a.b"})},
 		{"mysqllock.SessionLocks", "pool", func() error { return second(mysqllock.SessionLocks(ctx, nil, "")) }},
 		{"mysqllock.RunTx", "db", func() error { return mysqllock.RunTx(ctx, nil, mysqllock.TxOptions{}, fn) }},
 		{"mysqllock.RunTx", "TxOptions.Attempts", func() error { return mysqllock.RunTx(ctx, db, mysqllock.TxOptions{Attempts: -1}, fn) }},
@@ -181,7 +181,7 @@ func ofTables() []refusal {
 }
 
 func ofLockers() []refusal {
-	var none *pglock.Lease
+	var none *pglock.LeaseLocker
 	return []refusal{
 		{"dblock.NewElector", "Locker", func() error { return second(dblock.NewElector(nil, "key", dblock.ElectorOptions{})) }},
 		{"dblock.NewElector of a typed nil", "Locker", func() error {

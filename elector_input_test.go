@@ -54,7 +54,7 @@ func TestElectorRefusesWhatMakesNoSense(t *testing.T) {
 		"no Holder":       {plain{l}, "k", dblock.ElectorOptions{}, dblock.ErrUnsupported},
 		"no key":          {l, "", dblock.ElectorOptions{}, dblock.ErrInvalid},
 		"a key with NUL":  {l, "a\x00", dblock.ElectorOptions{}, dblock.ErrInvalid},
-		"a long key":      {l, strings.Repeat("k", dblock.MaxKeyBytes+1), dblock.ElectorOptions{}, dblock.ErrInvalid},
+		"a long key":      {l, strings.Repeat("k", dblock.MaxLockKeyBytes+1), dblock.ElectorOptions{}, dblock.ErrInvalid},
 		"a long label":    {l, "k", dblock.ElectorOptions{Label: strings.Repeat("k", dblock.MaxLabelBytes+1)}, dblock.ErrInvalid},
 		"much data":       {l, "k", dblock.ElectorOptions{Data: make([]byte, dblock.MaxDataBytes+1)}, dblock.ErrInvalid},
 		"a short poll":    {l, "k", dblock.ElectorOptions{Poll: time.Millisecond}, dblock.ErrInvalid},

@@ -12,7 +12,7 @@ import (
 // Errors: ErrNotHeld if no living process leads, with the token of the last term if that is known, and what else the Locker's Holder returns.
 func (e *Elector) Leader(ctx context.Context) (HeldLock, error) {
 	h, err := e.look.Holder(ctx, e.key)
-	if err == nil && h.Mode != Exclusive {
+	if err == nil && h.Mode != ModeExclusive {
 		return HeldLock{Key: e.key}, fmt.Errorf("%w: no process leads: %q is held in mode %v", ErrNotHeld, e.key, h.Mode)
 	}
 	return h, err

@@ -114,7 +114,7 @@ func TestElectorHasNoLeaderAmongReaders(t *testing.T) {
 	if h, err := elector.Leader(t.Context()); !errors.Is(err, dblock.ErrNotHeld) || h.Fence.Token != 0 {
 		t.Errorf("got %+v, %v", h, err)
 	}
-	if h, err := l.Holder(t.Context(), "leader"); err != nil || h.Mode != dblock.Shared {
+	if h, err := l.Holder(t.Context(), "leader"); err != nil || h.Mode != dblock.ModeShared {
 		t.Errorf("the holder: %+v, %v", h, err)
 	}
 }

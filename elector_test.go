@@ -162,7 +162,7 @@ func TestElectorHeedsFn(t *testing.T) {
 				c.locks.Lose("leader")
 				return context.Canceled
 			case 4:
-				return &dblock.LostError{Key: "leader", Reason: dblock.Stolen}
+				return &dblock.LostError{Key: "leader", Reason: dblock.ReasonStolen}
 			}
 			stop(errStop)
 			<-ctx.Done()

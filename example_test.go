@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/dblocktest"
 )
 
-// One of many processes leads, and the others know where it is. In a service the Locker is a pglock.Lease or a
-// mysqllock.Lease, and the leader writes in its GuardedTx.
+// One of many processes leads, and the others know where it is. In a service the Locker is a pglock.LeaseLocker or a
+// mysqllock.LeaseLocker, and the leader writes in its GuardedTx.
 func ExampleElector() {
 	leases, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
 	if err != nil {
@@ -80,7 +80,7 @@ func ExampleElector_Observe() {
 func ExampleQuorum() {
 	ctx := context.Background()
 	var nodes []dblock.Locker
-	for range 3 { // in a service: a pglock.Lease or a mysqllock.Lease on a server of its own each
+	for range 3 { // in a service: a pglock.LeaseLocker or a mysqllock.LeaseLocker on a server of its own each
 		leases, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
 		if err != nil {
 			fmt.Println(err)

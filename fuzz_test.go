@@ -46,7 +46,7 @@ func checkRequest(t *testing.T, r dblock.Request, err error) {
 		return
 	}
 	for _, key := range r.Set() {
-		if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
+		if err := dblock.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 			t.Errorf("accepted: %v", err)
 		}
 	}

@@ -9,16 +9,16 @@ import (
 type Mode uint8
 
 const (
-	Exclusive Mode = iota // by one
-	Shared                // beside others who hold it shared: WithShared
-	Permits               // some of a semaphore's permits: WithPermits
+	ModeExclusive Mode = iota // by one
+	ModeShared                // beside others who hold it shared: WithShared
+	ModePermit                // some of a semaphore's permits: WithPermits
 )
 
 func (m Mode) String() string {
 	switch m {
-	case Shared:
+	case ModeShared:
 		return "shared"
-	case Permits:
+	case ModePermit:
 		return "permits"
 	default:
 		return "exclusive"
@@ -87,29 +87,29 @@ func (h Holder) String() string {
 type Reason string
 
 const (
-	// Expired: no heartbeat was confirmed for so long that others may have the lock.
-	Expired Reason = "the member expired: no heartbeat was confirmed in time"
+	// ReasonExpired: no heartbeat was confirmed for so long that others may have the lock.
+	ReasonExpired Reason = "the member expired: no heartbeat was confirmed in time"
 
-	// Evicted: the database no longer knows the member: others have found it dead.
-	Evicted Reason = "the member was evicted: others found it dead"
+	// ReasonEvicted: the database no longer knows the member: others have found it dead.
+	ReasonEvicted Reason = "the member was evicted: others found it dead"
 
-	// Stolen: the lock's row says that somebody else has it, or nobody.
-	Stolen Reason = "the lock was taken away"
+	// ReasonStolen: the lock's row says that somebody else has it, or nobody.
+	ReasonStolen Reason = "the lock was taken away"
 
-	// Ended: the time is up that WithMaxHold, WithoutRenewal or ExpireIn gave.
-	Ended Reason = "its time is up"
+	// ReasonTimeUp: the time is up that WithMaxHold, WithoutRenewal or ExpireIn gave.
+	ReasonTimeUp Reason = "its time is up"
 
-	// Disconnected: the connection that the lock lived on was lost.
-	Disconnected Reason = "the connection was lost"
+	// ReasonDisconnected: the connection that the lock lived on was lost.
+	ReasonDisconnected Reason = "the connection was lost"
 
-	// Unconfirmed is the reason if the server did not confirm that a session lock was held until its release.
-	Unconfirmed Reason = "the server did not confirm the release"
+	// ReasonUnconfirmed is the reason if the server did not confirm that a session lock was held until its release.
+	ReasonUnconfirmed Reason = "the server did not confirm the release"
 
-	// Released: the lock was released. Calls that come after Release return it.
-	Released Reason = "it was released"
+	// ReasonReleased: the lock was released. Calls that come after Release return it.
+	ReasonReleased Reason = "it was released"
 
-	// Closed: the Locker was closed.
-	Closed Reason = "the Locker was closed"
+	// ReasonClosed: the Locker was closed.
+	ReasonClosed Reason = "the Locker was closed"
 )
 
 // LostError is the cause of a lock's context once it is lost, and what Release says then. Matches
@@ -135,7 +135,7 @@ type DeadlockError struct {
 
 func (e *DeadlockError) Error() string {
 	held := "held"
-	if e.Mode != Exclusive {
+	if e.Mode != ModeExclusive {
 		held += " (" + e.Mode.String() + ")"
 	}
 	return fmt.Sprintf("dblock: %q is %s by this very call, since %s: release it first, or acquire it with WithReentrant in the same mode",

@@ -113,7 +113,7 @@ func (l *Lock) RunUnder(ctx context.Context, f func(context.Context) error) erro
 	}
 }
 
-// lostError is nil while the lock is held. A released lock has the reason Released.
+// lostError is nil while the lock is held. A released lock has the reason ReasonReleased.
 func (l *Lock) lostError() error {
 	l.held.hold.Check()
 	l.held.mu.Lock()
@@ -122,7 +122,7 @@ func (l *Lock) lostError() error {
 	case l.over == nil:
 		return nil
 	case l.over == errReleased:
-		return &LostError{l.Key(), Released}
+		return &LostError{l.Key(), ReasonReleased}
 	}
 	return l.over
 }
@@ -147,15 +147,15 @@ func (l *Lock) ValidUntil() time.Time { return l.held.hold.ValidUntil() }
 func (l *Lock) validUntil() (time.Time, Reason) {
 	until := l.ValidUntil()
 	if h, ok := l.held.hold.(interface{ EndsAt() time.Time }); ok && h.EndsAt().Equal(until) {
-		return until, Ended
+		return until, ReasonTimeUp
 	}
-	return until, Expired
+	return until, ReasonExpired
 }
 
 // ExpireIn ends the lock d from now, regardless of heartbeats: at least 1 ms, and never later than
 // WithMaxHold allows. Another call moves the end again, in either direction; concurrent calls run
 // one after the other. Of several keys all end, or none does. The lock is then lost with the reason
-// Ended, unless it is released before. This process ends it earlier than the database does, by
+// ReasonTimeUp, unless it is released before. This process ends it earlier than the database does, by
 // LeaseOptions.Margin and at most by a quarter of d.
 //
 // Errors: ErrLost (also after Release, and if the lock ended while the server had not replied:
@@ -298,7 +298,7 @@ func Held(ctx context.Context, owner any, r Request) (*Lock, error) {
 	up, _ := ctx.Value(innermost{}).(*Lock)
 	for ; up != nil; up = up.outer {
 		h := up.held
-		if h.owner != owner || (h.mode == Permits) != (r.Mode == Permits) {
+		if h.owner != owner || (h.mode == ModePermit) != (r.Mode == ModePermit) {
 			continue
 		}
 		i := slices.IndexFunc(h.keys, func(key string) bool { return slices.Contains(r.Set(), key) })

@@ -58,7 +58,7 @@ func TestBindOfAnEndedLock(t *testing.T) {
 	}
 	var lost *dblock.LostError
 	err := lock.RunUnder(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
-	if !errors.As(err, &lost) || lost.Reason != dblock.Released || lost.Key != "k" {
+	if !errors.As(err, &lost) || lost.Reason != dblock.ReasonReleased || lost.Key != "k" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -33,12 +33,12 @@ func TestContextAskedForLate(t *testing.T) {
 			if early && (lost.Context().Err() != nil || released.Context().Err() != nil) {
 				t.Error("a lock's context has ended with its acquirer's")
 			}
-			lose(dblock.Stolen)
+			lose(dblock.ReasonStolen)
 			if err := released.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
 			var why *dblock.LostError
-			if err := lost.Release(t.Context()); !errors.As(err, &why) || why.Reason != dblock.Stolen {
+			if err := lost.Release(t.Context()); !errors.As(err, &why) || why.Reason != dblock.ReasonStolen {
 				t.Errorf("the release of a lost lock says %v", err)
 			}
 			if ctx := lost.Context(); !errors.Is(ctx.Err(), context.Canceled) || !errors.As(context.Cause(ctx), &why) || ctx.Value(t) != "kept" {
@@ -63,10 +63,10 @@ func TestRunUnderSaysWhatWasWritten(t *testing.T) {
 	} {
 		lock, lose := dblock.NewLock(t.Context(), t, dblock.Request{Key: "k"}, idleHold{})
 		err := lock.RunUnder(t.Context(), func(context.Context) error {
-			lose(dblock.Ended)
+			lose(dblock.ReasonTimeUp)
 			return fmt.Errorf("the commit: %w", failed)
 		})
-		if errors.Is(err, dblock.ErrLost) != lost || !errors.Is(err, failed) || !strings.Contains(err.Error(), string(dblock.Ended)) {
+		if errors.Is(err, dblock.ErrLost) != lost || !errors.Is(err, failed) || !strings.Contains(err.Error(), string(dblock.ReasonTimeUp)) {
 			t.Errorf("%v: got %v, want lost: %t", failed, err, lost)
 		}
 	}

@@ -72,8 +72,8 @@ func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Loc
 	return fn(bound, lock)
 }
 
-// MaxKeyBytes is how long a key may be, in bytes of UTF-8.
-const MaxKeyBytes = 512
+// MaxLockKeyBytes is how long the key of a lock may be, in bytes of UTF-8.
+const MaxLockKeyBytes = 512
 
 // Errors of locks.
 var (

@@ -36,8 +36,8 @@ func WithoutRenewal(d time.Duration) Option {
 // without it a writer's. A writer that waits is let in when those who have the lock now have gone. It excludes WithPermits.
 func WithShared() Option {
 	return func(r *Request) {
-		r.clashes(r.Mode == Permits, "WithShared", "WithPermits")
-		r.Mode = Shared
+		r.clashes(r.Mode == ModePermit, "WithShared", "WithPermits")
+		r.Mode = ModeShared
 	}
 }
 
@@ -48,8 +48,8 @@ func WithShared() Option {
 // permit.
 func WithPermits(n, limit int) Option {
 	return func(r *Request) {
-		r.clashes(r.Mode == Shared, "WithShared", "WithPermits")
-		r.Mode, r.Permits, r.Limit = Permits, n, limit
+		r.clashes(r.Mode == ModeShared, "WithShared", "WithPermits")
+		r.Mode, r.Permits, r.Limit = ModePermit, n, limit
 	}
 }
 
@@ -113,7 +113,7 @@ func NewSetRequest(keys []string, opts []Option) (Request, error) {
 	}
 	keys = slices.Sorted(slices.Values(keys))
 	for i, key := range keys {
-		if err := CheckText("key", key, 1, MaxKeyBytes); err != nil {
+		if err := CheckText("key", key, 1, MaxLockKeyBytes); err != nil {
 			return Request{}, err
 		}
 		if i > 0 && key == keys[i-1] {
@@ -121,7 +121,7 @@ func NewSetRequest(keys []string, opts []Option) (Request, error) {
 		}
 	}
 	r, err := newRequest(keys[0], opts)
-	if err == nil && r.Mode != Exclusive {
+	if err == nil && r.Mode != ModeExclusive {
 		err = &InvalidError{"keys", "a set of them can't be held " + r.Mode.String()}
 	}
 	if bytes := len(keys) * len(r.Data); err == nil && bytes > maxSetBytes {
@@ -149,7 +149,7 @@ func newRequest(key string, opts []Option) (Request, error) {
 	}
 	r.Key = key
 	runtime.Callers(3, r.where[:])
-	if err := CheckText("key", key, 1, MaxKeyBytes); err != nil {
+	if err := CheckText("key", key, 1, MaxLockKeyBytes); err != nil {
 		return r, err
 	}
 	if r.Label != nil {
@@ -163,7 +163,7 @@ func newRequest(key string, opts []Option) (Request, error) {
 	if r.MaxHold != nil && *r.MaxHold < time.Millisecond {
 		return r, &InvalidError{"duration", fmt.Sprintf("%v is shorter than 1ms", *r.MaxHold)}
 	}
-	if r.Mode == Permits {
+	if r.Mode == ModePermit {
 		return r, checkPermits(r.Permits, r.Limit)
 	}
 	return r, nil

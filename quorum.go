@@ -179,7 +179,7 @@ func (q *Quorum) Caps() Caps { return q.caps }
 func (q *Quorum) observed(
 	ctx context.Context, r Request, how func(context.Context, Request) (*Lock, error),
 ) (*Lock, error) {
-	if r.Mode != Exclusive {
+	if r.Mode != ModeExclusive {
 		return nil, fmt.Errorf("%w: a Quorum has no shared mode: take a lease in one database", ErrUnsupported)
 	}
 	if r.MaxHold != nil && *r.MaxHold <= q.drift(*r.MaxHold) {
@@ -222,7 +222,7 @@ func (q *Quorum) Close(ctx context.Context) error {
 	q.mu.Unlock()
 	tells := make([]func(), len(all))
 	for i, h := range all {
-		tells[i] = h.lose(Closed)
+		tells[i] = h.lose(ReasonClosed)
 	}
 	for _, tell := range tells {
 		tell()

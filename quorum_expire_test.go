@@ -91,7 +91,7 @@ func TestQuorumExpireInWithoutAnAnswer(t *testing.T) {
 				if until := lock.ValidUntil(); until.After(began.Add(5 * time.Second)) {
 					t.Errorf("valid for %v", until.Sub(began))
 				}
-				isLost(t, lock, dblock.Ended)
+				isLost(t, lock, dblock.ReasonTimeUp)
 			})
 		})
 	}

@@ -143,13 +143,13 @@ func (h *quorumHold) validUntil() (time.Time, Reason) {
 		}
 	}
 	if len(ends) < h.q.majority {
-		return time.Time{}, Expired
+		return time.Time{}, ReasonExpired
 	}
 	slices.SortFunc(ends, func(a, b nodeEnd) int { return b.until.Compare(a.until) })
 	tips := ends[h.q.majority-1]
 	end := tips.until.Add(-h.q.drift(0))
 	if !h.until.IsZero() && !h.until.After(end) {
-		return h.until, Ended
+		return h.until, ReasonTimeUp
 	}
 	return end, tips.why
 }
@@ -216,7 +216,7 @@ func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
 	h.mu.Lock()
 	why := h.why
 	if why == "" && h.live() < h.q.majority {
-		why = Stolen
+		why = ReasonStolen
 	}
 	switch {
 	case why != "":
@@ -296,7 +296,7 @@ func (h *quorumHold) lose(why Reason) (tell func()) {
 // Release hands the lock off to the next caller of this process, or gives it back on all nodes. If a majority of them did
 // not have it any more, it was lost.
 func (h *quorumHold) Release(ctx context.Context, _ bool) error {
-	held := h.stop(Released)
+	held := h.stop(ReasonReleased)
 	handed := held && h.q.handOff(h)
 	stolen := false
 	if !handed {
@@ -307,12 +307,12 @@ func (h *quorumHold) Release(ctx context.Context, _ bool) error {
 	}
 	lasted, o := h.q.clock.Now().Sub(h.began), &h.q.o.Observer
 	if stolen {
-		h.tell(Stolen)
+		h.tell(ReasonStolen)
 	}
 	h.q.drop(h)
 	switch {
 	case stolen && o.Lost != nil:
-		o.Lost(h.key, lasted, Stolen)
+		o.Lost(h.key, lasted, ReasonStolen)
 	case held && !stolen && o.Released != nil:
 		o.Released(h.key, lasted)
 	}

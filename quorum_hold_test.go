@@ -23,7 +23,7 @@ func TestQuorumIsLostWithItsMajority(t *testing.T) {
 			t.Error("lost with one node of three")
 		}
 		nodes[1].Evict()
-		isLost(t, lock, dblock.Evicted)
+		isLost(t, lock, dblock.ReasonEvicted)
 		if !lock.ValidUntil().IsZero() {
 			t.Errorf("valid until %v", lock.ValidUntil())
 		}
@@ -44,7 +44,7 @@ func TestQuorumIsLostWithItsMajority(t *testing.T) {
 		if time.Now().After(until) || time.Until(until) > 4*time.Second { // the last heartbeat was on its way
 			t.Errorf("lost at %v, valid until %v", time.Now(), until)
 		}
-		isLost(t, lock, dblock.Expired)
+		isLost(t, lock, dblock.ReasonExpired)
 	})
 }
 
@@ -88,7 +88,7 @@ func TestQuorumValidUntil(t *testing.T) {
 		if until := lock.ValidUntil(); !until.Equal(began.Add(9*time.Second - 700*time.Millisecond)) {
 			t.Errorf("valid for %v", until.Sub(began))
 		}
-		isLost(t, lock, dblock.Ended)
+		isLost(t, lock, dblock.ReasonTimeUp)
 		if took := time.Since(began); took != 8300*time.Millisecond {
 			t.Errorf("lost after %v", took)
 		}
@@ -110,7 +110,7 @@ func TestQuorumValidUntil(t *testing.T) {
 		giveBack(t, lock)
 		began = time.Now()
 		lock = get(t, q, "k", dblock.WithMaxHold(time.Minute))
-		isLost(t, lock, dblock.Ended)
+		isLost(t, lock, dblock.ReasonTimeUp)
 		if took := time.Since(began); took != 58998*time.Millisecond {
 			t.Errorf("a minute at most ended after %v", took)
 		}
@@ -153,7 +153,7 @@ func TestQuorumExpiresOnAMajority(t *testing.T) {
 		if until := lock.ValidUntil(); !until.Equal(began.Add(3 * time.Second)) {
 			t.Errorf("valid for %v", until.Sub(began))
 		}
-		isLost(t, lock, dblock.Ended)
+		isLost(t, lock, dblock.ReasonTimeUp)
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("lost after %v", took)
 		}
@@ -165,7 +165,7 @@ func TestQuorumExpiresOnAMajority(t *testing.T) {
 		if err := lock.ExpireIn(t.Context(), time.Hour); err != nil {
 			t.Error(err)
 		}
-		isLost(t, lock, dblock.Ended)
+		isLost(t, lock, dblock.ReasonTimeUp)
 		if took := time.Since(began); took != 18*time.Second {
 			t.Errorf("20 s at most ended after %v", took)
 		}

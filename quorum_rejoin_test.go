@@ -58,7 +58,7 @@ func TestQuorumRegainsForTheRest(t *testing.T) {
 					t.Errorf("%s: a node was not regained", name)
 				}
 			}
-			isLost(t, lock, dblock.Ended)
+			isLost(t, lock, dblock.ReasonTimeUp)
 			if took := time.Since(began); took < 118*time.Second || took > 2*time.Minute {
 				t.Errorf("%s: lost after %v", name, took)
 			}
@@ -74,7 +74,7 @@ func TestQuorumRegainsForTheRest(t *testing.T) {
 		if h, err := nodes[2].Holder(t.Context(), "moved"); err != nil || h.Remaining > 50*time.Second {
 			t.Errorf("regained as %+v, %v", h, err)
 		}
-		isLost(t, lock, dblock.Ended)
+		isLost(t, lock, dblock.ReasonTimeUp)
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("lost after %v", took)
 		}
@@ -90,7 +90,7 @@ func TestQuorumRegainsNothingOnceLost(t *testing.T) {
 		lock := get(t, q, "k")
 		time.Sleep(time.Second)
 		nodes[0].Lose("k")
-		isLost(t, lock, dblock.Stolen)
+		isLost(t, lock, dblock.ReasonStolen)
 		time.Sleep(time.Minute)
 		for i, n := range nodes {
 			if !n.isFree(t, "k") {
@@ -119,7 +119,7 @@ func TestQuorumCloseReleases(t *testing.T) {
 			}
 		}
 		next := get(t, other, "k")
-		isLost(t, lock, dblock.Closed)
+		isLost(t, lock, dblock.ReasonClosed)
 		synctest.Wait() // all nodes have answered
 		if nodes[0].isFree(t, "k") {
 			t.Error("the late release has freed what the next process holds")

@@ -39,7 +39,7 @@ func TestQuorumReleaseOfWhatWasTakenAway(t *testing.T) {
 				}
 				err := lock.Release(t.Context())
 				var lost *dblock.LostError
-				is := errors.As(err, &lost) && lost.Reason == dblock.Stolen
+				is := errors.As(err, &lost) && lost.Reason == dblock.ReasonStolen
 				if want := taken > 1; is != want || (err != nil) != want || len(told) > 0 != want || released > 0 == want {
 					t.Errorf("%d of 3 nodes were taken: %v; told of %d releases and %v", taken, err, released, told)
 				}

@@ -286,7 +286,7 @@ func TestQuorumCloses(t *testing.T) {
 		if err := <-waiting; !errors.Is(err, dblock.ErrClosed) {
 			t.Errorf("who waited was told %v", err)
 		}
-		isLost(t, lock, dblock.Closed)
+		isLost(t, lock, dblock.ReasonClosed)
 		if _, err := q.TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrClosed) {
 			t.Errorf("told %v", err)
 		}

@@ -6,21 +6,21 @@ import "time"
 type Strength uint8
 
 const (
-	// DefaultStrength keeps all other writers and lockers out: ForNoKeyUpdate on Postgres, ForUpdate on MySQL and MariaDB.
-	DefaultStrength Strength = iota
+	// StrengthDefault keeps all other writers and lockers out: StrengthNoKeyUpdate on Postgres, StrengthUpdate on MySQL and MariaDB.
+	StrengthDefault Strength = iota
 
-	// ForUpdate is for rows that will be deleted, or whose key changes. On Postgres it also keeps out those who insert rows
+	// StrengthUpdate is for rows that will be deleted, or whose key changes. On Postgres it also keeps out those who insert rows
 	// that refer to this one by a foreign key.
-	ForUpdate
+	StrengthUpdate
 
-	// ForNoKeyUpdate is for rows of which anything else changes. Only Postgres has it.
-	ForNoKeyUpdate
+	// StrengthNoKeyUpdate is for rows of which anything else changes. Only Postgres has it.
+	StrengthNoKeyUpdate
 
-	// ForShare keeps the row as it is, together with others who do the same.
-	ForShare
+	// StrengthShare keeps the row as it is, together with others who do the same.
+	StrengthShare
 
-	// ForKeyShare keeps the row's key as it is, and the row from being deleted. Only Postgres has it.
-	ForKeyShare
+	// StrengthKeyShare keeps the row's key as it is, and the row from being deleted. Only Postgres has it.
+	StrengthKeyShare
 )
 
 // Waits of a RowLock that are no duration.

@@ -24,7 +24,7 @@ func openLease(ctx context.Context, env *Env, maxBatch, maxInFlight int) (Locker
 		if err != nil {
 			return nil, err
 		}
-		l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
+		l, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
 		return lockerOn{l, func() error { pool.Close(); return nil }}, err
 	}
 	db, err := env.MySQL(ctx)
@@ -32,6 +32,6 @@ func openLease(ctx context.Context, env *Env, maxBatch, maxInFlight int) (Locker
 		return nil, err
 	}
 	db.SetMaxOpenConns(2*env.Conns + 1) // a heartbeat keeps one
-	l, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
+	l, err := mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
 	return lockerOn{l, db.Close}, err
 }

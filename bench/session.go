@@ -30,7 +30,7 @@ func openSession(ctx context.Context, env *Env) (Locker, error) {
 		if err != nil {
 			return nil, err
 		}
-		l, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{})
+		l, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{})
 		return lockerOn{l, func() error { pool.Close(); return nil }}, err
 	}
 	db, err := env.MySQL(ctx)
@@ -38,7 +38,7 @@ func openSession(ctx context.Context, env *Env) (Locker, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(2 * env.Conns)
-	l, err := mysqllock.NewSession(ctx, db, mysqllock.SessionOptions{})
+	l, err := mysqllock.NewSessionLocker(ctx, db, mysqllock.SessionOptions{})
 	return lockerOn{l, db.Close}, err
 }
 

@@ -95,7 +95,7 @@ func TestALockExpiresToTheNanosecond(t *testing.T) {
 	c.Advance(ttl - time.Second - 1)
 	isLost(t, lock, "")
 	c.Advance(1)
-	isLost(t, lock, dblock.Expired)
+	isLost(t, lock, dblock.ReasonExpired)
 	c.Advance(time.Second - 1)
 	if _, err := l[1].TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Errorf("before the time is up: %v", err)
@@ -127,7 +127,7 @@ func TestLateHeartbeatsAreHarmlessWithinTheTTL(t *testing.T) {
 	}
 	l[0].DelayHeartbeats(ttl)
 	c.Advance(ttl)
-	isLost(t, lock, dblock.Expired)
+	isLost(t, lock, dblock.ReasonExpired)
 }
 
 func TestMaxHoldEndsByTheClock(t *testing.T) {
@@ -137,7 +137,7 @@ func TestMaxHoldEndsByTheClock(t *testing.T) {
 	c.Advance(time.Hour - margin - 1)
 	isLost(t, lock, "")
 	c.Advance(1)
-	isLost(t, lock, dblock.Ended)
+	isLost(t, lock, dblock.ReasonTimeUp)
 	c.Advance(margin)
 	acquire(t, l[1])
 }
@@ -151,7 +151,7 @@ func TestWhoWaitsHasItOnceTheTimeIsUp(t *testing.T) {
 		go func() { got <- acquire(t, l[1]) }()
 		l[0].StopHeartbeats()
 		c.Advance(ttl)
-		isLost(t, lock, dblock.Expired)
+		isLost(t, lock, dblock.ReasonExpired)
 		next := <-got
 		l[0].ResumeHeartbeats()
 		go func() { got <- acquire(t, l[0]) }()
@@ -170,7 +170,7 @@ func TestLose(t *testing.T) {
 	if !l[0].Lose("k") {
 		t.Error("not lost")
 	}
-	isLost(t, lock, dblock.Stolen)
+	isLost(t, lock, dblock.ReasonStolen)
 	isFenced(t, s, lock, true)
 	next := acquire(t, l[1])
 	if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
@@ -193,7 +193,7 @@ func TestLoseEndsReentrantLocksToo(t *testing.T) {
 	if !l[0].Lose("k") {
 		t.Error("not lost")
 	}
-	isLost(t, child, dblock.Stolen)
+	isLost(t, child, dblock.ReasonStolen)
 }
 
 func TestEvict(t *testing.T) {
@@ -204,7 +204,7 @@ func TestEvict(t *testing.T) {
 		t.Fatal(err)
 	}
 	l[0].Evict()
-	isLost(t, lock, dblock.Evicted)
+	isLost(t, lock, dblock.ReasonEvicted)
 	isLost(t, lasting, "")
 	isFenced(t, s, lock, false) // nobody has it yet
 	next := acquire(t, l[1])
@@ -224,7 +224,7 @@ func TestEvictAPausedProcess(t *testing.T) {
 	isFenced(t, s, lock, true)
 	isFenced(t, s, next, false)
 	c.Advance(ttl - time.Second)
-	isLost(t, lock, dblock.Expired)
+	isLost(t, lock, dblock.ReasonExpired)
 	isLost(t, next, "")
 }
 

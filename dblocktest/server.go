@@ -27,7 +27,7 @@ func NewServer(c *Clock) *Server {
 	return s
 }
 
-// Check says what a guard would in a database, such as pglock.Lease.Guard: whether the lock that f names is
+// Check says what a guard would in a database, such as pglock.LeaseLocker.Guard: whether the lock that f names is
 // still its holder's. As there, a lock counts as its holder's until somebody else has it or it was
 // given back, also where its time is up. It is for the fake of a service's storage, before each write.
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // Lose takes the lock of key away from this process and tells it so, as when somebody has force-released
-// it: when Lose returns, the lock's context is done, with a *dblock.LostError that says dblock.Stolen as its
+// it: when Lose returns, the lock's context is done, with a *dblock.LostError that says dblock.ReasonStolen as its
 // cause, Server.Check refuses its fence, and the key is free. It returns false where this process does not
 // hold key.
 func (l *Locker) Lose(key string) bool {
@@ -42,7 +42,7 @@ func (l *Locker) holding(key string) *dblock.Lock {
 // Evict has the server forget this process, as when others found it dead. Everybody may have what it held, without
 // waiting for its TTL; but for locks WithoutRenewal, which last. Until somebody has it Server.Check passes, as a guard
 // would. When Evict returns the process knows: the contexts of these locks are done, with a *dblock.LostError that
-// says dblock.Evicted as their cause.
+// says dblock.ReasonEvicted as their cause.
 //
 // While no heartbeats get through (StopHeartbeats) it does not learn of it: it goes on in good faith, as a process does
 // that was paused, while others have its locks.
@@ -82,7 +82,7 @@ func (l *Locker) Evict() {
 }
 
 // StopHeartbeats keeps all heartbeats of this process from reaching the server, until ResumeHeartbeats. Its locks
-// are lost with the reason dblock.Expired when TTL less Margin has passed since the last one that got through,
+// are lost with the reason dblock.ReasonExpired when TTL less Margin has passed since the last one that got through,
 // and others may have them when TTL has.
 func (l *Locker) StopHeartbeats() { l.muteUntil(l.server.clock.Now().AddDate(1000, 0, 0)) }
 

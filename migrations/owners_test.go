@@ -31,8 +31,8 @@ func TestTablesOfALesserRole(t *testing.T) {
 			if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), role) {
 				t.Errorf("Up: %v", err)
 			}
-			if _, err := pglock.NewLease(t.Context(), pool, pglock.LeaseOptions{}); !errors.Is(err, dblock.ErrSchema) || planted && !strings.Contains(err.Error(), role) {
-				t.Errorf("NewLease: %v", err)
+			if _, err := pglock.NewLeaseLocker(t.Context(), pool, pglock.LeaseOptions{}); !errors.Is(err, dblock.ErrSchema) || planted && !strings.Contains(err.Error(), role) {
+				t.Errorf("NewLeaseLocker: %v", err)
 			}
 			var super bool
 			if err := pool.QueryRow(t.Context(), "SELECT rolsuper FROM pg_roles WHERE rolname = $1", role).Scan(&super); err != nil || super {

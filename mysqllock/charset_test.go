@@ -91,8 +91,8 @@ func TestNamesAreRefusedWhereTheyBreak(t *testing.T) {
 			t.Errorf("%s: LockRow: %v", kind, err)
 		}
 		_ = tx.Rollback()
-		if _, err := mysqllock.NewLease(t.Context(), pool, mysqllock.LeaseOptions{Schema: "k€"}); !errors.Is(err, dblock.ErrUnsupported) {
-			t.Errorf("%s: NewLease: %v", kind, err)
+		if _, err := mysqllock.NewLeaseLocker(t.Context(), pool, mysqllock.LeaseOptions{Schema: "k€"}); !errors.Is(err, dblock.ErrUnsupported) {
+			t.Errorf("%s: NewLeaseLocker: %v", kind, err)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func newRefusedEnd(t *testing.T, kind devdb.Kind) *refusedEnd {
 		_, err = x.plain.ExecContext(t.Context(), statement)
 		ok(err)
 	}
-	l, err := mysqllock.NewLease(t.Context(), x.pool, mysqllock.LeaseOptions{})
+	l, err := mysqllock.NewLeaseLocker(t.Context(), x.pool, mysqllock.LeaseOptions{})
 	ok(err)
 	t.Cleanup(func() { _ = l.Close(context.Background()) })
 	lock, err := l.Acquire(t.Context(), "k")

@@ -62,7 +62,7 @@ func poolOf(cfg *mysql.Config) (*sql.DB, error) {
 }
 
 func leaseOn(ctx context.Context, db *sql.DB, o locksuite.LeaseOptions) (locksuite.Leases, error) {
-	return mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{
+	return mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{
 		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer,
 	})
 }
@@ -88,7 +88,7 @@ func openPair(
 }
 
 func guarded(ctx context.Context, l locksuite.Leases, lock *dblock.Lock, statement string, within func()) error {
-	return l.(*mysqllock.Lease).GuardedTx(ctx, lock, func(ctx context.Context, tx *sql.Tx) error {
+	return l.(*mysqllock.LeaseLocker).GuardedTx(ctx, lock, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, statement)
 		within()
 		return err
@@ -98,7 +98,7 @@ func guarded(ctx context.Context, l locksuite.Leases, lock *dblock.Lock, stateme
 func leases(kind devdb.Kind) locksuite.Lease {
 	return locksuite.Lease{
 		Kind: kind, Open: open, OpenOn: openOn, OpenPair: openPair, Guarded: guarded,
-		Raise: mysqllock.Guards{}.Raise, CheckRaised: mysqllock.Guards{}.CheckRaised,
+		AdvanceFence: mysqllock.Guards{}.AdvanceFence, CheckFence: mysqllock.Guards{}.CheckFence,
 	}
 }
 
@@ -117,7 +117,7 @@ func openSession(
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := mysqllock.NewSession(ctx, db, mysqllock.SessionOptions{
+	l, err := mysqllock.NewSessionLocker(ctx, db, mysqllock.SessionOptions{
 		Namespace: o.Namespace, RawNames: o.Raw, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll, ServerQueue: o.ServerQueue,
 		Schema: o.Schema, Observer: o.Observer,
 	})

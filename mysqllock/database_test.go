@@ -35,10 +35,10 @@ func TestUseOther(t *testing.T) {
 			other, err := mysql.ParseDSN(testdb.Migrated(t, kind))
 			require.NoError(t, err)
 			pool := openDSN(t, dsn)
-			a, err := mysqllock.NewLease(t.Context(), openDSN(t, dsn), mysqllock.LeaseOptions{})
+			a, err := mysqllock.NewLeaseLocker(t.Context(), openDSN(t, dsn), mysqllock.LeaseOptions{})
 			require.NoError(t, err)
 			defer func() { _ = a.Close(t.Context()) }()
-			b, err := mysqllock.NewLease(t.Context(), pool, mysqllock.LeaseOptions{})
+			b, err := mysqllock.NewLeaseLocker(t.Context(), pool, mysqllock.LeaseOptions{})
 			require.NoError(t, err)
 			defer func() { _ = b.Close(t.Context()) }()
 			store, err := mysqlinventory.New(t.Context(), pool, inventory.Options{})
@@ -89,7 +89,7 @@ func TestAClockThatStands(t *testing.T) {
 			require.NoError(t, err)
 			for _, at := range []string{"1000000000", "2000000000"} {
 				dsn.Params = map[string]string{"timestamp": at}
-				_, err = mysqllock.NewLease(t.Context(), openDSN(t, dsn.FormatDSN()), mysqllock.LeaseOptions{})
+				_, err = mysqllock.NewLeaseLocker(t.Context(), openDSN(t, dsn.FormatDSN()), mysqllock.LeaseOptions{})
 				assert.ErrorIs(t, err, dblock.ErrUnsupported)
 				assert.ErrorContains(t, err, "timestamp")
 			}

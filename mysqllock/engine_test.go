@@ -292,8 +292,8 @@ func TestABatchEndsNoUncertainRelease(t *testing.T) {
 		read, entered := ask("read"), ask("read")
 		token := r.enterShared(us, entered)[0].Token
 		backs := []lease.Back{
-			{Key: "read", Handle: entered.Handle, Token: token, Mode: dblock.Shared},
-			{Key: "read", Handle: read.Handle, Mode: dblock.Shared},
+			{Key: "read", Handle: entered.Handle, Token: token, Mode: dblock.ModeShared},
+			{Key: "read", Handle: read.Handle, Mode: dblock.ModeShared},
 		}
 		if got := r.release(backs...); !got[0].Freed || got[1] != (lease.Returned{}) {
 			r.Errorf("released readers %+v", got)

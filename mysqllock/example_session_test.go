@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-func ExampleNewSession() {
+func ExampleNewSessionLocker() {
 	ctx := context.Background()
 	db, done, err := made()
 	if err != nil {
@@ -21,7 +21,7 @@ func ExampleNewSession() {
 		return
 	}
 	defer done()
-	sessions, err := mysqllock.NewSession(ctx, db, mysqllock.SessionOptions{}) // one a process; no tables
+	sessions, err := mysqllock.NewSessionLocker(ctx, db, mysqllock.SessionOptions{}) // one a process; no tables
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -41,7 +41,7 @@ func ExampleNewSession() {
 	fmt.Println(work.Err(), "token:", hasToken) // there is none, and so no guard
 	fmt.Println(lock.Release(ctx))
 
-	_, err = sessions.TryAcquire(ctx, "price-list", dblock.WithShared()) // the server has none; a Lease does
+	_, err = sessions.TryAcquire(ctx, "price-list", dblock.WithShared()) // the server has none; a LeaseLocker does
 	fmt.Println("shared:", errors.Is(err, dblock.ErrUnsupported))
 	// Output:
 	// another one: true
@@ -74,7 +74,7 @@ func nightly(ctx context.Context, sessions dblock.Locker, db *sql.DB, report fun
 }
 
 // Run once, on one of many.
-func ExampleSession_TryAcquire() {
+func ExampleSessionLocker_TryAcquire() {
 	ctx := context.Background()
 	db, done, err := made("CREATE TABLE report_run (day date PRIMARY KEY)")
 	if err != nil {
@@ -82,13 +82,13 @@ func ExampleSession_TryAcquire() {
 		return
 	}
 	defer done()
-	here, err := mysqllock.NewSession(ctx, db, mysqllock.SessionOptions{})
+	here, err := mysqllock.NewSessionLocker(ctx, db, mysqllock.SessionOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer func() { _ = here.Close(ctx) }()
-	there, err := mysqllock.NewSession(ctx, db, mysqllock.SessionOptions{}) // on another host
+	there, err := mysqllock.NewSessionLocker(ctx, db, mysqllock.SessionOptions{}) // on another host
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -107,7 +107,7 @@ func ExampleSession_TryAcquire() {
 }
 
 // A wait that is cancelled leaves nothing behind.
-func ExampleSession_Acquire() {
+func ExampleSessionLocker_Acquire() {
 	ctx := context.Background()
 	db, done, err := made()
 	if err != nil {
@@ -115,7 +115,7 @@ func ExampleSession_Acquire() {
 		return
 	}
 	defer done()
-	sessions, err := mysqllock.NewSession(ctx, db, mysqllock.SessionOptions{})
+	sessions, err := mysqllock.NewSessionLocker(ctx, db, mysqllock.SessionOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -145,7 +145,7 @@ func ExampleSession_Acquire() {
 // knows nothing of a session lock: all who use a key have to connect the same way. A server that can't be reached is no reason
 // to use another kind of lock.
 func locker(ctx context.Context, db *sql.DB) (dblock.Locker, error) {
-	sessions, err := mysqllock.NewSession(ctx, db, mysqllock.SessionOptions{})
+	sessions, err := mysqllock.NewSessionLocker(ctx, db, mysqllock.SessionOptions{})
 	if err == nil {
 		return sessions, nil
 	}
@@ -153,7 +153,7 @@ func locker(ctx context.Context, db *sql.DB) (dblock.Locker, error) {
 		return nil, err
 	}
 	log.Print("leases in place of session locks: ", err) // says why
-	leases, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{})
+	leases, err := mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func Example_degrade() {
 	lock, err := locks.Acquire(ctx, "invoice-run")
 	fmt.Printf("%T %v\n", locks, err)
 
-	leases, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{})
+	leases, err := mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -192,6 +192,6 @@ func Example_degrade() {
 	fmt.Println("beside it:", err)
 	_, _ = lock.Release(ctx), other.Release(ctx)
 	// Output:
-	// *mysqllock.Session <nil>
+	// *mysqllock.SessionLocker <nil>
 	// beside it: <nil>
 }

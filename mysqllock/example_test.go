@@ -15,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-func ExampleNewLease() {
+func ExampleNewLeaseLocker() {
 	ctx := context.Background()
 	dsn, done := testdb.ExampleDSN(family()[0]) // yours: app@tcp(db.example)/shop
 	defer done()
@@ -30,7 +30,7 @@ func ExampleNewLease() {
 		fmt.Println(err)
 		return
 	}
-	leases, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{Label: "billing 7"})
+	leases, err := mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{Label: "billing 7"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -129,7 +129,7 @@ func Example_permits() {
 }
 
 // A transfer has both accounts at once, or neither: two that go opposite ways never wait for each other.
-func ExampleLease_AcquireAll() {
+func ExampleLeaseLocker_AcquireAll() {
 	ctx := context.Background()
 	leases, done, err := shop(mysqllock.LeaseOptions{})
 	if err != nil {
@@ -189,13 +189,13 @@ func Example_fair() {
 }
 
 // shop is a database of the example's own, with dblock's tables, and a Lease in it.
-func shop(o mysqllock.LeaseOptions) (leases *mysqllock.Lease, done func(), err error) {
+func shop(o mysqllock.LeaseOptions) (leases *mysqllock.LeaseLocker, done func(), err error) {
 	ctx := context.Background()
 	dsn, drop := testdb.ExampleDSN(family()[0])
 	db, err := sql.Open("mysql", dsn)
 	if err == nil {
 		if _, err = migrations.Up(ctx, db, migrations.Options{}); err == nil {
-			leases, err = mysqllock.NewLease(ctx, db, o)
+			leases, err = mysqllock.NewLeaseLocker(ctx, db, o)
 		}
 	}
 	return leases, func() {

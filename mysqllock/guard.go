@@ -14,7 +14,7 @@ import (
 
 // Guards check fences inside transactions. The zero value is good for use. They bound no idle
 // transaction: until the server's wait_timeout (8 hours by default) a client that hangs inside one
-// keeps others from taking the lease over. Lease.GuardedTx bounds it by the TTL.
+// keeps others from taking the lease over. LeaseLocker.GuardedTx bounds it by the TTL.
 type Guards struct {
 	// Schema is the database that holds dblock's tables. Default: the one that tx is connected to.
 	Schema string
@@ -32,9 +32,9 @@ func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var err error
 	on := mysqlschema.OnCaller(tx, g.Schema)
 	switch f.Mode {
-	case dblock.Permits:
+	case dblock.ModePermit:
 		ours, err = guardPermits(ctx, on, f)
-	case dblock.Shared:
+	case dblock.ModeShared:
 		ours, err = q.GuardShared(ctx, on, []byte(f.Key), f.Token, f.Handle[:])
 	default:
 		ours, err = q.Guard(ctx, on, []byte(f.Key), f.Token, f.Handle[:])
@@ -67,14 +67,14 @@ func guardPermits(ctx context.Context, on mysqldb.DBTX, f dblock.Fence) (ours []
 	return ours, nil
 }
 
-// Raise says, in whatever database the data is, that the holder of f begins to read resource: from then on nobody
-// with a smaller token passes CheckRaised; of those who hold it shared all pass. It is for data that is not in the
+// AdvanceFence says, in whatever database the data is, that the holder of f begins to read resource: from then on nobody
+// with a smaller token passes CheckFence; of those who hold it shared all pass. It is for data that is not in the
 // database of the leases, and comes first in the critical section. That database needs dblock's tables, too.
 //
 // Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits.
 // Others are the driver's.
-func (g Guards) Raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
-	if err := dblock.CheckText("resource", resource, 1, dblock.MaxKeyBytes); err != nil {
+func (g Guards) AdvanceFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
+	if err := dblock.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
 	raiser, err := lease.Raiser(f)
@@ -85,14 +85,14 @@ func (g Guards) Raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource 
 	if err := q.Raise(ctx, mysqlschema.OnCaller(tx, g.Schema), []byte(resource), f.Token, raiser[:]); err != nil {
 		return err
 	}
-	return g.CheckRaised(ctx, tx, f, resource)
+	return g.CheckFence(ctx, tx, f, resource)
 }
 
-// CheckRaised checks that nobody has raised the fence of resource since Raise, and keeps it so till tx
+// CheckFence checks that nobody has raised the fence of resource since AdvanceFence, and keeps it so till tx
 // ends. It belongs into each transaction that writes the resource.
 //
 // Errors: dblock.ErrFenced where somebody has: roll back. Others are the driver's.
-func (g Guards) CheckRaised(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
+func (g Guards) CheckFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
 	raiser, err := lease.Raiser(f)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ func TestAGuardThatIsGone(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			db := testdb.MigratedMySQL(t, kind)
-			l, err := mysqllock.NewLease(t.Context(), db, mysqllock.LeaseOptions{})
+			l, err := mysqllock.NewLeaseLocker(t.Context(), db, mysqllock.LeaseOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

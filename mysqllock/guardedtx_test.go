@@ -86,7 +86,7 @@ func TestGuardedTxIsNotAcknowledged(t *testing.T) {
 			var number atomic.Int32
 			db := sql.OpenDB(refusing{connector, &number})
 			defer func() { _ = db.Close() }()
-			l, err := mysqllock.NewLease(t.Context(), db, mysqllock.LeaseOptions{})
+			l, err := mysqllock.NewLeaseLocker(t.Context(), db, mysqllock.LeaseOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

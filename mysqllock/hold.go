@@ -31,7 +31,7 @@ func (e *engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Durati
 // expire ends all of an acquisition, or nothing if a row of it is locked.
 func (e *engine) expire(ctx context.Context, backs []lease.Back, d time.Duration) (rows int64, err error) {
 	b := backs[0]
-	if b.Mode == dblock.Exclusive {
+	if b.Mode == dblock.ModeExclusive {
 		var args []any
 		for _, b := range backs {
 			args = append(args, []byte(b.Key), b.Handle[:])
@@ -40,7 +40,7 @@ func (e *engine) expire(ctx context.Context, backs []lease.Back, d time.Duration
 		return rows, err
 	}
 	var slots []int32
-	if b.Mode == dblock.Permits {
+	if b.Mode == dblock.ModePermit {
 		ours, err := e.slots(ctx, backs)
 		if err != nil {
 			return 0, err
@@ -50,7 +50,7 @@ func (e *engine) expire(ctx context.Context, backs []lease.Back, d time.Duration
 		}
 	}
 	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
-		if b.Mode == dblock.Permits {
+		if b.Mode == dblock.ModePermit {
 			rows, err = e.q.ExpirePermits(ctx, on, mysqldb.ExpirePermitsParams{
 				LeaseKey: []byte(b.Key), Slots: slots, Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
 			})
@@ -79,13 +79,13 @@ func (e *engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error
 	err := e.read(ctx, func(on mysqldb.DBTX) error {
 		clear(held)
 		switch backs[0].Mode {
-		case dblock.Shared:
+		case dblock.ModeShared:
 			rows, err := e.q.HoldingReaders(ctx, on, keys, handles)
 			for _, r := range rows {
 				held[handled{string(r.LeaseKey), lease.Handle(r.Handle)}] = true
 			}
 			return err
-		case dblock.Permits:
+		case dblock.ModePermit:
 			rows, err := e.q.HoldingPermits(ctx, on, keys, nullable(handlesOf(backs)))
 			for _, r := range rows {
 				held[handled{string(r.LeaseKey), id(r.Handle.String)}] = true

@@ -17,7 +17,7 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// LeaseOptions of a Lease. The zero value is good for use.
+// LeaseOptions of a LeaseLocker. The zero value is good for use.
 type LeaseOptions struct {
 	// TTL is after how long without a heartbeat a process counts as dead, and others may have what
 	// it held. A heartbeat is sent every third of it. Default 10 s; 1 s to 24 h. Leases of one pool
@@ -31,7 +31,7 @@ type LeaseOptions struct {
 	// Label says for people who holds what this process holds, as WithLabel does for one lock.
 	Label string
 
-	// Schema is the database that holds dblock's tables. Default: the one that a connection of the pool uses when NewLease is called.
+	// Schema is the database that holds dblock's tables. Default: the one that a connection of the pool uses when NewLeaseLocker is called.
 	// Name it if your code sends USE.
 	Schema string
 
@@ -71,8 +71,8 @@ type LeaseOptions struct {
 	Log      *slog.Logger // heartbeats that fail, members that are lost; default: nothing
 }
 
-// Lease hands out lease locks. Make it with NewLease. It is safe for concurrent use.
-type Lease struct {
+// LeaseLocker hands out lease locks. Make it with NewLeaseLocker. It is safe for concurrent use.
+type LeaseLocker struct {
 	locker *lease.Locker
 	key    shareKey
 	leave  func(context.Context) error
@@ -81,7 +81,7 @@ type Lease struct {
 	notDurable string // see dblock.Caps
 }
 
-var _ dblock.Locker = (*Lease)(nil)
+var _ dblock.Locker = (*LeaseLocker)(nil)
 
 // By default what is watched is polled for seldom, and the rest so often that it matters little.
 const (
@@ -90,13 +90,13 @@ const (
 	defaultDeafPoll = 100 * time.Millisecond
 )
 
-// NewLease makes a Lease in the database of pool, which stays its owner's. It keeps one connection of the
+// NewLeaseLocker makes a LeaseLocker in the database of pool, which stays its owner's. It keeps one connection of the
 // pool for heartbeats, another one while it watches what it waits for, and uses about 6 more at once, for a statement
 // or two each. It asks the server for its version and for that of the tables.
 //
 // Errors: dblock.ErrInvalid (also where the pool has no more than one connection), dblock.ErrSchema,
 // dblock.ErrServerTooOld, dblock.ErrUnavailable.
-func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error) {
+func NewLeaseLocker(ctx context.Context, pool *sql.DB, o LeaseOptions) (*LeaseLocker, error) {
 	if pool == nil {
 		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
 	}
@@ -125,7 +125,7 @@ func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Lease{
+	return &LeaseLocker{
 		locker: lease.New(s, lo),
 		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema},
 		notDurable: s.Engine.notDurable,
@@ -133,12 +133,12 @@ func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error)
 }
 
 // Acquire waits for the lock of key while ctx lives. See dblock.Locker.
-func (l *Lease) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *LeaseLocker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.locker.Acquire(ctx, key, opts...)
 }
 
 // TryAcquire never waits for a holder. See dblock.Locker.
-func (l *Lease) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *LeaseLocker) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.locker.TryAcquire(ctx, key, opts...)
 }
 
@@ -148,17 +148,17 @@ func (l *Lease) TryAcquire(ctx context.Context, key string, opts ...dblock.Optio
 // of the set are wanted all the time, it may wait for long.
 //
 // Errors: those of dblock.Locker's Acquire.
-func (l *Lease) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *LeaseLocker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.locker.AcquireAll(ctx, keys, opts...)
 }
 
 // TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one of the keys.
-func (l *Lease) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *LeaseLocker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.locker.TryAcquireAll(ctx, keys, opts...)
 }
 
 // Caps says what leases promise.
-func (l *Lease) Caps() dblock.Caps {
+func (l *LeaseLocker) Caps() dblock.Caps {
 	caps := l.locker.Caps()
 	caps.NotDurable = l.notDurable
 	caps.Durable = caps.NotDurable == ""
@@ -174,7 +174,7 @@ func (l *Lease) Caps() dblock.Caps {
 // Errors: ctx's, if locks were still in use; dblock.ErrUnavailable, ErrBusy, ErrConflict and
 // ErrOutcomeUnknown, where the database was not there to leave: what was still held is free when
 // the TTL is over.
-func (l *Lease) Close(ctx context.Context) error {
+func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
 
@@ -182,7 +182,7 @@ func (l *Lease) Close(ctx context.Context) error {
 // over before. It comes first in the transaction that writes what the lease protects.
 //
 // Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once. Others are the driver's.
-func (l *Lease) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
+func (l *LeaseLocker) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	err := l.guards.Guard(ctx, tx, f)
 	if errors.Is(err, dblock.ErrFenced) {
 		l.locker.Fenced(f)
@@ -200,7 +200,7 @@ func (l *Lease) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 // dblock.ErrTxEnded if fn did not return an error for which the server had rolled everything back,
 // such as a deadlock: the guard was gone then, and what fn sent after that is written. Others: see
 // RunTx.
-func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, *sql.Tx) error) error {
+func (l *LeaseLocker) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, *sql.Tx) error) error {
 	fences := lock.Fences()
 	if len(fences) == 0 {
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
@@ -219,7 +219,7 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 }
 
 // guardedTx runs fn in a guarded transaction of a connection that the server ends once it was idle for the TTL.
-func (l *Lease) guardedTx(ctx context.Context, fences []dblock.Fence, fn func(context.Context, *sql.Tx) error) error {
+func (l *LeaseLocker) guardedTx(ctx context.Context, fences []dblock.Fence, fn func(context.Context, *sql.Tx) error) error {
 	modes, err := TxOptions{}.modes()
 	if err != nil {
 		return err
@@ -288,14 +288,16 @@ func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore 
 //
 // Errors: dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
 // dblock.ErrOutcomeUnknown, dblock.ErrSchema.
-func (l *Lease) Sweep(ctx context.Context) (removed int64, err error) { return l.locker.Sweep(ctx) }
+func (l *LeaseLocker) Sweep(ctx context.Context) (removed int64, err error) {
+	return l.locker.Sweep(ctx)
+}
 
 // RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's error. Call it in every
 // process: one of them at a time sweeps, the others stand by. What an hour leaves behind is little, so
 // once a minute is plenty.
 //
 // Errors: the context's; dblock.ErrClosed, dblock.ErrInvalid.
-func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
+func (l *LeaseLocker) RunSweeper(ctx context.Context, every time.Duration) error {
 	return l.locker.RunSweeper(ctx, every)
 }
 
@@ -303,7 +305,7 @@ func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
 //
 // Errors: ctx's; dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
 // dblock.ErrOverloaded, dblock.ErrSchema.
-func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
+func (l *LeaseLocker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
 // Holder reads who holds a key, with the data of WithData. The exclusive holder comes first, in one
 // cheap statement. Of the holders of a shared key, or of a semaphore, it returns any one, with its
@@ -313,7 +315,7 @@ func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.
 // Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid,
 // dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrOverloaded,
 // dblock.ErrSchema, dblock.ErrClosed; ctx's.
-func (l *Lease) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
+func (l *LeaseLocker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)
 }
 
@@ -322,7 +324,7 @@ func (l *Lease) Holder(ctx context.Context, key string) (dblock.HeldLock, error)
 //
 // Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrBusy while a
 // guarded transaction of the holder is open.
-func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error {
+func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64) error {
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
@@ -331,7 +333,7 @@ func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
 // dblock.ErrOutcomeUnknown, dblock.ErrSchema, dblock.ErrClosed; ctx's where it has ended before.
-func (l *Lease) SetPermits(ctx context.Context, key string, limit int) error {
+func (l *LeaseLocker) SetPermits(ctx context.Context, key string, limit int) error {
 	return l.locker.SetPermits(ctx, key, limit)
 }
 

@@ -195,7 +195,7 @@ func TestLookOutlastsALimit(t *testing.T) {
 func TestWatchHasLimits(t *testing.T) {
 	each(t, plain, func(r rig) {
 		for _, d := range []time.Duration{time.Microsecond, time.Second + 1} {
-			if _, err := NewLease(r.ctx, r.db, LeaseOptions{Watch: d}); !errors.Is(err, dblock.ErrInvalid) {
+			if _, err := NewLeaseLocker(r.ctx, r.db, LeaseOptions{Watch: d}); !errors.Is(err, dblock.ErrInvalid) {
 				r.Errorf("%v: %v", d, err)
 			}
 		}

@@ -29,7 +29,7 @@ func (r rig) takePermitsOf(by lease.By, asks ...lease.Ask) []lease.Answer {
 }
 
 func permitsBack(a lease.Ask) lease.Back {
-	return lease.Back{Key: a.Key, Handle: a.Handle, Mode: dblock.Permits}
+	return lease.Back{Key: a.Key, Handle: a.Handle, Mode: dblock.ModePermit}
 }
 
 // TestPermitsBatch has one batch with several asks for each of two semaphores, and one that is unknown.
@@ -66,7 +66,7 @@ func TestPermitsBatch(t *testing.T) {
 		if got := r.takePermitsOf(us, contended)[0]; !got.Held || len(got.Dead) != 1 || got.Dead[0] != them.Member {
 			r.Errorf("one is dead: %+v", got)
 		}
-		r.ok(r.Reap(r.ctx, dblock.Permits, "a", []member.ID{them.Member}))
+		r.ok(r.Reap(r.ctx, dblock.ModePermit, "a", []member.ID{them.Member}))
 		if got := r.takePermitsOf(us, contended)[0]; got.Token == 0 {
 			r.Errorf("after the dead were ended: %+v", got)
 		}
@@ -150,7 +150,7 @@ func TestGuardPermits(t *testing.T) {
 		var n int
 		r.ok(old.QueryRowContext(r.ctx, "SELECT COUNT(*) FROM dblock_permit WHERE handle IS NOT NULL").Scan(&n))
 		ours := permits("k", 2, 4)
-		fence := dblock.Fence{Key: "k", Token: r.takePermitsOf(us, ours)[0].Token, Handle: ours.Handle, Mode: dblock.Permits}
+		fence := dblock.Fence{Key: "k", Token: r.takePermitsOf(us, ours)[0].Token, Handle: ours.Handle, Mode: dblock.ModePermit}
 		r.ok(Guards{}.Guard(r.ctx, old, fence))
 		r.ok(old.Rollback())
 
@@ -166,7 +166,7 @@ func TestGuardPermits(t *testing.T) {
 		if got := r.release(permitsBack(theirs))[0]; !got.Freed {
 			r.Errorf("those of others, beside a guard: %+v", got)
 		}
-		if err := (Guards{}).Raise(r.ctx, tx, fence, "elsewhere"); !errors.Is(err, dblock.ErrUnsupported) {
+		if err := (Guards{}).AdvanceFence(r.ctx, tx, fence, "elsewhere"); !errors.Is(err, dblock.ErrUnsupported) {
 			r.Errorf("raised: %v", err)
 		}
 		r.ok(tx.Rollback())

@@ -21,9 +21,9 @@ const passes = 8
 func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	free, standing := e.free, e.standing
 	switch backs[0].Mode {
-	case dblock.Permits:
+	case dblock.ModePermit:
 		return e.releasePermits(ctx, backs)
-	case dblock.Shared:
+	case dblock.ModeShared:
 		free, standing = e.freeShared, e.standingShared
 	}
 	answers := make([]lease.Returned, len(backs))

@@ -324,12 +324,12 @@ func lockClause(o dblock.RowLock) (string, error) {
 	}
 	var clause string
 	switch o.Strength {
-	case dblock.DefaultStrength, dblock.ForUpdate:
+	case dblock.StrengthDefault, dblock.StrengthUpdate:
 		clause = "FOR UPDATE"
-	case dblock.ForShare:
+	case dblock.StrengthShare:
 		clause = "/*!80000 FOR SHARE */ /*M! LOCK IN SHARE MODE */"
-	case dblock.ForNoKeyUpdate, dblock.ForKeyShare:
-		return "", fmt.Errorf("%w: only Postgres has FOR NO KEY UPDATE and FOR KEY SHARE: use ForUpdate and ForShare", dblock.ErrUnsupported)
+	case dblock.StrengthNoKeyUpdate, dblock.StrengthKeyShare:
+		return "", fmt.Errorf("%w: only Postgres has FOR NO KEY UPDATE and FOR KEY SHARE: use StrengthUpdate and StrengthShare", dblock.ErrUnsupported)
 	default:
 		return "", &dblock.InvalidError{Field: "RowLock.Strength", Reason: fmt.Sprintf("there is no strength %d", o.Strength)}
 	}

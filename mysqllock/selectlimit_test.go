@@ -32,13 +32,13 @@ func TestSelectLimitOfTheHost(t *testing.T) {
 			return db
 		}
 		db, other := open(), open()
-		leases, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{})
+		leases, err := mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{})
 		require.NoError(t, err)
 		defer func() { _ = leases.Close(ctx) }()
-		fair, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{Fair: true})
+		fair, err := mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{Fair: true})
 		require.NoError(t, err)
 		defer func() { _ = fair.Close(ctx) }()
-		rival, err := mysqllock.NewLease(ctx, other, mysqllock.LeaseOptions{})
+		rival, err := mysqllock.NewLeaseLocker(ctx, other, mysqllock.LeaseOptions{})
 		require.NoError(t, err)
 		defer func() { _ = rival.Close(ctx) }()
 		store, err := mysqlinventory.New(ctx, db, inventory.Options{})

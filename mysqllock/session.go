@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// SessionOptions of a Session. The zero value is good for use.
+// SessionOptions of a SessionLocker. The zero value is good for use.
 type SessionOptions struct {
 	// Namespace keeps the keys of one use of this database from those of another. Default: none. See NameOf.
 	Namespace string
@@ -56,27 +56,27 @@ type SessionOptions struct {
 	Log      *slog.Logger // connections that are lost; default: nothing
 }
 
-// Session hands out session locks: GET_LOCK on connections that many locks share. They are the fastest locks there are, they
+// SessionLocker hands out session locks: GET_LOCK on connections that many locks share. They are the fastest locks there are, they
 // write nothing, and they need no tables. In return they have no token, so no guard can check them; they end with their
 // connection, which a restart or a failover of the server ends; and they exclude only within one server. There
-// is no shared mode (a Lease has one). Make it with NewSession. It is safe for concurrent use.
+// is no shared mode (a LeaseLocker has one). Make it with NewSessionLocker. It is safe for concurrent use.
 //
 // A connection that ends takes all its locks with it: their contexts end when the next statement or ping finds out, and
 // before IdleTimeout has passed in any case. In between another process may have the lock: what must not go wrong then
-// needs a Lease and its guard.
+// needs a LeaseLocker and its guard.
 //
 // Release waits for the server's answer for one second at most. It returns a *dblock.LostError unless the server confirms
 // that the lock was held until then.
-type Session struct{ locker *session.Locker }
+type SessionLocker struct{ locker *session.Locker }
 
-var _ dblock.Locker = (*Session)(nil)
+var _ dblock.Locker = (*SessionLocker)(nil)
 
-// NewSession makes a Session on the server of pool, out of which it takes its connections, one at first. They never go back
+// NewSessionLocker makes a SessionLocker on the server of pool, out of which it takes its connections, one at first. They never go back
 // there. It finds out whether session locks exclude there.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrServerTooOld; dblock.ErrUnsupported on clusters and
 // replicas, and on servers whose session locks don't exclude; it says what to use instead.
-func NewSession(ctx context.Context, pool *sql.DB, o SessionOptions) (*Session, error) {
+func NewSessionLocker(ctx context.Context, pool *sql.DB, o SessionOptions) (*SessionLocker, error) {
 	if pool == nil {
 		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
 	}
@@ -106,7 +106,7 @@ func NewSession(ctx context.Context, pool *sql.DB, o SessionOptions) (*Session, 
 	if err != nil {
 		return nil, err
 	}
-	return &Session{l}, nil
+	return &SessionLocker{l}, nil
 }
 
 // Acquire waits for the lock of key while ctx lives. See dblock.Locker. WithShared, WithPermits, WithMaxHold, WithoutRenewal
@@ -114,18 +114,18 @@ func NewSession(ctx context.Context, pool *sql.DB, o SessionOptions) (*Session, 
 //
 // Errors: never dblock.ErrOutcomeUnknown: what may have been granted without an answer ends with its connection.
 // dblock.ErrOverloaded also where this process has as many session locks as MaxConns connections carry.
-func (s *Session) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (s *SessionLocker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return s.locker.Acquire(ctx, key, opts...)
 }
 
 // TryAcquire never waits for a holder. See Acquire.
-func (s *Session) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (s *SessionLocker) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return s.locker.TryAcquire(ctx, key, opts...)
 }
 
 // Caps says what session locks promise.
-func (s *Session) Caps() dblock.Caps { return s.locker.Caps() }
+func (s *SessionLocker) Caps() dblock.Caps { return s.locker.Caps() }
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and closes the connections, which
 // frees whatever is left. It closes them where ctx has ended, too; the error then says that locks are still in use.
-func (s *Session) Close(ctx context.Context) error { return s.locker.Close(ctx) }
+func (s *SessionLocker) Close(ctx context.Context) error { return s.locker.Close(ctx) }

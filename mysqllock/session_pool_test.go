@@ -97,7 +97,7 @@ func TestSessionsRefuseAPoolThatIsTooSmall(t *testing.T) {
 			db := sql.OpenDB(nil)
 			db.SetMaxOpenConns(b.pool)
 			var invalid *dblock.InvalidError
-			if _, err := mysqllock.NewSession(t.Context(), db, b.o); !errors.As(err, &invalid) || invalid.Field != field {
+			if _, err := mysqllock.NewSessionLocker(t.Context(), db, b.o); !errors.As(err, &invalid) || invalid.Field != field {
 				t.Errorf("a pool of %d with %+v: %v", b.pool, b.o, err)
 			}
 			_ = db.Close()

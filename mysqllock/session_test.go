@@ -22,7 +22,7 @@ func TestSessionGivesConnectionsUp(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			db := testdb.MySQLOn(t, kind)
-			l, err := mysqllock.NewSession(t.Context(), db, mysqllock.SessionOptions{})
+			l, err := mysqllock.NewSessionLocker(t.Context(), db, mysqllock.SessionOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +39,7 @@ func TestSessionGivesConnectionsUp(t *testing.T) {
 			if s := db.Stats(); s.InUse != 0 {
 				t.Errorf("%d connections are in use after Close", s.InUse)
 			}
-			if _, err := mysqllock.NewSession(t.Context(), nil, mysqllock.SessionOptions{}); !errors.Is(err, dblock.ErrInvalid) {
+			if _, err := mysqllock.NewSessionLocker(t.Context(), nil, mysqllock.SessionOptions{}); !errors.Is(err, dblock.ErrInvalid) {
 				t.Errorf("no pool: %v", err)
 			}
 		})
@@ -102,9 +102,9 @@ func TestSessionsUnderASelectLimit(t *testing.T) {
 	}
 }
 
-func sessionOn(t *testing.T, db *sql.DB, o mysqllock.SessionOptions) *mysqllock.Session {
+func sessionOn(t *testing.T, db *sql.DB, o mysqllock.SessionOptions) *mysqllock.SessionLocker {
 	t.Helper()
-	l, err := mysqllock.NewSession(t.Context(), db, o)
+	l, err := mysqllock.NewSessionLocker(t.Context(), db, o)
 	if err != nil {
 		t.Fatal(err)
 	}

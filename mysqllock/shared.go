@@ -266,7 +266,7 @@ func (e *engine) Readers(ctx context.Context, key string) ([]lease.Holder, error
 
 // Reap ends what dead members hold, and what has ended by itself.
 func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
-	if mode == dblock.Permits {
+	if mode == dblock.ModePermit {
 		return e.reapPermits(ctx, key, gone)
 	}
 	var handles [][]byte

@@ -117,7 +117,7 @@ func (r rig) meetings(rounds int, looks bool) (met, reads, writes int64) {
 				if got[0].Token != 0 {
 					read.Add(1)
 					be(1)
-					r.giveBack(lease.Back{Key: "k", Handle: a.Handle, Mode: dblock.Shared})
+					r.giveBack(lease.Back{Key: "k", Handle: a.Handle, Mode: dblock.ModeShared})
 				}
 			}
 		})
@@ -173,11 +173,11 @@ func TestSharedBatch(t *testing.T) {
 		listed, err := r.List(r.ctx)
 		r.ok(err)
 		at := slices.IndexFunc(listed, func(l lease.Listed) bool { return l.Handle == asks[1].Handle })
-		if len(listed) != 7 || at < 0 || listed[at].Mode != dblock.Shared || listed[at].Holder.Label != "l'abel" || listed[at].MemberLabel != "us" {
+		if len(listed) != 7 || at < 0 || listed[at].Mode != dblock.ModeShared || listed[at].Holder.Label != "l'abel" || listed[at].MemberLabel != "us" {
 			r.Errorf("listed %+v", listed)
 		}
 		back := func(i int) lease.Back {
-			return lease.Back{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle, Mode: dblock.Shared}
+			return lease.Back{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle, Mode: dblock.ModeShared}
 		}
 		freed := r.release(back(0), back(1), back(2), back(3), back(4), back(5))
 		if !freed[0].Freed || !freed[1].Freed || !freed[2].Freed || !freed[4].Freed || !freed[5].Freed {
@@ -276,11 +276,11 @@ func TestReap(t *testing.T) {
 		tx, err := r.db.BeginTx(r.ctx, nil)
 		r.ok(err)
 		defer func() { _ = tx.Rollback() }()
-		fence := dblock.Fence{Key: "k", Token: r.enterShared(us, ask("k"))[0].Token, Handle: second.Handle, Mode: dblock.Shared}
+		fence := dblock.Fence{Key: "k", Token: r.enterShared(us, ask("k"))[0].Token, Handle: second.Handle, Mode: dblock.ModeShared}
 		r.ok(Guards{}.Guard(r.ctx, tx, fence))
 		count := func(want int) {
 			r.Helper()
-			r.ok(r.Reap(r.ctx, dblock.Shared, "k", []member.ID{them.Member}))
+			r.ok(r.Reap(r.ctx, dblock.ModeShared, "k", []member.ID{them.Member}))
 			readers, err := r.Readers(r.ctx, "k")
 			r.ok(err)
 			if len(readers) != want {
@@ -288,7 +288,7 @@ func TestReap(t *testing.T) {
 			}
 		}
 		count(3)
-		if got := r.release(lease.Back{Key: "k", Handle: second.Handle, Mode: dblock.Shared})[0]; got != (lease.Returned{Stood: true}) {
+		if got := r.release(lease.Back{Key: "k", Handle: second.Handle, Mode: dblock.ModeShared})[0]; got != (lease.Returned{Stood: true}) {
 			r.Errorf("released below a guard: %+v", got)
 		}
 		r.ok(tx.Rollback())

@@ -17,7 +17,7 @@ import (
 
 // waiter is a process that counts what it sends. It polls so seldom that it needs a watch.
 type waiter struct {
-	*Lease
+	*LeaseLocker
 	dialer faultconn.Dialer
 	db     *sql.DB
 }
@@ -33,10 +33,10 @@ func (r rig) waiter(dsn string, conns int, o LeaseOptions) *waiter {
 	w.db = sql.OpenDB(connector)
 	w.db.SetMaxOpenConns(conns)
 	o.TTL = time.Minute
-	w.Lease, err = NewLease(r.ctx, w.db, o)
+	w.LeaseLocker, err = NewLeaseLocker(r.ctx, w.db, o)
 	r.ok(err)
 	r.Cleanup(func() {
-		_ = w.Lease.Close(context.Background())
+		_ = w.LeaseLocker.Close(context.Background())
 		_ = w.db.Close()
 	})
 	return w
@@ -83,7 +83,7 @@ func (r rig) waits(w *waiter, key string) <-chan *dblock.Lock {
 	return got
 }
 
-func (r rig) hold(l *Lease, key string) *dblock.Lock {
+func (r rig) hold(l *LeaseLocker, key string) *dblock.Lock {
 	r.Helper()
 	lock, err := l.Acquire(r.ctx, key)
 	r.ok(err)
@@ -107,7 +107,7 @@ func TestALongWaitIsWatched(t *testing.T) {
 				t.Cleanup(cancel)
 				r.ctx = ctx
 				w := r.waiter(r.dsn, 8, o)
-				lock := r.hold(holder.Lease, name)
+				lock := r.hold(holder.LeaseLocker, name)
 				got := r.waits(w, name)
 				if name == "watched" {
 					r.until("a watch", func() bool { return len(r.watches()) > 0 })
@@ -137,7 +137,7 @@ func TestALongWaitIsWatched(t *testing.T) {
 func TestAWatchComesBack(t *testing.T) {
 	each(t, plain, func(r rig) {
 		holder, w := r.waiter(r.dsn, 8, LeaseOptions{}), r.waiter(r.dsn, 8, LeaseOptions{Poll: time.Minute})
-		lock := r.hold(holder.Lease, "k")
+		lock := r.hold(holder.LeaseLocker, "k")
 		got := r.waits(w, "k")
 		for range 2 {
 			var before []int64
@@ -154,14 +154,14 @@ func TestAWatchComesBack(t *testing.T) {
 func TestAWatchUsesNoConnectionInVain(t *testing.T) {
 	each(t, plain, func(r rig) {
 		holder, w := r.waiter(r.dsn, 8, LeaseOptions{}), r.waiter(r.dsn, 8, LeaseOptions{})
-		lock := r.hold(holder.Lease, "k")
+		lock := r.hold(holder.LeaseLocker, "k")
 		got := r.waits(w, "k")
 		r.until("a watch", func() bool { return len(r.watches()) == 1 })
 		r.ok(lock.Release(r.ctx))
 		lock = <-got
 		r.until("no watch", func() bool { return w.db.Stats().InUse <= 1 && len(r.watches()) == 0 }) // the heart's
 		r.ok(lock.Release(r.ctx))
-		lock = r.hold(holder.Lease, "k")
+		lock = r.hold(holder.LeaseLocker, "k")
 		ctx, cancel := context.WithCancel(r.ctx)
 		ended := make(chan struct{})
 		go func() { defer close(ended); _, _ = w.Acquire(ctx, "k") }()
@@ -182,7 +182,7 @@ func TestAWatchUsesNoConnectionInVain(t *testing.T) {
 func TestASmallPoolPolls(t *testing.T) {
 	each(t, plain, func(r rig) {
 		holder, w := r.waiter(r.dsn, 8, LeaseOptions{}), r.waiter(r.dsn, sparing-1, LeaseOptions{})
-		lock := r.hold(holder.Lease, "k")
+		lock := r.hold(holder.LeaseLocker, "k")
 		w.dialer.Arm(0, 0, nil)
 		got := r.waits(w, "k")
 		r.until("polls", func() bool { return w.dialer.Writes() > 20 })
@@ -202,7 +202,7 @@ func TestMoreKeysThanAreWatched(t *testing.T) {
 		var held []*dblock.Lock
 		var got []<-chan *dblock.Lock
 		for n := range keys {
-			held = append(held, r.hold(holder.Lease, fmt.Sprint("k", n)))
+			held = append(held, r.hold(holder.LeaseLocker, fmt.Sprint("k", n)))
 			got = append(got, r.waits(w, fmt.Sprint("k", n)))
 		}
 		r.until("a watch", func() bool { return len(r.watches()) == 1 })
@@ -230,7 +230,7 @@ func TestAWatchOutlivesItsServer(t *testing.T) {
 		shared.ok(err)
 		r := newRig(shared.T, dsn, "")
 		holder, w := r.waiter(r.dsn, 8, LeaseOptions{}), r.waiter(r.dsn, 8, LeaseOptions{Poll: time.Minute})
-		lock := r.hold(holder.Lease, "k")
+		lock := r.hold(holder.LeaseLocker, "k")
 		ctx, cancel := context.WithCancel(r.ctx)
 		defer cancel()
 		got := make(chan *dblock.Lock, 1)

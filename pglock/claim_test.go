@@ -61,7 +61,7 @@ func TestClaimReadsRows(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0]["price"] != int64(9) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	// Who sells tickets to a seat that is claimed is not kept out, but by ForUpdate.
+	// Who sells tickets to a seat that is claimed is not kept out, but by StrengthUpdate.
 	_, err = db.ExecContext(ctx, "SET lock_timeout = '1s'; INSERT INTO ticket SELECT id FROM seat WHERE price = 2")
 	works(t, err)
 	_, err = pglock.Claim(ctx, tx, dblock.RowLock{}, 1, pgx.RowTo[bool], "SELECT bool_and(true) FROM seat")

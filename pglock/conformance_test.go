@@ -20,7 +20,7 @@ import (
 )
 
 var leases = locksuite.Lease{
-	Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenPair: openPair, Guarded: guarded, Raise: raise, CheckRaised: checkRaised,
+	Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenPair: openPair, Guarded: guarded, AdvanceFence: advanceFence, CheckFence: checkFence,
 }
 
 func open(ctx context.Context, dsn string, o locksuite.LeaseOptions) (locksuite.Leases, func(), error) {
@@ -57,7 +57,7 @@ func leasesOn(ctx context.Context, cfg *pgxpool.Config, o locksuite.LeaseOptions
 }
 
 func leaseOn(ctx context.Context, pool *pgxpool.Pool, o locksuite.LeaseOptions) (locksuite.Leases, error) {
-	return pglock.NewLease(ctx, pool, pglock.LeaseOptions{
+	return pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{
 		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer,
 	})
 }
@@ -83,19 +83,19 @@ func openPair(
 }
 
 func guarded(ctx context.Context, l locksuite.Leases, lock *dblock.Lock, statement string, within func()) error {
-	return l.(*pglock.Lease).GuardedTx(ctx, lock, func(ctx context.Context, tx pgx.Tx) error {
+	return l.(*pglock.LeaseLocker).GuardedTx(ctx, lock, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, statement)
 		within()
 		return err
 	})
 }
 
-func raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
-	return pglock.Guards{}.Raise(ctx, pglock.SQLTx(tx), f, resource)
+func advanceFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
+	return pglock.Guards{}.AdvanceFence(ctx, pglock.SQLTx(tx), f, resource)
 }
 
-func checkRaised(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
-	return pglock.Guards{}.CheckRaised(ctx, pglock.SQLTx(tx), f, resource)
+func checkFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
+	return pglock.Guards{}.CheckFence(ctx, pglock.SQLTx(tx), f, resource)
 }
 
 // openSession opens session locks; without a dialer connections are the usual ones.
@@ -113,7 +113,7 @@ func openSession(
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{
+	l, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{
 		Namespace: o.Namespace, RawKeys: o.Raw, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll, ServerQueue: o.ServerQueue,
 		Label: o.Label, Schema: o.Schema, Observer: o.Observer,
 	})

@@ -18,7 +18,7 @@ func TestSettingsTakeAnyDuration(t *testing.T) {
 	if _, err := migrations.Up(t.Context(), pool, migrations.Options{LockTimeout: math.MaxInt64}); err != nil {
 		t.Fatal(err)
 	}
-	l, err := pglock.NewLease(t.Context(), pool, pglock.LeaseOptions{})
+	l, err := pglock.NewLeaseLocker(t.Context(), pool, pglock.LeaseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

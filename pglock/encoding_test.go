@@ -31,10 +31,10 @@ func TestClientEncoding(t *testing.T) {
 		return p
 	}
 	latin := pool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["client_encoding"] = "LATIN1" })
-	a, err := pglock.NewLease(t.Context(), pool(func(*pgxpool.Config) {}), pglock.LeaseOptions{})
+	a, err := pglock.NewLeaseLocker(t.Context(), pool(func(*pgxpool.Config) {}), pglock.LeaseOptions{})
 	require.NoError(t, err)
 	defer func() { _ = a.Close(t.Context()) }()
-	b, err := pglock.NewLease(t.Context(), latin, pglock.LeaseOptions{})
+	b, err := pglock.NewLeaseLocker(t.Context(), latin, pglock.LeaseOptions{})
 	require.NoError(t, err)
 	defer func() { _ = b.Close(t.Context()) }()
 	lock, err := a.TryAcquire(t.Context(), "kö")
@@ -63,7 +63,7 @@ func TestClientEncoding(t *testing.T) {
 	defer func() { _ = store.Close(t.Context()) }()
 	for _, tx := range []pglock.Tx{tx, pglock.SQLTx(of)} {
 		refused(b.Guard(t.Context(), tx, fence))
-		refused(pglock.Guards{}.Raise(t.Context(), tx, fence, "büro"))
+		refused(pglock.Guards{}.AdvanceFence(t.Context(), tx, fence, "büro"))
 		_, err := pginventory.ReserveTx(t.Context(), store, tx, inventory.Request{Key: "ö", SKU: "ä", Buyer: "b", Qty: 1})
 		refused(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-func ExampleNewSession() {
+func ExampleNewSessionLocker() {
 	ctx := context.Background()
 	pool, done, err := made()
 	if err != nil {
@@ -22,7 +22,7 @@ func ExampleNewSession() {
 		return
 	}
 	defer done()
-	sessions, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{Label: "billing 7"}) // one a process; no tables
+	sessions, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{Label: "billing 7"}) // one a process; no tables
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -85,7 +85,7 @@ func nightly(ctx context.Context, sessions dblock.Locker, pool *pgxpool.Pool, re
 }
 
 // Run once, on one of many.
-func ExampleSession_TryAcquire() {
+func ExampleSessionLocker_TryAcquire() {
 	ctx := context.Background()
 	pool, done, err := made("CREATE TABLE report_run (day date PRIMARY KEY)")
 	if err != nil {
@@ -93,13 +93,13 @@ func ExampleSession_TryAcquire() {
 		return
 	}
 	defer done()
-	here, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{})
+	here, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer func() { _ = here.Close(ctx) }()
-	there, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{}) // on another host
+	there, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{}) // on another host
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -118,7 +118,7 @@ func ExampleSession_TryAcquire() {
 }
 
 // A wait that is cancelled leaves nothing behind.
-func ExampleSession_Acquire() {
+func ExampleSessionLocker_Acquire() {
 	ctx := context.Background()
 	pool, done, err := made()
 	if err != nil {
@@ -126,7 +126,7 @@ func ExampleSession_Acquire() {
 		return
 	}
 	defer done()
-	sessions, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{})
+	sessions, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -156,7 +156,7 @@ func ExampleSession_Acquire() {
 // knows nothing of a session lock: all who use a key have to connect the same way. A server that can't be reached is no reason
 // to use another kind of lock.
 func locker(ctx context.Context, pool *pgxpool.Pool) (dblock.Locker, error) {
-	sessions, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{})
+	sessions, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{})
 	if err == nil {
 		return sessions, nil
 	}
@@ -164,7 +164,7 @@ func locker(ctx context.Context, pool *pgxpool.Pool) (dblock.Locker, error) {
 		return nil, err
 	}
 	log.Print("leases in place of session locks: ", err) // says why
-	leases, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{})
+	leases, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func Example_degrade() {
 	lock, err := locks.Acquire(ctx, "invoice-run")
 	fmt.Printf("%T %v\n", locks, err)
 
-	leases, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{})
+	leases, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -203,6 +203,6 @@ func Example_degrade() {
 	fmt.Println("beside it:", err)
 	_, _ = lock.Release(ctx), other.Release(ctx)
 	// Output:
-	// *pglock.Session <nil>
+	// *pglock.SessionLocker <nil>
 	// beside it: <nil>
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-func ExampleNewLease() {
+func ExampleNewLeaseLocker() {
 	ctx := context.Background()
 	url, done := testdb.ExampleDSN(devdb.Postgres) // yours: postgres://app@db.example/shop
 	defer done()
@@ -31,7 +31,7 @@ func ExampleNewLease() {
 		fmt.Println(err)
 		return
 	}
-	leases, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{Label: "billing 7"})
+	leases, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{Label: "billing 7"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -130,7 +130,7 @@ func Example_permits() {
 }
 
 // A transfer has both accounts at once, or neither: two that go opposite ways never wait for each other.
-func ExampleLease_AcquireAll() {
+func ExampleLeaseLocker_AcquireAll() {
 	ctx := context.Background()
 	leases, done, err := shop(pglock.LeaseOptions{})
 	if err != nil {
@@ -190,13 +190,13 @@ func Example_fair() {
 }
 
 // shop is a database of the example's own, with dblock's tables, and a Lease in it.
-func shop(o pglock.LeaseOptions) (leases *pglock.Lease, done func(), err error) {
+func shop(o pglock.LeaseOptions) (leases *pglock.LeaseLocker, done func(), err error) {
 	ctx := context.Background()
 	url, drop := testdb.ExampleDSN(devdb.Postgres)
 	pool, err := pgxpool.New(ctx, url)
 	if err == nil {
 		if _, err = migrations.Up(ctx, pool, migrations.Options{}); err == nil {
-			leases, err = pglock.NewLease(ctx, pool, o)
+			leases, err = pglock.NewLeaseLocker(ctx, pool, o)
 		}
 	}
 	return leases, func() {

@@ -60,7 +60,7 @@ func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 // token of a lock before it.
 func beganBefore(ctx context.Context, tx Tx, f dblock.Fence) (before bool, err error) {
 	token := f.Token
-	if f.Mode == dblock.Shared {
+	if f.Mode == dblock.ModeShared {
 		token = math.MaxInt64
 	}
 	rows, err := tx.Query(ctx, pgdb.BeganBefore, token)
@@ -71,16 +71,16 @@ func beganBefore(ctx context.Context, tx Tx, f dblock.Fence) (before bool, err e
 }
 
 // guards are the statements by mode; their arguments are the same.
-var guards = map[dblock.Mode]string{dblock.Exclusive: pgdb.Guard, dblock.Shared: pgdb.GuardShared, dblock.Permits: pgdb.GuardPermits}
+var guards = map[dblock.Mode]string{dblock.ModeExclusive: pgdb.Guard, dblock.ModeShared: pgdb.GuardShared, dblock.ModePermit: pgdb.GuardPermits}
 
-// Raise says, in whatever database the data is, that the holder of f begins to read resource: from then on nobody
-// with a smaller token passes CheckRaised; of those who hold it shared all pass. It is for data that is not in the
+// AdvanceFence says, in whatever database the data is, that the holder of f begins to read resource: from then on nobody
+// with a smaller token passes CheckFence; of those who hold it shared all pass. It is for data that is not in the
 // database of the leases, and comes first in the critical section. That database needs dblock's tables, too.
 //
 // Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits.
 // Others are pgx's.
-func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
-	if err := dblock.CheckText("resource", resource, 1, dblock.MaxKeyBytes); err != nil {
+func (g Guards) AdvanceFence(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
+	if err := dblock.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
 	raiser, err := lease.Raiser(f)
@@ -91,11 +91,11 @@ func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource strin
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
-// CheckRaised checks that nobody has raised the fence of resource since Raise, and keeps it so till tx
+// CheckFence checks that nobody has raised the fence of resource since AdvanceFence, and keeps it so till tx
 // ends. It belongs into each transaction that writes the resource.
 //
 // Errors: dblock.ErrFenced where somebody has: roll back. Others are pgx's.
-func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
+func (g Guards) CheckFence(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
 	raiser, err := lease.Raiser(f)
 	if err != nil {
 		return err

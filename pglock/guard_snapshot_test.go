@@ -19,7 +19,7 @@ import (
 func TestGuardsOfOlderSnapshots(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)
-	leases, err := pglock.NewLease(t.Context(), pool, pglock.LeaseOptions{})
+	leases, err := pglock.NewLeaseLocker(t.Context(), pool, pglock.LeaseOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, leases.Close(context.Background())) })
 	modes := map[string][]dblock.Option{"exclusive": nil, "shared": {dblock.WithShared()}, "permits": {dblock.WithPermits(2, 3)}}

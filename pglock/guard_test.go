@@ -20,13 +20,13 @@ func TestAnotherDriversTxIsRefused(t *testing.T) {
 	defer db.Close()
 	f := dblock.Fence{Key: "k", Token: 1}
 	for name, call := range map[string]func(context.Context, pglock.Tx) error{
-		"Guard":  func(ctx context.Context, tx pglock.Tx) error { return pglock.Guards{}.Guard(ctx, tx, f) },
-		"Raise":  func(ctx context.Context, tx pglock.Tx) error { return pglock.Guards{}.Raise(ctx, tx, f, "r") },
-		"LockTx": func(ctx context.Context, tx pglock.Tx) error { return pglock.TryLockTx(ctx, tx, 1) },
+		"Guard":        func(ctx context.Context, tx pglock.Tx) error { return pglock.Guards{}.Guard(ctx, tx, f) },
+		"AdvanceFence": func(ctx context.Context, tx pglock.Tx) error { return pglock.Guards{}.AdvanceFence(ctx, tx, f, "r") },
+		"LockTx":       func(ctx context.Context, tx pglock.Tx) error { return pglock.TryLockTx(ctx, tx, 1) },
 		"LockRow": func(ctx context.Context, tx pglock.Tx) error {
 			return pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{})
 		},
-		"CheckRaised": func(ctx context.Context, tx pglock.Tx) error { return pglock.Guards{}.CheckRaised(ctx, tx, f, "r") },
+		"CheckFence": func(ctx context.Context, tx pglock.Tx) error { return pglock.Guards{}.CheckFence(ctx, tx, f, "r") },
 	} {
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {

@@ -24,7 +24,7 @@ func TestGuardedTxThatLosesItsLockInTheCommit(t *testing.T) {
 			BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; RETURN NULL;
 		END$$;
 		CREATE CONSTRAINT TRIGGER late AFTER INSERT ON written DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late()`)
-	l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{})
+	l, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestGuardedTxThatLosesItsLockInTheCommit(t *testing.T) {
 		_, err := tx.Exec(ctx, "INSERT INTO written VALUES (1)")
 		return err
 	})
-	if !errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrLost) || !strings.Contains(err.Error(), string(dblock.Ended)) {
+	if !errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrLost) || !strings.Contains(err.Error(), string(dblock.ReasonTimeUp)) {
 		t.Errorf("got %v", err)
 	}
 	for rows := 0; rows == 0; { // until the server has committed

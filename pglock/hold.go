@@ -18,9 +18,9 @@ func (e *engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Durati
 	var n int64
 	var err error
 	switch b.Mode {
-	case dblock.Shared:
+	case dblock.ModeShared:
 		n, err = e.q.ExpireShared(ctx, e.on(e.pool), p)
-	case dblock.Permits:
+	case dblock.ModePermit:
 		n, err = e.q.ExpirePermits(ctx, e.on(e.pool), pgdb.ExpirePermitsParams(p))
 	default:
 		keys, _ := keysAndHandles(backs)
@@ -37,10 +37,10 @@ func (e *engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error
 	var rows []pgdb.HoldingLeasesRow
 	var err error
 	switch backs[0].Mode {
-	case dblock.Shared:
+	case dblock.ModeShared:
 		readers, failed := e.q.HoldingReaders(ctx, e.on(e.pool), keys, handles)
 		rows, err = alike(readers, func(r pgdb.HoldingReadersRow) pgdb.HoldingLeasesRow { return pgdb.HoldingLeasesRow(r) }), failed
-	case dblock.Permits:
+	case dblock.ModePermit:
 		permits, failed := e.q.HoldingPermits(ctx, e.on(e.pool), keys, handles)
 		rows, err = alike(permits, func(r pgdb.HoldingPermitsRow) pgdb.HoldingLeasesRow { return pgdb.HoldingLeasesRow(r) }), failed
 	default:

@@ -19,9 +19,9 @@ func TestNotificationsNameNoKey(t *testing.T) {
 	defer cancel()
 	for i, fair := range []bool{false, true} {
 		key := fmt.Sprint("customer-4711/", i)
-		var locks [2]*pglock.Lease
+		var locks [2]*pglock.LeaseLocker
 		for i := range locks {
-			l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{Fair: fair})
+			l, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{Fair: fair})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -64,9 +64,9 @@ func releaseUnnotified(t *testing.T, pool *pgxpool.Pool, fair bool, keys []strin
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	var log logged
-	var locks [2]*pglock.Lease
+	var locks [2]*pglock.LeaseLocker
 	for i := range locks { // of two TTLs, they share nothing
-		l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{
+		l, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{
 			TTL: time.Minute + time.Duration(i), Fair: fair, Poll: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
@@ -75,7 +75,7 @@ func releaseUnnotified(t *testing.T, pool *pgxpool.Pool, fair bool, keys []strin
 		defer func() { _ = l.Close(context.Background()) }()
 		locks[i] = l
 	}
-	acquire := func(l *pglock.Lease, opts ...dblock.Option) (*dblock.Lock, error) {
+	acquire := func(l *pglock.LeaseLocker, opts ...dblock.Option) (*dblock.Lock, error) {
 		if len(keys) > 1 {
 			return l.AcquireAll(ctx, keys, opts...)
 		}
@@ -89,7 +89,7 @@ func releaseUnnotified(t *testing.T, pool *pgxpool.Pool, fair bool, keys []strin
 		got := make(chan error, 1)
 		go func() {
 			waiter := opts
-			if held.Fences()[0].Mode == dblock.Shared {
+			if held.Fences()[0].Mode == dblock.ModeShared {
 				waiter = nil
 			}
 			lock, err := acquire(locks[1], waiter...)

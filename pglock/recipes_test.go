@@ -52,7 +52,7 @@ func TestSessionsAndTransactionsExclude(t *testing.T) {
 	t.Parallel()
 	ctx := soon(t)
 	pool := testdb.Postgres(t)
-	sessions, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{Namespace: "shop"})
+	sessions, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{Namespace: "shop"})
 	works(t, err)
 	defer func() { works(t, sessions.Close(ctx)) }()
 	tx, err := pool.Begin(ctx)
@@ -85,7 +85,7 @@ func TestLeasesBehindAPooler(t *testing.T) {
 	t.Cleanup(pool.Close)
 	locks, err := locker(ctx, pool)
 	works(t, err)
-	if _, ok := locks.(*pglock.Lease); !ok {
+	if _, ok := locks.(*pglock.LeaseLocker); !ok {
 		t.Errorf("%T", locks)
 	}
 	lock, err := locks.Acquire(ctx, "invoice-run")

@@ -14,7 +14,7 @@ import (
 // Release is one statement, whatever the size of the batch, and a cheaper one for a lone lease, unless its row is
 // locked.
 func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	if len(backs) == 1 && backs[0].Mode == dblock.Exclusive {
+	if len(backs) == 1 && backs[0].Mode == dblock.ModeExclusive {
 		freed, err := e.releaseOne(ctx, backs[0])
 		if !postgres.IsLocked(err) {
 			return []lease.Returned{{Freed: freed}}, err
@@ -66,9 +66,9 @@ func (e *engine) freed(
 	ctx context.Context, on pgdb.DBTX, mode dblock.Mode, keys []string, handles []pgtype.UUID, together bool,
 ) ([]pgdb.ReleaseSharedRow, error) {
 	switch mode {
-	case dblock.Shared:
+	case dblock.ModeShared:
 		return e.q.ReleaseShared(ctx, on, keys, handles, lockTimeout(ctx))
-	case dblock.Permits:
+	case dblock.ModePermit:
 		rows, err := e.q.ReleasePermits(ctx, on, keys, handles, lockTimeout(ctx))
 		return alike(rows, func(r pgdb.ReleasePermitsRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) }), err
 	default:

@@ -145,8 +145,8 @@ func lockClause(o dblock.RowLock) (string, error) {
 		return "", err
 	}
 	clause, ok := map[dblock.Strength]string{
-		dblock.DefaultStrength: "FOR NO KEY UPDATE", dblock.ForUpdate: "FOR UPDATE", dblock.ForNoKeyUpdate: "FOR NO KEY UPDATE",
-		dblock.ForShare: "FOR SHARE", dblock.ForKeyShare: "FOR KEY SHARE",
+		dblock.StrengthDefault: "FOR NO KEY UPDATE", dblock.StrengthUpdate: "FOR UPDATE", dblock.StrengthNoKeyUpdate: "FOR NO KEY UPDATE",
+		dblock.StrengthShare: "FOR SHARE", dblock.StrengthKeyShare: "FOR KEY SHARE",
 	}[o.Strength]
 	if !ok {
 		return "", &dblock.InvalidError{Field: "RowLock.Strength", Reason: fmt.Sprintf("there is no strength %d", o.Strength)}

@@ -28,7 +28,7 @@ func TestASessionOnAServerWithItsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	l, err := pglock.NewSession(t.Context(), pool, pglock.SessionOptions{})
+	l, err := pglock.NewSessionLocker(t.Context(), pool, pglock.SessionOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

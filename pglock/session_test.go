@@ -17,7 +17,7 @@ import (
 // TestSessionRefusesAPooler: behind one that has statements of a session run on any connection, session locks exclude nobody.
 func TestSessionRefusesAPooler(t *testing.T) {
 	t.Parallel()
-	sessionRefused(t, testdb.Pooled(t, testdb.PostgresURL(t)), "pooler", "NewLease")
+	sessionRefused(t, testdb.Pooled(t, testdb.PostgresURL(t)), "pooler", "NewLeaseLocker")
 }
 
 // TestSessionRefusesAStandby: it grants what the primary has granted.
@@ -50,10 +50,10 @@ func sessionRefused(t *testing.T, dsn string, texts ...string) {
 func TestSessionLeavesThePoolAlone(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)
-	if _, err := pglock.NewSession(t.Context(), nil, pglock.SessionOptions{}); !errors.Is(err, dblock.ErrInvalid) {
+	if _, err := pglock.NewSessionLocker(t.Context(), nil, pglock.SessionOptions{}); !errors.Is(err, dblock.ErrInvalid) {
 		t.Errorf("no pool: %v", err)
 	}
-	l, err := pglock.NewSession(t.Context(), pool, pglock.SessionOptions{})
+	l, err := pglock.NewSessionLocker(t.Context(), pool, pglock.SessionOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

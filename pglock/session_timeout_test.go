@@ -29,9 +29,9 @@ func TestServerQueueWaitsThroughTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	var sessions [2]*pglock.Session
+	var sessions [2]*pglock.SessionLocker
 	for i := range sessions {
-		l, err := pglock.NewSession(t.Context(), pool, pglock.SessionOptions{ServerQueue: i == 1})
+		l, err := pglock.NewSessionLocker(t.Context(), pool, pglock.SessionOptions{ServerQueue: i == 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 
 // SessionLocks lists the advisory locks of the pool's database that are called by one number, by
 // whomever they are held: session locks, transaction locks, and those of other programs. Keys are
-// known of those that a Session has held for longer than a second. Schema is where dblock's tables
+// known of those that a SessionLocker has held for longer than a second. Schema is where dblock's tables
 // are; default: the first schema on the search_path that has them.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrUnavailable.
@@ -37,7 +37,7 @@ func SessionLocks(ctx context.Context, pool *pgxpool.Pool, schema string) ([]dbl
 			Session: strconv.FormatInt(int64(r.Backend), 10), Label: r.Application, Client: r.Client, Waiters: r.Waiters,
 		}
 		if r.Shared {
-			locks[i].Mode = dblock.Shared
+			locks[i].Mode = dblock.ModeShared
 		}
 	}
 	return locks, nil

@@ -50,7 +50,7 @@ func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []
 	for i, m := range gone {
 		ids[i] = id(m)
 	}
-	if mode == dblock.Permits {
+	if mode == dblock.ModePermit {
 		_, err = e.q.ReapPermits(ctx, e.on(e.pool), key, ids, lockTimeout(ctx))
 	} else {
 		_, err = e.q.ReapReaders(ctx, e.on(e.pool), key, ids, lockTimeout(ctx))

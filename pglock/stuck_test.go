@@ -46,9 +46,9 @@ func stuckGuard(t *testing.T, stop func(context.Context, *pgx.Conn), opts []dblo
 	if _, err := pool.Exec(t.Context(), "CREATE TABLE copied (n int)"); err != nil {
 		t.Fatal(err)
 	}
-	var locks [2]*pglock.Lease
+	var locks [2]*pglock.LeaseLocker
 	for i := range locks {
-		l, err := pglock.NewLease(t.Context(), pool, pglock.LeaseOptions{TTL: time.Minute + time.Duration(i), Poll: 50 * time.Millisecond})
+		l, err := pglock.NewLeaseLocker(t.Context(), pool, pglock.LeaseOptions{TTL: time.Minute + time.Duration(i), Poll: 50 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func stuckGuard(t *testing.T, stop func(context.Context, *pgx.Conn), opts []dblo
 	}
 	soon, end := context.WithTimeout(t.Context(), 15*time.Second)
 	defer end()
-	if len(opts) > 0 && lock.Keys()[0] == "k" && fence.Mode == dblock.Shared {
+	if len(opts) > 0 && lock.Keys()[0] == "k" && fence.Mode == dblock.ModeShared {
 		opts = nil // a writer has to wait for the reader
 	}
 	next, err := locks[1].Acquire(soon, "k", opts...)

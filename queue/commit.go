@@ -71,7 +71,7 @@ func (r *run) commit(ctx context.Context) error {
 		return q.explain(sqlerr.Unwritten(err), "ending a job in its handler's transaction, which was rolled back")
 	case !ours:
 		r.refused = true
-		return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.Evicted}
+		return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 	}
 	err = r.work.Commit(within)
 	if err != nil && q.classify(err) != sqlerr.Retryable {
@@ -121,7 +121,7 @@ func (r *run) clearUp(failed error) error {
 			q.trouble(lookingForCommit, fmt.Errorf("%w: this process has lost its claims, and another one may have ended job %v of queue %q: "+
 				"look for what its handler wrote", dblock.ErrOutcomeUnknown, ID(r.task.ID), r.w.o.Queue))
 			r.refused = true
-			return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.Evicted}
+			return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 		}
 		if n%restsToTell == 0 || !q.engine.IsLocked(err) {
 			q.trouble(lookingForCommit, err)

@@ -74,7 +74,7 @@ func beginWork[Tx any](ctx context.Context, r *run, of engine.Beginner[Tx]) (tx 
 		err = &putOff{recordingABeginning, beginAgain, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, r.info.ID)}
 	case got == engine.BeginRefused: // to be refused, and counted, with the others of its claim
 		r.refused = true
-		err = &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.Evicted}
+		err = &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 	default:
 		return tx, life, nil
 	}

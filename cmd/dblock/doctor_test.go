@@ -359,7 +359,7 @@ func TestDoctorOnABinaryLogOfStatements(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = db.Close() }()
-		_, leases := mysqllock.NewLease(t.Context(), db, mysqllock.LeaseOptions{})
+		_, leases := mysqllock.NewLeaseLocker(t.Context(), db, mysqllock.LeaseOptions{})
 		_, jobs := mysqlqueue.New(t.Context(), db, queue.Options{})
 		_, sales := mysqlinventory.New(t.Context(), db, inventory.Options{})
 		for _, err := range []error{leases, jobs, sales} {

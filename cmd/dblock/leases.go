@@ -22,7 +22,7 @@ type leases interface {
 	SetPermits(ctx context.Context, key string, limit int) error
 }
 
-// leaseFlags are what a command chooses of a Lease's options.
+// leaseFlags are what a command chooses of a LeaseLocker's options.
 type leaseFlags struct {
 	TTL    time.Duration
 	Margin time.Duration
@@ -39,7 +39,7 @@ func (f databaseFlags) leases(ctx context.Context, o leaseFlags) (l leases, clos
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
+	locker, err := mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
@@ -55,7 +55,7 @@ func (f databaseFlags) postgresLeases(ctx context.Context, o leaseFlags) (leases
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
+	locker, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
 	if err != nil {
 		pool.Close()
 		return nil, nil, err

@@ -106,7 +106,7 @@ func (c *locksCmd) print(out io.Writer, held []dblock.HeldLock) error {
 
 // mode says how a lock is held.
 func mode(h dblock.HeldLock) string {
-	if h.Mode == dblock.Permits {
+	if h.Mode == dblock.ModePermit {
 		return fmt.Sprintf("%d of %d permits", h.Permits, h.Limit)
 	}
 	return h.Mode.String()

@@ -76,12 +76,12 @@ func TestNothingPlantedBeforePgCatalogRuns(t *testing.T) {
 // constructors are what looks at a database before it is used, and what runs in transactions of the
 // host's.
 var constructors = map[string]func(ctx context.Context, pool *pgxpool.Pool, schema string) error{
-	"NewLease": func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-		_, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{Schema: schema})
+	"NewLeaseLocker": func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+		_, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{Schema: schema})
 		return err
 	},
-	"NewSession": func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-		_, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{Schema: schema})
+	"NewSessionLocker": func(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+		_, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{Schema: schema})
 		return err
 	},
 	"SessionLocks": func(ctx context.Context, pool *pgxpool.Pool, schema string) error {

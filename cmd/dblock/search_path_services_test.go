@@ -182,7 +182,7 @@ func advisoryLocks(t *testing.T, pool *pgxpool.Pool, schema string) {
 		}
 	}
 	for _, serverQueue := range []bool{false, true} {
-		s, err := pglock.NewSession(t.Context(), pool, pglock.SessionOptions{ServerQueue: serverQueue, Schema: schema})
+		s, err := pglock.NewSessionLocker(t.Context(), pool, pglock.SessionOptions{ServerQueue: serverQueue, Schema: schema})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func useAndClose(t *testing.T, l dblock.Locker) {
 }
 
 func leasesOf(t *testing.T, pool *pgxpool.Pool, schema string) {
-	l, err := pglock.NewLease(t.Context(), pool, pglock.LeaseOptions{Schema: schema})
+	l, err := pglock.NewLeaseLocker(t.Context(), pool, pglock.LeaseOptions{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func leasesOf(t *testing.T, pool *pgxpool.Pool, schema string) {
 	err = l.GuardedTx(t.Context(), lock, func(ctx context.Context, tx pgx.Tx) error {
 		guards := pglock.Guards{Schema: schema}
 		for _, f := range lock.Fences() {
-			if err := errors.Join(guards.Guard(ctx, tx, f), guards.Raise(ctx, tx, f, "r"), guards.CheckRaised(ctx, tx, f, "r")); err != nil {
+			if err := errors.Join(guards.Guard(ctx, tx, f), guards.AdvanceFence(ctx, tx, f, "r"), guards.CheckFence(ctx, tx, f, "r")); err != nil {
 				return err
 			}
 		}

@@ -29,11 +29,11 @@ func openSession(t *testing.T, kind devdb.Kind, database string) (l dblock.Locke
 			t.Fatal(err)
 		}
 		t.Cleanup(pool.Close)
-		l, err = pglock.NewSession(t.Context(), pool, pglock.SessionOptions{Namespace: "shop", Label: "the till"})
+		l, err = pglock.NewSessionLocker(t.Context(), pool, pglock.SessionOptions{Namespace: "shop", Label: "the till"})
 		if err != nil {
 			t.Fatal(err)
 		}
-	} else if l, err = mysqllock.NewSession(t.Context(), db, mysqllock.SessionOptions{Namespace: "shop"}); err != nil {
+	} else if l, err = mysqllock.NewSessionLocker(t.Context(), db, mysqllock.SessionOptions{Namespace: "shop"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close(context.Background()) })

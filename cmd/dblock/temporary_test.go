@@ -69,7 +69,7 @@ func TestTemporaryTablesShadowNothing(t *testing.T) {
 
 // sessionKeyIsShown holds a session lock until its key is noted, which happens after a second.
 func sessionKeyIsShown(t *testing.T, pool *pgxpool.Pool, schemaName string) {
-	s, err := pglock.NewSession(t.Context(), pool, pglock.SessionOptions{Schema: schemaName})
+	s, err := pglock.NewSessionLocker(t.Context(), pool, pglock.SessionOptions{Schema: schemaName})
 	if err != nil {
 		t.Fatal(err)
 	}

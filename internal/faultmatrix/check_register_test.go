@@ -41,7 +41,7 @@ var registerModel = porcupine.Model{
 		r, o := state.(register), input.(op)
 		switch o.Kind {
 		case opGrant:
-			shared := o.Mode == dblock.Shared
+			shared := o.Mode == dblock.ModeShared
 			return o.Token > r.token || o.Token == r.token && shared && r.shared, register{o.Token, shared, r.value}
 		case opWrite:
 			return o.Token == r.token && o.Was == r.value, register{r.token, r.shared, o.Now}

@@ -113,7 +113,7 @@ func checkExclusion(v *violations, ops, machine []op) {
 		permits := s.permits
 		for _, o := range beside {
 			permits += o.permits
-			if s.mode != o.mode || s.mode == dblock.Exclusive {
+			if s.mode != o.mode || s.mode == dblock.ModeExclusive {
 				v.add(Exclusion, "%s: section %s began %v before the end of section %s", s.key, s.id, o.to-s.from, o.id)
 			}
 		}
@@ -129,14 +129,14 @@ func checkExclusion(v *violations, ops, machine []op) {
 func checkFences(v *violations, ops []op) {
 	byKey := make(map[string][]op)
 	for _, o := range ops {
-		if o.Kind == opGrant && o.Outcome == done && o.Key != controlKey && o.Mode != dblock.Permits {
+		if o.Kind == opGrant && o.Outcome == done && o.Key != controlKey && o.Mode != dblock.ModePermit {
 			byKey[o.Key] = append(byKey[o.Key], o)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		seen := make(map[int64]op)
 		for _, o := range byKey[key] {
-			if other, has := seen[o.Token]; has && (o.Mode != dblock.Shared || other.Mode != dblock.Shared) {
+			if other, has := seen[o.Token]; has && (o.Mode != dblock.ModeShared || other.Mode != dblock.ModeShared) {
 				v.add(FenceGrows, "%s: grants %s and %s have the token %d", key, other.ID, o.ID, o.Token)
 			}
 			seen[o.Token] = o

@@ -32,22 +32,22 @@ func openMySQL(ctx context.Context, cfg config) (_ *client, err error) {
 			_ = c.close(ctx)
 		}
 	}()
-	leases, err := mysqllock.NewLease(ctx, pool, mysqllock.LeaseOptions{TTL: ttl, Label: fmt.Sprint("worker ", cfg.N)})
+	leases, err := mysqllock.NewLeaseLocker(ctx, pool, mysqllock.LeaseOptions{TTL: ttl, Label: fmt.Sprint("worker ", cfg.N)})
 	if err != nil {
 		return nil, err
 	}
 	c.leases = leases
-	fair, err := mysqllock.NewLease(ctx, pool, mysqllock.LeaseOptions{TTL: ttl, Fair: true})
+	fair, err := mysqllock.NewLeaseLocker(ctx, pool, mysqllock.LeaseOptions{TTL: ttl, Fair: true})
 	if err != nil {
 		return nil, err
 	}
 	c.fair = fair
-	operator, err := mysqllock.NewLease(ctx, pool, mysqllock.LeaseOptions{TTL: longTTL})
+	operator, err := mysqllock.NewLeaseLocker(ctx, pool, mysqllock.LeaseOptions{TTL: longTTL})
 	if err != nil {
 		return nil, err
 	}
 	c.operator = operator
-	sessions, err := mysqllock.NewSession(ctx, pool, mysqllock.SessionOptions{IdleTimeout: ttl})
+	sessions, err := mysqllock.NewSessionLocker(ctx, pool, mysqllock.SessionOptions{IdleTimeout: ttl})
 	if err != nil {
 		return nil, err
 	}

@@ -32,23 +32,23 @@ func openPostgres(ctx context.Context, cfg config) (_ *client, err error) {
 			_ = c.close(ctx)
 		}
 	}()
-	leases, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: ttl, Label: fmt.Sprint("worker ", cfg.N)})
+	leases, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{TTL: ttl, Label: fmt.Sprint("worker ", cfg.N)})
 	if err != nil {
 		return nil, err
 	}
 	c.leases = leases
-	fair, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: ttl, Fair: true})
+	fair, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{TTL: ttl, Fair: true})
 	if err != nil {
 		return nil, err
 	}
 	c.fair = fair
-	operator, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: longTTL})
+	operator, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{TTL: longTTL})
 	if err != nil {
 		return nil, err
 	}
 	c.operator = operator
 	if !cfg.NoSession {
-		sessions, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{IdleTimeout: ttl})
+		sessions, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{IdleTimeout: ttl})
 		if err != nil {
 			return nil, err
 		}

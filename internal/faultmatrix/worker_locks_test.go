@@ -33,8 +33,8 @@ type way struct {
 var ways = []way{
 	{keys: leaseKeys[:1]}, {keys: leaseKeys[1:2]}, {keys: leaseKeys[:2]}, {keys: leaseKeys[:1], leads: true},
 	{keys: leaseKeys[2:3], fair: true}, {keys: leaseKeys[3:]},
-	{keys: leaseKeys[3:], mode: dblock.Shared}, {keys: leaseKeys[3:], mode: dblock.Shared},
-	{keys: []string{permitKey}, mode: dblock.Permits, permits: 1}, {keys: []string{permitKey}, mode: dblock.Permits, permits: 2},
+	{keys: leaseKeys[3:], mode: dblock.ModeShared}, {keys: leaseKeys[3:], mode: dblock.ModeShared},
+	{keys: []string{permitKey}, mode: dblock.ModePermit, permits: 1}, {keys: []string{permitKey}, mode: dblock.ModePermit, permits: 2},
 }
 
 // acquireIn acquires a lease in a way. A wait lasts until its context ends, unless the server does
@@ -47,9 +47,9 @@ func (w *worker) acquireIn(o *op, by way) *dblock.Lock {
 	}
 	var opts []dblock.Option
 	switch by.mode {
-	case dblock.Shared:
+	case dblock.ModeShared:
 		opts = append(opts, dblock.WithShared())
-	case dblock.Permits:
+	case dblock.ModePermit:
 		opts = append(opts, dblock.WithPermits(by.permits, permitLimit))
 	}
 	return w.acquire(o, func(ctx context.Context, try bool) (lock *dblock.Lock, err error) {
@@ -149,18 +149,18 @@ func (w *worker) use(lock *dblock.Lock, grant op) {
 		time.Sleep(rand.N(40 * time.Millisecond))
 	}
 	switch grant.Mode {
-	case dblock.Exclusive:
+	case dblock.ModeExclusive:
 		w.writeGuarded(lock, grant)
-	case dblock.Shared:
+	case dblock.ModeShared:
 		w.readGuarded(lock, grant)
-	case dblock.Permits:
+	case dblock.ModePermit:
 		time.Sleep(rand.N(20 * time.Millisecond))
 	}
 	for _, leave := range entered {
 		leave.Kind, leave.End = opLeave, min(uptime(), trustedUntil(lock))
 		w.log.note(leave)
 	}
-	if grant.Mode == dblock.Exclusive && rand.IntN(4) == 0 {
+	if grant.Mode == dblock.ModeExclusive && rand.IntN(4) == 0 {
 		force := op{Kind: opCall, Key: grant.Key}
 		err := w.call(&force, callLimit, func(ctx context.Context) error {
 			return w.c.operator.ForceRelease(ctx, grant.Key, grant.Token)

@@ -111,7 +111,7 @@ func (l *Locker) onceForAll(
 		for i, key := range r.Keys {
 			asks[i] = sent.ask
 			asks[i].Key, asks[i].Gone = key, gone[key]
-			backs[i] = asks[i].back(dblock.Exclusive)
+			backs[i] = asks[i].back(dblock.ModeExclusive)
 		}
 		answers, err = l.acquireAll(ctx, life, asks)
 		l.answered(life, err, err == nil && answers[0].Token != 0, backs...)

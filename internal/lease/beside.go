@@ -33,7 +33,7 @@ func (l *Locker) askBeside(ctx context.Context, r dblock.Request) (*dblock.Lock,
 		case answer.Token != 0:
 			lock, err := l.grant(ctx, nil, got, r)
 			return lock, nil, err
-		case r.Mode == dblock.Permits && !answer.MemberGone && answer.Stored != r.Limit:
+		case r.Mode == dblock.ModePermit && !answer.MemberGone && answer.Stored != r.Limit:
 			if made++; answer.Stored != 0 || made > tries { // one that was made has no permits: its row is bad
 				return nil, nil, &dblock.LimitError{Key: r.Key, Stored: answer.Stored, Asked: r.Limit}
 			}
@@ -70,7 +70,7 @@ func (l *Locker) makeSemaphore(ctx context.Context, r dblock.Request) error {
 
 // SetPermits gives a semaphore another number of permits.
 func (l *Locker) SetPermits(ctx context.Context, key string, limit int) error {
-	if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
+	if err := dblock.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
 	if err := dblock.CheckLimit(limit); err != nil {

@@ -78,7 +78,7 @@ func (h *hold) moveIn(sent time.Time, d time.Duration) (before time.Time, bounde
 	}
 	why := h.why
 	if why == "" && d <= 0 {
-		why = dblock.Ended
+		why = dblock.ReasonTimeUp
 	}
 	if why != "" {
 		return before, d, &dblock.LostError{Key: h.key(), Reason: why}
@@ -101,9 +101,9 @@ func (h *hold) moveTo(until time.Time) (ended dblock.Reason) {
 // goneReason is the reason for which the server no longer has a hold whose local end is until.
 func (h *hold) goneReason(until time.Time) dblock.Reason {
 	if !until.IsZero() && clock.Past(h.l.o.Clock.Now(), until) {
-		return dblock.Ended
+		return dblock.ReasonTimeUp
 	}
-	return dblock.Stolen
+	return dblock.ReasonStolen
 }
 
 // endAt ends the hold at a moment of its own; zero: at none. h.mu is held.
@@ -123,6 +123,6 @@ func (h *hold) endIfDue(until time.Time) {
 	due := h.until.Equal(until)
 	h.mu.Unlock()
 	if due {
-		h.lose(dblock.Ended)()
+		h.lose(dblock.ReasonTimeUp)()
 	}
 }

@@ -162,7 +162,7 @@ func TestExpireInRefused(t *testing.T) {
 		}
 		release(t, lock)
 		var lost *dblock.LostError
-		if err := lock.ExpireIn(t.Context(), time.Second); !errors.As(err, &lost) || lost.Reason != dblock.Released {
+		if err := lock.ExpireIn(t.Context(), time.Second); !errors.As(err, &lost) || lost.Reason != dblock.ReasonReleased {
 			t.Errorf("of a released lock: %v", err)
 		}
 	})
@@ -182,7 +182,7 @@ func TestExpireInEndsWhileRefused(t *testing.T) {
 		})
 		err := lock.ExpireIn(t.Context(), 100*time.Millisecond)
 		var lost *dblock.LostError
-		if !errors.As(err, &lost) || lost.Reason != dblock.Ended || lock.Context().Err() == nil {
+		if !errors.As(err, &lost) || lost.Reason != dblock.ReasonTimeUp || lock.Context().Err() == nil {
 			t.Errorf("%v, and the context's error is %v", err, lock.Context().Err())
 		}
 		_ = lock.Release(t.Context())

@@ -31,7 +31,7 @@ type turn struct {
 
 // onlyExclusive refuses what a fair Locker does not serve.
 func onlyExclusive(r dblock.Request) error {
-	if r.Mode != dblock.Exclusive || len(r.Keys) > 0 {
+	if r.Mode != dblock.ModeExclusive || len(r.Keys) > 0 {
 		return fmt.Errorf("%w: a fair Locker serves one key at a time, held by one: use another Locker for sets, readers and permits",
 			dblock.ErrUnsupported)
 	}
@@ -83,7 +83,7 @@ func (l *Locker) waitInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock
 		if err == nil && got != nil {
 			return l.grant(ctx, nil, *got, r)
 		}
-		ask := t.ask.back(dblock.Exclusive)
+		ask := t.ask.back(dblock.ModeExclusive)
 		if !l.background(func() { _, _ = l.giveBack(l.ending, t.life, ask) }) {
 			l.doubt(t.life, ask)
 		}
@@ -109,7 +109,7 @@ func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error
 		t := &turn{reply: reply{ask: l.asked(r), life: life, sent: l.o.Clock.Now()}, rung: make(chan struct{}, 1)}
 		l.waits.await(t)
 		ticket, err := l.tickets.Do(ctx, ask{t.ask, life})
-		l.answered(life, err, ticket != 0, t.ask.back(dblock.Exclusive))
+		l.answered(life, err, ticket != 0, t.ask.back(dblock.ModeExclusive))
 		if err == nil && ticket != 0 {
 			l.waits.number(t, ticket)
 			l.mu.Lock()

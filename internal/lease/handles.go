@@ -79,7 +79,7 @@ func (r *reconciler) recheck(life *member.Life) (err error) {
 	}
 	unknown := r.handles.unknown(held)
 	for _, backs := range unknown {
-		inTurn := len(backs) == 1 && backs[0].Mode == dblock.Exclusive // others may have tickets, whatever Locker held it
+		inTurn := len(backs) == 1 && backs[0].Mode == dblock.ModeExclusive // others may have tickets, whatever Locker held it
 		r.add(life, inTurn, true, backs...)
 	}
 	if len(unknown) > 0 {

@@ -13,7 +13,7 @@ type given struct{ reply }
 
 func (r reply) given() *given { return &given{r} }
 
-func (g *given) back() Back { return g.ask.back(dblock.Exclusive) }
+func (g *given) back() Back { return g.ask.back(dblock.ModeExclusive) }
 
 // A process hands a key over among its own callers, where other processes wait for it, once to each who stands in
 // line when it begins to, and for no longer than this. So the callers of all processes wait for about as long,
@@ -45,7 +45,7 @@ func (l *Locker) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 	}
 	g := reply{ask: l.asked(next.request), life: h.life, sent: l.o.Clock.Now()}.given()
 	g.ask.Instead, g.ask.Contended = h.fences[0].Handle, false
-	answer, err := l.acquires[dblock.Exclusive].Do(ctx, ask{g.ask, h.life})
+	answer, err := l.acquires[dblock.ModeExclusive].Do(ctx, ask{g.ask, h.life})
 	unresolved := err != nil && l.mayStand(err)
 	l.answered(h.life, err, answer.Token != 0, g.back())
 	if err != nil || answer.Token == 0 {
@@ -71,7 +71,7 @@ func (l *Locker) nextInLine(h *hold, ask bool) *place {
 		return nil
 	}
 	of := l.lines[h.key()]
-	if len(of.places) < 2 || of.places[1].request.Mode != dblock.Exclusive {
+	if len(of.places) < 2 || of.places[1].request.Mode != dblock.ModeExclusive {
 		return nil
 	}
 	next := of.places[1]

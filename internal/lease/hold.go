@@ -121,7 +121,7 @@ func (h *hold) Check() {
 	until := h.until
 	h.mu.Unlock()
 	if !until.IsZero() && clock.Past(h.l.o.Clock.Now(), until) {
-		go h.lose(dblock.Ended)()
+		go h.lose(dblock.ReasonTimeUp)()
 	}
 }
 
@@ -153,7 +153,7 @@ func (h *hold) lose(why dblock.Reason) (tell func()) {
 		return func() {}
 	}
 	h.tell(why)
-	if why != dblock.Closed {
+	if why != dblock.ReasonClosed {
 		h.l.vacate(h)
 	}
 	return h.tellLost(why)
@@ -178,7 +178,7 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	h.forget()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), foreground)
 	defer cancel()
-	stood := h.stop(dblock.Released)
+	stood := h.stop(dblock.ReasonReleased)
 	handed, certain := false, true
 	if stood {
 		handed, certain = h.l.handOver(ctx, h)

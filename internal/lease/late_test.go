@@ -57,12 +57,12 @@ func TestALockWhoseTimersAreLate(t *testing.T) {
 		set  bool
 		why  dblock.Reason
 	}{
-		"exclusive": {why: dblock.Expired},
-		"shared":    {opts: []dblock.Option{dblock.WithShared()}, why: dblock.Expired},
-		"permits":   {opts: []dblock.Option{dblock.WithPermits(1, 2)}, why: dblock.Expired},
-		"set":       {set: true, why: dblock.Expired},
-		"capped":    {opts: []dblock.Option{dblock.WithMaxHold(ttl / 2)}, why: dblock.Ended},
-		"detached":  {opts: []dblock.Option{dblock.WithoutRenewal(ttl)}, why: dblock.Ended},
+		"exclusive": {why: dblock.ReasonExpired},
+		"shared":    {opts: []dblock.Option{dblock.WithShared()}, why: dblock.ReasonExpired},
+		"permits":   {opts: []dblock.Option{dblock.WithPermits(1, 2)}, why: dblock.ReasonExpired},
+		"set":       {set: true, why: dblock.ReasonExpired},
+		"capped":    {opts: []dblock.Option{dblock.WithMaxHold(ttl / 2)}, why: dblock.ReasonTimeUp},
+		"detached":  {opts: []dblock.Option{dblock.WithoutRenewal(ttl)}, why: dblock.ReasonTimeUp},
 	}
 	calls := map[string]func(context.Context, *dblock.Lock) error{
 		"Release":  func(ctx context.Context, lock *dblock.Lock) error { return lock.Release(ctx) },

@@ -39,7 +39,7 @@ type place struct {
 
 // lineOf names the line for a request. Semaphores and locks that are called the same have nothing to do with each other.
 func lineOf(r dblock.Request) string {
-	if r.Mode == dblock.Permits {
+	if r.Mode == dblock.ModePermit {
 		return "\x00" + r.Key // no key begins so
 	}
 	return r.Key
@@ -204,7 +204,7 @@ func (l *Locker) follow(p *place) {
 	defer l.mu.Unlock()
 	of := l.lines[p.line]
 	for _, next := range of.places[slices.Index(of.places, p)+1:] {
-		if next.request.Mode != dblock.Shared {
+		if next.request.Mode != dblock.ModeShared {
 			return
 		}
 		next.begin()

@@ -57,14 +57,14 @@ func New[E Engine](of *Share[E], o Options) *Locker {
 	e := of.Engine
 	l := &Locker{engine: e, member: of.Member, waits: of.waits, reconciler: of.reconciler, o: o, lines: make(map[string]*line), turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
 	l.ending, l.end = context.WithCancelCause(context.Background())
-	l.acquires[dblock.Exclusive] = l.acquiring(dblock.Exclusive, eachKeyOnce(e.Acquire))
-	l.acquires[dblock.Shared] = l.acquiring(dblock.Shared, checked(e.AcquireShared))
-	l.acquires[dblock.Permits] = l.acquiring(dblock.Permits, checked(e.AcquirePermits))
-	l.inTurn = l.acquiring(dblock.Exclusive, eachKeyOnce(e.Acquire))
+	l.acquires[dblock.ModeExclusive] = l.acquiring(dblock.ModeExclusive, eachKeyOnce(e.Acquire))
+	l.acquires[dblock.ModeShared] = l.acquiring(dblock.ModeShared, checked(e.AcquireShared))
+	l.acquires[dblock.ModePermit] = l.acquiring(dblock.ModePermit, checked(e.AcquirePermits))
+	l.inTurn = l.acquiring(dblock.ModeExclusive, eachKeyOnce(e.Acquire))
 	l.tickets = merge.New(merge.Options[ask, int64]{
 		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Classify: e.Classify, Weight: askWeight, MaxWeight: maxWeight(e), MaxQueue: o.MaxQueue,
 		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
-		Late: func(a ask, got merge.Answer[int64]) { l.late(dblock.Exclusive, a, got.Value != 0, got.Err) },
+		Late: func(a ask, got merge.Answer[int64]) { l.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
 	})
 	l.release = merge.New(merge.Options[returning, Returned]{
 		Run: l.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Classify: e.Classify,
@@ -146,7 +146,7 @@ func (l *Locker) try(ctx context.Context, r dblock.Request) (*dblock.Lock, error
 	case l.o.Fair:
 		lock, refused, err := l.tryInTurn(ctx, r)
 		return lock, unless(lock, refused, err)
-	case r.Mode != dblock.Exclusive:
+	case r.Mode != dblock.ModeExclusive:
 		lock, refused, err := l.atOnce(ctx, r)
 		return lock, unless(lock, refused, err)
 	}
@@ -203,7 +203,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.end(fmt.Errorf("%w", dblock.ErrClosed))
 	tells := make([]func(), len(all))
 	for i, h := range all {
-		tells[i] = h.lose(dblock.Closed)
+		tells[i] = h.lose(dblock.ReasonClosed)
 	}
 	for _, tell := range tells {
 		tell()
@@ -231,7 +231,7 @@ func (l *Locker) takeBack() {
 	l.mu.Unlock()
 	for _, h := range holds {
 		h.mu.Lock()
-		released := h.why == dblock.Released
+		released := h.why == dblock.ReasonReleased
 		h.mu.Unlock()
 		if !released {
 			l.reconciler.add(h.life, l.o.Fair, true, h.backs()...)

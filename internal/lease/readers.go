@@ -90,8 +90,8 @@ func (l *Locker) reap(ctx context.Context, r dblock.Request, dead []member.ID) {
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	mode := r.Mode
-	if mode == dblock.Exclusive {
-		mode = dblock.Shared // they stand in its way
+	if mode == dblock.ModeExclusive {
+		mode = dblock.ModeShared // they stand in its way
 	}
 	_ = l.engine.Reap(ctx, mode, r.Key, ids)
 }

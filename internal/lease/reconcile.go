@@ -305,7 +305,7 @@ func (r returning) weight() int {
 
 // releaseOf is the statement for a batch.
 func releaseOf(e Engine, mode dblock.Mode, fair bool) func(context.Context, []Back) ([]Returned, error) {
-	if fair && mode == dblock.Exclusive {
+	if fair && mode == dblock.ModeExclusive {
 		return e.PassOn
 	}
 	return e.Release
@@ -348,7 +348,7 @@ func releaseBatch(ctx context.Context, e Engine, batch []returning) ([]merge.Ans
 		keys := make(map[string]bool, len(left))
 		for _, i := range left {
 			b := batch[i]
-			if b.set != nil || b.Mode != first.Mode || b.fair != first.fair || b.Mode == dblock.Exclusive && !b.fair && keys[b.Key] {
+			if b.set != nil || b.Mode != first.Mode || b.fair != first.fair || b.Mode == dblock.ModeExclusive && !b.fair && keys[b.Key] {
 				later = append(later, i)
 				continue
 			}

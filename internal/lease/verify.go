@@ -78,7 +78,7 @@ func (l *Locker) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 		if i >= len(ours) || ours[i] {
 			continue
 		}
-		why := dblock.Stolen
+		why := dblock.ReasonStolen
 		if !h.detached {
 			if asked[h.life] == "" {
 				asked[h.life] = l.whyGone(ctx, h.life)
@@ -97,9 +97,9 @@ func (l *Locker) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 // whyGone is why what a life held is not ours any more: its member may be gone, which its heartbeat has not noticed yet.
 func (l *Locker) whyGone(ctx context.Context, life *member.Life) dblock.Reason {
 	if gone, err := l.engine.Evict(ctx, life.ID); gone && err == nil {
-		return dblock.Evicted
+		return dblock.ReasonEvicted
 	}
-	return dblock.Stolen
+	return dblock.ReasonStolen
 }
 
 // longestRead is how long an answer is awaited, however long the TTL.
@@ -118,6 +118,6 @@ func (l *Locker) Fenced(f dblock.Fence) {
 	}
 	l.mu.Unlock()
 	if fenced != nil {
-		go fenced.lose(dblock.Stolen)() // the guard's transaction is open still, and not to wait for the Observer
+		go fenced.lose(dblock.ReasonStolen)() // the guard's transaction is open still, and not to wait for the Observer
 	}
 }

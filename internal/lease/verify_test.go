@@ -34,7 +34,7 @@ func TestACrowdThatIsGoneIsAskedForOnce(t *testing.T) {
 		synctest.Wait()
 		for _, lock := range locks {
 			var lost *dblock.LostError
-			if cause := context.Cause(lock.Context()); !errors.As(cause, &lost) || lost.Reason != dblock.Stolen {
+			if cause := context.Cause(lock.Context()); !errors.As(cause, &lost) || lost.Reason != dblock.ReasonStolen {
 				t.Errorf("%q ended by %v", lock.Key(), cause)
 			}
 		}

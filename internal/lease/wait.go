@@ -17,7 +17,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 	if l.o.Fair {
 		return l.waitInTurn(ctx, r)
 	}
-	if r.Mode != dblock.Exclusive {
+	if r.Mode != dblock.ModeExclusive {
 		lock, _, err := l.atOnce(ctx, r)
 		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !sqlerr.IsContended(err) {
 			return lock, err
@@ -66,7 +66,7 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 				continue // whoever gives it back from now on tells us; but it may be free already
 			}
 		}
-		seen := r.Mode == dblock.Exclusive && place.pending == nil // when it is free; nothing shows that readers have gone, or permits come back
+		seen := r.Mode == dblock.ModeExclusive && place.pending == nil // when it is free; nothing shows that readers have gone, or permits come back
 		if err := l.pause(ctx, told, seen, refused, l.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
 		}
@@ -75,11 +75,11 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 
 // askFor asks for whatever a place is for.
 func (l *Locker) askFor(ctx context.Context, p *place, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
-	if r.Mode == dblock.Exclusive {
+	if r.Mode == dblock.ModeExclusive {
 		return l.ask(ctx, p, r)
 	}
 	lock, refused, err := l.askBeside(ctx, r)
-	if lock != nil && r.Mode == dblock.Shared {
+	if lock != nil && r.Mode == dblock.ModeShared {
 		l.follow(p)
 	}
 	return lock, refused, err

@@ -101,7 +101,7 @@ func TestWhatIsHeldEndsWithItsProcess(t *testing.T) {
 			t.Errorf("taken over after %v of a TTL of %v", took, ttl)
 		}
 		var lost *dblock.LostError
-		if !errors.As(context.Cause(lock.Context()), &lost) || lost.Reason != dblock.Expired {
+		if !errors.As(context.Cause(lock.Context()), &lost) || lost.Reason != dblock.ReasonExpired {
 			t.Errorf("the dead one's lock: %v", context.Cause(lock.Context()))
 		}
 		before, _ := lock.Fence()

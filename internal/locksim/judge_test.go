@@ -149,7 +149,7 @@ func (w *world) released(h *hold, err error) {
 	w.judge.open = slices.DeleteFunc(w.judge.open, func(o *hold) bool { return o == h })
 	h.kept = err == nil
 	var lost *dblock.LostError
-	if errors.As(err, &lost) && lost.Reason == dblock.Stolen && !h.gone {
+	if errors.As(err, &lost) && lost.Reason == dblock.ReasonStolen && !h.gone {
 		w.judge.find("%s was stolen, says Release, and the server had it until then", h.op.label)
 	}
 	if err != nil && lost == nil {
@@ -229,7 +229,7 @@ func (j *judge) returned(b lease.Back) {
 // wrote notes that a write was accepted. Those who share a semaphore have tokens in no order.
 func (j *judge) wrote(h *hold) {
 	for _, f := range h.fences {
-		if f.Mode == dblock.Permits {
+		if f.Mode == dblock.ModePermit {
 			continue
 		}
 		if f.Token < j.written[f.Key] {

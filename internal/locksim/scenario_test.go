@@ -159,18 +159,18 @@ func (sc *scenario) op(d *dice, fair bool, label string) op {
 	case fair:
 	case sc.kind == sessionLocks:
 		if o.writes = 0; d.permille(400) { // they have no fences
-			o.mode = dblock.Shared
+			o.mode = dblock.ModeShared
 			o.opts = append(o.opts, dblock.WithShared())
 		}
 		return o
 	case d.permille(150):
 		o.set, o.keys = true, sc.keys
 	case d.permille(200):
-		o.mode = dblock.Permits
+		o.mode = dblock.ModePermit
 		o.permits = 1 + d.below(permits)
 		o.opts = append(o.opts, dblock.WithPermits(o.permits, permits))
 	case d.permille(400):
-		o.mode = dblock.Shared
+		o.mode = dblock.ModeShared
 		o.opts = append(o.opts, dblock.WithShared())
 	}
 	switch own := d.between(50*time.Millisecond, sc.ttl); d.below(20) {

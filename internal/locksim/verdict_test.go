@@ -21,7 +21,7 @@ func (j *judge) verdict() {
 // of returns the holds of a key, in the order in which they began.
 func (j *judge) holdsOf(key string, semaphore bool) (holds []*hold) {
 	for _, h := range j.holds {
-		if slices.Contains(h.op.keys, key) && (h.op.mode == dblock.Permits) == semaphore && h.from < h.to {
+		if slices.Contains(h.op.keys, key) && (h.op.mode == dblock.ModePermit) == semaphore && h.from < h.to {
 			holds = append(holds, h)
 		}
 	}
@@ -41,7 +41,7 @@ func (j *judge) excludes(key string) {
 				case before.to <= h.from, j.excused(before, h):
 				case semaphore:
 					taken += before.op.permits
-				case h.op.mode == dblock.Exclusive || before.op.mode == dblock.Exclusive:
+				case h.op.mode == dblock.ModeExclusive || before.op.mode == dblock.ModeExclusive:
 					j.find("%s held %s from %v, and %s until %v", h.op.label, key, h.from, before.op.label, before.to)
 				}
 			}
@@ -66,7 +66,7 @@ func (j *judge) grows(key string) {
 	var last *hold
 	for _, h := range j.holdsOf(key, false) {
 		if last != nil && (h.token(key) < last.token(key) ||
-			h.token(key) == last.token(key) && (h.op.mode == dblock.Exclusive || last.op.mode == dblock.Exclusive)) {
+			h.token(key) == last.token(key) && (h.op.mode == dblock.ModeExclusive || last.op.mode == dblock.ModeExclusive)) {
 			j.find("%s got %s with token %d after %s with %d", h.op.label, key, h.token(key), last.op.label, last.token(key))
 		}
 		last = h

@@ -58,7 +58,7 @@ func TestAnAnswerThatIsReadTooLate(t *testing.T) {
 		if !life.Lost() {
 			t.Error("a life that was lost is trusted again")
 		}
-		if got := why.get(); got != dblock.Expired {
+		if got := why.get(); got != dblock.ReasonExpired {
 			t.Errorf("it has ended with %v", got)
 		}
 		_ = m.Close(context.Background())

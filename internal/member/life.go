@@ -67,7 +67,7 @@ func (l *Life) judge() (alive bool, tell func()) {
 	alive = !l.ended && !late
 	l.mu.Unlock()
 	if late {
-		tell = l.finish(dblock.Expired)
+		tell = l.finish(dblock.ReasonExpired)
 	}
 	return alive, tell
 }
@@ -161,7 +161,7 @@ func (l *Life) heartbeat() {
 	defer cancel()
 	beat, alive, err := l.m.engine.Beat(ctx, l.ID, l.m.o.TTL)
 	if err == nil && !alive {
-		l.finish(dblock.Evicted)()
+		l.finish(dblock.ReasonEvicted)()
 		return
 	}
 	l.note(sent, beat, err)
@@ -254,7 +254,7 @@ func (l *Life) finish(why dblock.Reason) (tell func()) {
 		for _, tell := range tells {
 			tell()
 		}
-		if why != dblock.Closed {
+		if why != dblock.ReasonClosed {
 			l.m.Warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
 		}
 	}

@@ -187,7 +187,7 @@ func (m *Member) join(ctx context.Context, j *joining) {
 		return
 	}
 	if j.err == nil {
-		defer life.finish(dblock.Closed)()
+		defer life.finish(dblock.ReasonClosed)()
 	}
 	_ = m.leave(ctx, life.ID) // if its answer was lost, too; or its row expires
 }
@@ -221,7 +221,7 @@ func (m *Member) Close(ctx context.Context) error {
 	if life == nil {
 		return nil
 	}
-	defer life.finish(dblock.Closed)()
+	defer life.finish(dblock.ReasonClosed)()
 	return m.leave(ctx, life.ID)
 }
 

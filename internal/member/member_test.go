@@ -158,7 +158,7 @@ func TestTrustEndsBeforeTheServerSays(t *testing.T) {
 					t.Errorf("the server ends it in %v, the process has only just", left)
 				}
 				synctest.Wait()
-				if why.get() != dblock.Expired {
+				if why.get() != dblock.ReasonExpired {
 					t.Errorf("ended: %q", why.get())
 				}
 			})
@@ -194,7 +194,7 @@ func TestWhoeverIsEvictedEndsAndJoinsAnew(t *testing.T) {
 		s.set(func() { delete(s.expires, life.ID) })
 		life.Suspect()
 		synctest.Wait()
-		if why.get() != dblock.Evicted || life.Alive() {
+		if why.get() != dblock.ReasonEvicted || life.Alive() {
 			t.Errorf("ended: %q", why.get())
 		}
 		late := dblock.Reason("")
@@ -202,7 +202,7 @@ func TestWhoeverIsEvictedEndsAndJoinsAnew(t *testing.T) {
 			late = r
 			return nil
 		})
-		if late != dblock.Evicted {
+		if late != dblock.ReasonEvicted {
 			t.Errorf("whoever asks later is told %q", late)
 		}
 		next, _ := join(t, m)
@@ -346,7 +346,7 @@ func TestCloseLeaves(t *testing.T) {
 		if err := m.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if why.get() != dblock.Closed || len(s.expires) != 0 {
+		if why.get() != dblock.ReasonClosed || len(s.expires) != 0 {
 			t.Errorf("ended: %q, %d rows", why.get(), len(s.expires))
 		}
 		if _, err := m.Life(t.Context()); !errors.Is(err, dblock.ErrClosed) {

@@ -84,11 +84,11 @@ func (e *Engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 	err := e.call(ctx, "Release", func(s *Server) {
 		for i, b := range backs {
 			switch b.Mode {
-			case dblock.Exclusive:
+			case dblock.ModeExclusive:
 				returned[i] = s.giveBack(b)
-			case dblock.Shared:
+			case dblock.ModeShared:
 				returned[i] = s.leaveShared(b)
-			case dblock.Permits:
+			case dblock.ModePermit:
 				returned[i] = s.givePermitsBack(b)
 			}
 		}

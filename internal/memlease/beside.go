@@ -125,7 +125,7 @@ func (s *Server) takePermits(by lease.By, a lease.Ask) lease.Answer {
 
 // givePermitsBack frees those of one handle; s.mu is held.
 func (s *Server) givePermitsBack(b lease.Back) (returned lease.Returned) {
-	for _, g := range s.rowsOf(lease.Back{Key: b.Key, Mode: dblock.Permits}) {
+	for _, g := range s.rowsOf(lease.Back{Key: b.Key, Mode: dblock.ModePermit}) {
 		if g.handle == b.Handle && b.Handle != (lease.Handle{}) {
 			s.free(b.Key, g)
 			returned = lease.Returned{Freed: true, Stood: true}
@@ -170,12 +170,12 @@ func (e *Engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []
 		over := func(g *grantRow) bool {
 			return g.ended(s.clock.Now()) || g.member != member.ID{} && slices.Contains(gone, g.member)
 		}
-		for _, g := range s.rowsOf(lease.Back{Key: key, Mode: dblock.Permits}) {
-			if mode == dblock.Permits && over(g) {
+		for _, g := range s.rowsOf(lease.Back{Key: key, Mode: dblock.ModePermit}) {
+			if mode == dblock.ModePermit && over(g) {
 				s.free(key, g)
 			}
 		}
-		if l := s.leases[key]; l != nil && mode == dblock.Shared {
+		if l := s.leases[key]; l != nil && mode == dblock.ModeShared {
 			for handle, g := range l.readers {
 				if over(g) {
 					s.leaveShared(lease.Back{Key: key, Handle: handle})

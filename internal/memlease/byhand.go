@@ -48,9 +48,9 @@ func (s *Server) Free(f dblock.Fence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch b := (lease.Back{Key: f.Key, Handle: f.Handle}); f.Mode {
-	case dblock.Shared:
+	case dblock.ModeShared:
 		s.leaveShared(b)
-	case dblock.Permits:
+	case dblock.ModePermit:
 		s.givePermitsBack(b)
 	default:
 		s.giveBack(b)
@@ -115,7 +115,7 @@ func (s *Server) Remember(b lease.Back) (bringBack func()) {
 		slices.SortFunc(s.tickets[b.Key], func(a, b ticketRow) int { return cmp.Compare(a.n, b.n) })
 		for g, old := range was {
 			l := s.leases[b.Key]
-			reads := b.Mode == dblock.Shared
+			reads := b.Mode == dblock.ModeShared
 			if g.handle != (lease.Handle{}) || g.token != old.token || old.ended(s.clock.Now()) || reads && (l == nil || !l.shared || l.token != old.token) {
 				continue
 			}

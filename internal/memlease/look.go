@@ -16,10 +16,10 @@ func (e *Engine) List(ctx context.Context) (listed []lease.Listed, err error) {
 	err = e.call(ctx, "List", func(s *Server) {
 		for key, l := range s.leases {
 			if !l.shared { // else it waits for readers
-				listed = s.list(listed, key, dblock.Exclusive, &l.grantRow)
+				listed = s.list(listed, key, dblock.ModeExclusive, &l.grantRow)
 			}
 			for _, g := range l.readers {
-				listed = s.list(listed, key, dblock.Shared, g)
+				listed = s.list(listed, key, dblock.ModeShared, g)
 			}
 		}
 		for key, sema := range s.semas {
@@ -30,7 +30,7 @@ func (e *Engine) List(ctx context.Context) (listed []lease.Listed, err error) {
 				}
 				of[g.handle] = true
 				before := len(listed)
-				if listed = s.list(listed, key, dblock.Permits, g); len(listed) > before {
+				if listed = s.list(listed, key, dblock.ModePermit, g); len(listed) > before {
 					listed[before].Permits, listed[before].Limit = g.together, sema.limit
 				}
 			}
@@ -55,14 +55,14 @@ func (e *Engine) HeldBy(ctx context.Context, id member.ID) (held []lease.Back, e
 			}
 		}
 		for key, l := range s.leases {
-			add(key, dblock.Exclusive, &l.grantRow)
+			add(key, dblock.ModeExclusive, &l.grantRow)
 			for _, g := range l.readers {
-				add(key, dblock.Shared, g)
+				add(key, dblock.ModeShared, g)
 			}
 		}
 		for key, sema := range s.semas {
 			for _, g := range sema.permits {
-				add(key, dblock.Permits, g)
+				add(key, dblock.ModePermit, g)
 			}
 		}
 		for key, tickets := range s.tickets {
@@ -93,15 +93,15 @@ func (e *Engine) Look(ctx context.Context, key string) (x lease.Listed, held boo
 		}
 		if l := s.leases[key]; l != nil {
 			if !l.shared {
-				look(dblock.Exclusive, &l.grantRow, 0)
+				look(dblock.ModeExclusive, &l.grantRow, 0)
 			}
 			for _, g := range l.readers {
-				look(dblock.Shared, g, 0)
+				look(dblock.ModeShared, g, 0)
 			}
 		}
 		if sema := s.semas[key]; sema != nil {
 			for _, g := range sema.permits {
-				look(dblock.Permits, g, sema.limit)
+				look(dblock.ModePermit, g, sema.limit)
 			}
 		}
 	})

@@ -194,11 +194,11 @@ func (s *Server) stands(b lease.Back) bool {
 func (s *Server) rowsOf(b lease.Back) (rows []*grantRow) {
 	l, sema := s.leases[b.Key], s.semas[b.Key]
 	switch {
-	case b.Mode == dblock.Permits && sema != nil:
+	case b.Mode == dblock.ModePermit && sema != nil:
 		return sema.permits
-	case b.Mode == dblock.Exclusive && l != nil:
+	case b.Mode == dblock.ModeExclusive && l != nil:
 		return []*grantRow{&l.grantRow}
-	case b.Mode == dblock.Shared && l != nil && l.readers[b.Handle] != nil:
+	case b.Mode == dblock.ModeShared && l != nil && l.readers[b.Handle] != nil:
 		return []*grantRow{l.readers[b.Handle]}
 	}
 	return nil

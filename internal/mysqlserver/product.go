@@ -49,16 +49,16 @@ func (s *Server) SessionLocks() error {
 			"use a MySQL or MariaDB server")
 	case s.Galera:
 		return refuse("this server is a node of a Galera cluster: a named lock is known to the one node that was asked, and a session on " +
-			"another node gets it too: use NewLease, and send all to one node")
+			"another node gets it too: use NewLeaseLocker, and send all to one node")
 	case s.Group:
 		return refuse("this server is a member of a replication group: a named lock is known to the one member that was asked, and a " +
-			"session on another member gets it too: use NewLease, and send all to one member")
+			"session on another member gets it too: use NewLeaseLocker, and send all to one member")
 	case s.ReadOnly:
 		return refuse("this server is read-only, a replica as a rule: it grants a named lock that is held on the primary: " +
 			"connect to the primary")
 	case s.Proxied:
 		return refuse("there is a proxy between this connection and the server: it may give the session to others, or send statements to " +
-			"several servers: connect directly, or use NewLease")
+			"several servers: connect directly, or use NewLeaseLocker")
 	}
 	return nil
 }

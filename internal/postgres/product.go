@@ -42,7 +42,7 @@ func (s *Server) SessionLocks() error {
 	switch {
 	case s.Product == Citus:
 		return refuse("on Citus an advisory lock is known to the one node that was asked, and a session on another node gets it too: " +
-			"use NewLease, with tables that one node has")
+			"use NewLeaseLocker, with tables that one node has")
 	case s.Product != PostgreSQL:
 		return refuse(fmt.Sprintf("%s is not known to keep sessions apart by advisory locks: use a PostgreSQL server", s.Product))
 	case s.Standby:
@@ -50,7 +50,7 @@ func (s *Server) SessionLocks() error {
 			"(target_session_attrs=read-write), and again after a failover")
 	case s.Pooled:
 		return refuse("there is a pooler between this connection and the server: in transaction mode two clients share one session, " +
-			"and both get the lock: connect directly, or use NewLease, or LockTx")
+			"and both get the lock: connect directly, or use NewLeaseLocker, or LockTx")
 	}
 	return nil
 }

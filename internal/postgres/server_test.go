@@ -88,7 +88,7 @@ func TestAPoolerIsSeen(t *testing.T) {
 		t.Error("behind the pooler two clients were kept apart: there would be nothing to refuse")
 	}
 	s := look(t, connect(t, pooled))
-	wantRefusal(t, s.SessionLocks(), "pooler", "NewLease")
+	wantRefusal(t, s.SessionLocks(), "pooler", "NewLeaseLocker")
 	if !s.Pooled || s.Standby {
 		t.Errorf("%+v", s)
 	}

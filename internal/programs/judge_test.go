@@ -19,10 +19,10 @@ func TestJudgesLocks(t *testing.T) {
 			Tokens: []int64{from}}
 	}
 	with := func(h hold, change func(*hold)) hold { change(&h); return h }
-	shared := func(h *hold) { h.Mode = dblock.Shared }
+	shared := func(h *hold) { h.Mode = dblock.ModeShared }
 	lost := func(why dblock.Reason) func(*hold) { return func(h *hold) { h.Lost = string(why) } }
 	permits := func(n int) func(*hold) {
-		return func(h *hold) { h.Mode, h.Permits, h.Limit, h.Space = dblock.Permits, n, lockLimit, "permits" }
+		return func(h *hold) { h.Mode, h.Permits, h.Limit, h.Space = dblock.ModePermit, n, lockLimit, "permits" }
 	}
 	met := func(h *hold) { h.Met, h.MetIn = h.Granted, "lease k" }
 	token := func(n int64) func(*hold) { return func(h *hold) { h.Tokens = []int64{n} } }
@@ -34,7 +34,7 @@ func TestJudgesLocks(t *testing.T) {
 		"one after the other":            {lockLog{holds: []hold{a, after}}, ""},
 		"readers":                        {lockLog{holds: []hold{with(a, shared), with(with(beside, shared), token(10))}}, ""},
 		"permits":                        {lockLog{holds: []hold{with(a, permits(2)), with(beside, permits(1))}}, ""},
-		"beside a session that was lost": {lockLog{holds: []hold{with(a, lost(dblock.Disconnected)), with(beside, met)}}, ""},
+		"beside a session that was lost": {lockLog{holds: []hold{with(a, lost(dblock.ReasonDisconnected)), with(beside, met)}}, ""},
 		"beside one whose time was up":   {lockLog{holds: []hold{with(a, func(h *hold) { h.Valid = 19 }), with(beside, met)}}, ""},
 		"one that left before that was noted": {
 			lockLog{holds: []hold{with(a, func(h *hold) { h.Valid = 19 }), with(beside, func(h *hold) { h.Met, h.MetIn = 55, "lease k" })}}, "",
@@ -52,9 +52,9 @@ func TestJudgesLocks(t *testing.T) {
 		"a token that falls":          {lockLog{holds: []hold{a, with(after, token(9))}}, "exclusion"},
 		"met by the operating system": {lockLog{holds: []hold{a, with(after, met)}}, "exclusion"},
 		"before its time was up": {
-			lockLog{holds: []hold{with(with(a, lost(dblock.Ended)), func(h *hold) { h.Valid = 40 }), beside}}, "exclusion",
+			lockLog{holds: []hold{with(with(a, lost(dblock.ReasonTimeUp)), func(h *hold) { h.Valid = 40 }), beside}}, "exclusion",
 		},
-		"taken away":                 {lockLog{holds: []hold{with(a, lost(dblock.Stolen))}}, "stolen"},
+		"taken away":                 {lockLog{holds: []hold{with(a, lost(dblock.ReasonStolen))}}, "stolen"},
 		"a lost update":              {lockLog{counts: []count{{ID: 1}, {ID: 1}}}, "count"},
 		"an update that was refused": {lockLog{}, "count"},
 		"an update that may be":      {lockLog{counts: []count{{ID: 1, Unknown: true}}}, ""},

@@ -249,9 +249,9 @@ func (c *lockClient) once(id int, s lockStep) {
 func acquire(ctx context.Context, l dblock.Locker, s lockStep, names []string) (*dblock.Lock, error) {
 	var opts []dblock.Option
 	switch s.Mode {
-	case dblock.Shared:
+	case dblock.ModeShared:
 		opts = append(opts, dblock.WithShared())
-	case dblock.Permits:
+	case dblock.ModePermit:
 		opts = append(opts, dblock.WithPermits(s.Permits, s.Limit))
 	}
 	switch {

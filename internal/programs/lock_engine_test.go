@@ -78,7 +78,7 @@ type pgServer struct{ pool *pgxpool.Pool }
 func (s pgServer) close() { s.pool.Close() }
 
 func (s pgServer) lease(ctx context.Context, fair bool) (leases, error) {
-	return pglock.NewLease(ctx, s.pool, pglock.LeaseOptions{TTL: lockTTL, Fair: fair, Poll: 100 * time.Millisecond})
+	return pglock.NewLeaseLocker(ctx, s.pool, pglock.LeaseOptions{TTL: lockTTL, Fair: fair, Poll: 100 * time.Millisecond})
 }
 
 func (s pgServer) session(ctx context.Context, line bool) (dblock.Locker, error) {
@@ -86,11 +86,11 @@ func (s pgServer) session(ctx context.Context, line bool) (dblock.Locker, error)
 	if line {
 		o.ServerQueue, o.MaxConns = true, lineConns
 	}
-	return pglock.NewSession(ctx, s.pool, o)
+	return pglock.NewSessionLocker(ctx, s.pool, o)
 }
 
 func (s pgServer) guarded(ctx context.Context, l dblock.Locker, lock *dblock.Lock, fn func(context.Context, tx) error) error {
-	return l.(*pglock.Lease).GuardedTx(ctx, lock, func(ctx context.Context, t pgx.Tx) error { return fn(ctx, pgTx{t}) })
+	return l.(*pglock.LeaseLocker).GuardedTx(ctx, lock, func(ctx context.Context, t pgx.Tx) error { return fn(ctx, pgTx{t}) })
 }
 
 func (s pgServer) run(ctx context.Context, fn func(context.Context, tx) error) error {
@@ -139,9 +139,9 @@ func (t pgTx) advise(ctx context.Context, wait time.Duration, shared bool, names
 
 func (t pgTx) fence(ctx context.Context, f dblock.Fence, resource string, raise bool) error {
 	if raise {
-		return pglock.Guards{}.Raise(ctx, t.tx, f, resource)
+		return pglock.Guards{}.AdvanceFence(ctx, t.tx, f, resource)
 	}
-	return pglock.Guards{}.CheckRaised(ctx, t.tx, f, resource)
+	return pglock.Guards{}.CheckFence(ctx, t.tx, f, resource)
 }
 
 type myServer struct{ db *sql.DB }
@@ -149,7 +149,7 @@ type myServer struct{ db *sql.DB }
 func (s myServer) close() { _ = s.db.Close() }
 
 func (s myServer) lease(ctx context.Context, fair bool) (leases, error) {
-	return mysqllock.NewLease(ctx, s.db, mysqllock.LeaseOptions{TTL: lockTTL, Fair: fair, Poll: 100 * time.Millisecond})
+	return mysqllock.NewLeaseLocker(ctx, s.db, mysqllock.LeaseOptions{TTL: lockTTL, Fair: fair, Poll: 100 * time.Millisecond})
 }
 
 func (s myServer) session(ctx context.Context, line bool) (dblock.Locker, error) {
@@ -157,11 +157,11 @@ func (s myServer) session(ctx context.Context, line bool) (dblock.Locker, error)
 	if line {
 		o.ServerQueue, o.MaxConns = true, lineConns
 	}
-	return mysqllock.NewSession(ctx, s.db, o)
+	return mysqllock.NewSessionLocker(ctx, s.db, o)
 }
 
 func (s myServer) guarded(ctx context.Context, l dblock.Locker, lock *dblock.Lock, fn func(context.Context, tx) error) error {
-	return l.(*mysqllock.Lease).GuardedTx(ctx, lock, func(ctx context.Context, t *sql.Tx) error { return fn(ctx, myTx{t}) })
+	return l.(*mysqllock.LeaseLocker).GuardedTx(ctx, lock, func(ctx context.Context, t *sql.Tx) error { return fn(ctx, myTx{t}) })
 }
 
 func (s myServer) run(ctx context.Context, fn func(context.Context, tx) error) error {
@@ -210,7 +210,7 @@ func (t myTx) advise(context.Context, time.Duration, bool, []string) error {
 
 func (t myTx) fence(ctx context.Context, f dblock.Fence, resource string, raise bool) error {
 	if raise {
-		return mysqllock.Guards{}.Raise(ctx, t.tx, f, resource)
+		return mysqllock.Guards{}.AdvanceFence(ctx, t.tx, f, resource)
 	}
-	return mysqllock.Guards{}.CheckRaised(ctx, t.tx, f, resource)
+	return mysqllock.Guards{}.CheckFence(ctx, t.tx, f, resource)
 }

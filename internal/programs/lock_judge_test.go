@@ -57,7 +57,7 @@ func (h *hold) trusted() int64 {
 		until = min(until, h.Valid)
 	}
 	switch h.Lost {
-	case "", string(dblock.Ended), string(dblock.Expired):
+	case "", string(dblock.ReasonTimeUp), string(dblock.ReasonExpired):
 		return max(until, h.Granted)
 	}
 	return h.Granted
@@ -89,15 +89,15 @@ func (k keyState) next(s step) (keyState, bool) {
 		by = -1
 	}
 	switch s.mode {
-	case dblock.Exclusive:
+	case dblock.ModeExclusive:
 		k.writers += by
-	case dblock.Shared:
+	case dblock.ModeShared:
 		k.readers += by
-	case dblock.Permits:
+	case dblock.ModePermit:
 		k.permits += by * s.permits
 	}
-	if !s.leaves && s.token != 0 && s.mode != dblock.Permits {
-		if s.token < k.token || s.token == k.token && s.mode == dblock.Exclusive {
+	if !s.leaves && s.token != 0 && s.mode != dblock.ModePermit {
+		if s.token < k.token || s.token == k.token && s.mode == dblock.ModeExclusive {
 			return k, false
 		}
 		k.token = s.token
@@ -138,7 +138,7 @@ func judgeLocks(v *verdict, all lockLog, final map[int]int64) {
 		}
 	}
 	for _, h := range all.holds {
-		if h.Lost == string(dblock.Stolen) && !h.Forced && h.Space != quorum {
+		if h.Lost == string(dblock.ReasonStolen) && !h.Forced && h.Space != quorum {
 			v.add("stolen", "%s %v was taken away, and no program did that: %+v", h.Space, h.Names, h)
 		}
 	}
@@ -202,7 +202,7 @@ func conflicts(holds []hold) string {
 	some := show(holds, func(h hold) bool {
 		return slices.ContainsFunc(holds, func(o hold) bool {
 			return (o.Called != h.Called || o.Client != h.Client) && o.Granted < h.trusted() && h.Granted < o.trusted() &&
-				(o.Mode != dblock.Shared || h.Mode != dblock.Shared)
+				(o.Mode != dblock.ModeShared || h.Mode != dblock.ModeShared)
 		})
 	})
 	if some == "" {

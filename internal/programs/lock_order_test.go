@@ -16,7 +16,7 @@ import (
 // its own limit, with all others beside it.
 func judgePermits(v *verdict, name string, holds []hold, sizes []resizing) {
 	for _, h := range holds {
-		if h.Mode != dblock.Permits {
+		if h.Mode != dblock.ModePermit {
 			continue
 		}
 		if !isLimit(name, h, sizes) {

@@ -47,7 +47,7 @@ var lockKinds = []string{lease, fair, session, line, elector, row, claim, advise
 func (s lockStep) space() string {
 	switch s.Lock {
 	case lease, fair, elector:
-		if s.Mode == dblock.Permits {
+		if s.Mode == dblock.ModePermit {
 			return "permits"
 		}
 		return lease
@@ -93,7 +93,7 @@ type lockStep struct {
 	Limit    int           `json:",omitempty"` // of the semaphore
 	Resizes  bool          `json:",omitempty"` // SetPermits gives the semaphore this limit first
 	Guard    bool          `json:",omitempty"` // a GuardedTx counts
-	Raise    bool          `json:",omitempty"` // two transactions count, with Raise and CheckRaised
+	Raise    bool          `json:",omitempty"` // two transactions count, with AdvanceFence and CheckFence
 	Again    bool          `json:",omitempty"` // the lock is acquired once more below itself
 	End      string
 	After    time.Duration `json:",omitempty"` // what ExpireIn gives
@@ -160,7 +160,7 @@ func drawLockStep(t *rapid.T, kind devdb.Kind, some lockChoice) lockStep {
 		Lock:   rapid.SampledFrom(some.kinds).Draw(t, "lock"),
 		Locker: rapid.IntRange(0, 1).Draw(t, "locker"),
 		Keys:   []int{rapid.IntRange(0, some.keys-1).Draw(t, "key")},
-		Mode:   oneOf(t, "mode", dblock.Exclusive, dblock.Exclusive, dblock.Shared, dblock.Permits),
+		Mode:   oneOf(t, "mode", dblock.ModeExclusive, dblock.ModeExclusive, dblock.ModeShared, dblock.ModePermit),
 		Try:    rapid.Bool().Draw(t, "try"),
 		Wait:   oneOf(t, "wait", time.Second, 100*time.Millisecond, 20*time.Millisecond, time.Millisecond),
 		Work:   oneOf(t, "work", 0, time.Millisecond, 3*time.Millisecond, 30*time.Millisecond, 150*time.Millisecond),
@@ -187,23 +187,23 @@ func drawLockStep(t *rapid.T, kind devdb.Kind, some lockChoice) lockStep {
 // fitted leaves out what its kind of lock does not have.
 func (s lockStep) fitted(kind devdb.Kind) lockStep {
 	leases := s.Lock == lease || s.Lock == fair || s.Lock == elector
-	modes := []dblock.Mode{dblock.Exclusive}
+	modes := []dblock.Mode{dblock.ModeExclusive}
 	switch {
 	case s.Lock == lease:
-		modes = append(modes, dblock.Shared, dblock.Permits)
+		modes = append(modes, dblock.ModeShared, dblock.ModePermit)
 	case s.Lock == row, kind == devdb.Postgres && (s.Lock == session || s.Lock == line || s.Lock == advised):
-		modes = append(modes, dblock.Shared)
+		modes = append(modes, dblock.ModeShared)
 	}
 	if !slices.Contains(modes, s.Mode) {
-		s.Mode = dblock.Exclusive
+		s.Mode = dblock.ModeExclusive
 	}
-	sets := s.Lock == lease && s.Mode == dblock.Exclusive || s.Lock == row || s.Lock == claim || s.Lock == advised
+	sets := s.Lock == lease && s.Mode == dblock.ModeExclusive || s.Lock == row || s.Lock == claim || s.Lock == advised
 	if !sets {
 		s.Keys = s.Keys[:1]
 	}
 	slices.Sort(s.Keys)
 	s.Permits = min(s.Permits, s.Limit)
-	if s.Mode != dblock.Permits {
+	if s.Mode != dblock.ModePermit {
 		s.Permits, s.Limit, s.Resizes = 0, 0, false
 	}
 	own := s.Lock == row || s.Lock == claim || s.Lock == advised // they end with their transaction
@@ -212,7 +212,7 @@ func (s lockStep) fitted(kind devdb.Kind) lockStep {
 		s.End = byRelease
 	case !leases && (s.End == byForce || s.Lock != quorum && (s.End == byExpireIn || s.End == byItself)):
 		s.End = byRelease
-	case s.End == byForce && (s.Mode != dblock.Exclusive || len(s.Keys) > 1): // readers have one token
+	case s.End == byForce && (s.Mode != dblock.ModeExclusive || len(s.Keys) > 1): // readers have one token
 		s.End = byRelease
 	}
 	if s.End != byItself {
@@ -222,7 +222,7 @@ func (s lockStep) fitted(kind devdb.Kind) lockStep {
 		s.After, s.Within, s.Twice = 0, 0, false
 	}
 	s.Guard = s.Guard && leases
-	s.Raise = s.Raise && leases && s.Mode == dblock.Exclusive
+	s.Raise = s.Raise && leases && s.Mode == dblock.ModeExclusive
 	s.Again = s.Again && !own && s.Lock != elector
 	return s
 }

@@ -27,7 +27,7 @@ func (c *lockClient) inTx(s lockStep, h hold) {
 		}()
 		time.Sleep(s.Work)
 		for _, id := range ids {
-			if h.Mode == dblock.Exclusive {
+			if h.Mode == dblock.ModeExclusive {
 				err = errors.Join(err, bump(ctx, t, id))
 			}
 		}
@@ -41,7 +41,7 @@ func (c *lockClient) inTx(s lockStep, h hold) {
 		h.Lost = err.Error()
 	}
 	for _, id := range ids {
-		if h.Mode == dblock.Exclusive {
+		if h.Mode == dblock.ModeExclusive {
 			say("count", count{id, err != nil})
 		}
 	}
@@ -55,7 +55,7 @@ func (c *lockClient) lockInTx(ctx context.Context, t tx, s lockStep, h *hold) (i
 		if s.Try {
 			wait = 0
 		}
-		return nil, t.advise(ctx, wait, s.Mode == dblock.Shared, h.Names)
+		return nil, t.advise(ctx, wait, s.Mode == dblock.ModeShared, h.Names)
 	}
 	first := rowOf(c.Run, 0)
 	if s.Lock == claim {
@@ -68,8 +68,8 @@ func (c *lockClient) lockInTx(ctx context.Context, t tx, s lockStep, h *hold) (i
 				o.Wait = dblock.SkipLocked
 			}
 		}
-		if s.Mode == dblock.Shared {
-			o.Strength = dblock.ForShare
+		if s.Mode == dblock.ModeShared {
+			o.Strength = dblock.StrengthShare
 		}
 		for _, k := range s.Keys {
 			ids = append(ids, rowOf(c.Run, k))

@@ -81,7 +81,7 @@ func (c *lockClient) enter(h *hold) section {
 			limit = mostPermits
 		}
 	}
-	inside, err := c.sections.enter(sectionsOf(h), h.Mode == dblock.Shared, h.Permits, limit)
+	inside, err := c.sections.enter(sectionsOf(h), h.Mode == dblock.ModeShared, h.Permits, limit)
 	var failed *enterError
 	if errors.Is(err, errOverlap) && errors.As(err, &failed) {
 		h.Met, h.MetIn = now(), failed.name
@@ -159,7 +159,7 @@ func (c *lockClient) guarded(lock *dblock.Lock, l dblock.Locker, s lockStep) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	err := c.server.guarded(ctx, l, lock, func(ctx context.Context, t tx) error {
-		if s.Mode != dblock.Exclusive {
+		if s.Mode != dblock.ModeExclusive {
 			return nil
 		}
 		for _, k := range s.Keys {
@@ -170,7 +170,7 @@ func (c *lockClient) guarded(lock *dblock.Lock, l dblock.Locker, s lockStep) {
 		return nil
 	})
 	unknown := errors.Is(err, dblock.ErrOutcomeUnknown)
-	if s.Mode == dblock.Exclusive && (err == nil || unknown) {
+	if s.Mode == dblock.ModeExclusive && (err == nil || unknown) {
 		for _, k := range s.Keys {
 			say("count", count{c.tally(k), unknown})
 		}

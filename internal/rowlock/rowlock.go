@@ -82,7 +82,7 @@ func CheckClaim(o dblock.RowLock, n int) error {
 	if o.Wait != 0 && o.Wait != dblock.SkipLocked {
 		return &dblock.InvalidError{Field: "RowLock.Wait", Reason: "a claim passes over what is locked, and never waits: leave it out"}
 	}
-	if o.Strength == dblock.ForShare || o.Strength == dblock.ForKeyShare {
+	if o.Strength == dblock.StrengthShare || o.Strength == dblock.StrengthKeyShare {
 		return &dblock.InvalidError{Field: "RowLock.Strength", Reason: "two claims would have the same rows in a shared strength: leave it out"}
 	}
 	if n < 1 || n > dblock.MaxSetKeys {

@@ -141,14 +141,14 @@ func (l *Locker) advance(ctx context.Context, p *place) (lock *dblock.Lock, aske
 func (a *ask) takes() bool { return a.Op == Take || a.Op == TakeShared }
 
 func takes(m dblock.Mode) Op {
-	if m == dblock.Shared {
+	if m == dblock.ModeShared {
 		return TakeShared
 	}
 	return Take
 }
 
 func frees(m dblock.Mode) Op {
-	if m == dblock.Shared {
+	if m == dblock.ModeShared {
 		return FreeShared
 	}
 	return Free
@@ -157,7 +157,7 @@ func frees(m dblock.Mode) Op {
 // looks is what tells whether this process should give back what it has: others wait for what it has alone, or wait to have
 // alone what it shares. In the server's own line whoever waits comes before those who come later.
 func (l *Locker) looks(m dblock.Mode) Op {
-	if m == dblock.Shared && !l.o.ServerQueue {
+	if m == dblock.ModeShared && !l.o.ServerQueue {
 		return LookForOne
 	}
 	return Look
@@ -253,7 +253,7 @@ func (l *Locker) show(ctx context.Context, p *place) (again bool, err error) {
 	if err == nil && asked && !shown && l.o.Hears { // a statement was just looking for those who wait, and has seen nobody
 		return true, nil
 	}
-	if err == nil && l.o.Shared && p.r.Mode == dblock.Exclusive {
+	if err == nil && l.o.Shared && p.r.Mode == dblock.ModeExclusive {
 		var intends bool
 		intends, err = l.intend(ctx, p)
 		shown = shown || intends

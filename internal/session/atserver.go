@@ -67,10 +67,10 @@ func (l *Locker) waitAlone(ctx context.Context, r *dblock.Request, id ID) (lock 
 		defer l.mu.Unlock()
 		l.ran(1)
 	}()
-	if queued, err = s.await(ctx, id, r.Mode == dblock.Shared); err != nil {
-		why := dblock.Disconnected
+	if queued, err = s.await(ctx, id, r.Mode == dblock.ModeShared); err != nil {
+		why := dblock.ReasonDisconnected
 		if ctx.Err() != nil {
-			why = dblock.Closed
+			why = dblock.ReasonClosed
 		}
 		s.lose(why)
 		return nil, queued, err
@@ -80,7 +80,7 @@ func (l *Locker) waitAlone(ctx context.Context, r *dblock.Request, id ID) (lock 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		go s.lose(dblock.Closed)
+		go s.lose(dblock.ReasonClosed)
 		return nil, true, errClosed()
 	}
 	h.begin(l, s, r, id, time.Now())
@@ -153,7 +153,7 @@ func (l *Locker) releaseAlone(h *hold) (held bool) {
 		a := ask{Step: Step{h.id, frees(h.mode)}, s: h.s}
 		done, err := h.s.steps([]Step{a.Step})
 		answer <- a.confirms(err == nil && done[0], err)
-		h.s.lose(dblock.Closed)
+		h.s.lose(dblock.ReasonClosed)
 	})
 	l.mu.Unlock()
 	timer := time.NewTimer(longestRelease)

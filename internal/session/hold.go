@@ -48,13 +48,13 @@ func (h *hold) ValidUntil() time.Time { return h.s.trustedUntil() }
 // Check ends the session of a hold whose time is up.
 func (h *hold) Check() {
 	if clock.Past(time.Now(), h.ValidUntil()) {
-		h.s.lose(dblock.Disconnected)
+		h.s.lose(dblock.ReasonDisconnected)
 	}
 }
 
 // ExpireIn is not to be had.
 func (h *hold) ExpireIn(context.Context, time.Duration) error {
-	return fmt.Errorf("%w: %q is a session lock, which has no end of its own: leases have one (NewLease)", dblock.ErrUnsupported, h.key)
+	return fmt.Errorf("%w: %q is a session lock, which has no end of its own: leases have one (NewLeaseLocker)", dblock.ErrUnsupported, h.key)
 }
 
 // lose ends a lock that is lost, once. tell calls the Observer, which may block: a caller with more to end does that first.
@@ -84,7 +84,7 @@ func (h *hold) Release(context.Context, bool) error {
 	l.mu.Lock()
 	gone, told, unseen := h.gone, h.told, h.unseen
 	h.gone, h.told = true, true
-	held, why := false, dblock.Disconnected
+	held, why := false, dblock.ReasonDisconnected
 	switch {
 	case gone:
 		l.mu.Unlock()
@@ -94,7 +94,7 @@ func (h *hold) Release(context.Context, bool) error {
 		held = l.releaseShared(h)
 	}
 	if !held && !gone && h.s.ctx.Err() == nil {
-		why = dblock.Unconfirmed
+		why = dblock.ReasonUnconfirmed
 	}
 	if !held {
 		h.tell(why)

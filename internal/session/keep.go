@@ -78,14 +78,14 @@ func (s *session) park() {
 	case errors.Is(err, dblock.ErrUnsupported):
 		s.parks = false
 	case err != nil:
-		s.lose(dblock.Disconnected)
+		s.lose(dblock.ReasonDisconnected)
 	}
 }
 
 // ping has the server answer. It retires a session that is not needed.
 func (s *session) ping() {
 	if s.l.retire(s) {
-		s.lose(dblock.Closed)
+		s.lose(dblock.ReasonClosed)
 		return
 	}
 	if late := s.l.o.Observer.HeartbeatLate; late != nil {
@@ -110,7 +110,7 @@ func (s *session) ping() {
 	})
 	switch {
 	case err != nil && (closed || s.ctx.Err() != nil):
-		s.lose(dblock.Disconnected)
+		s.lose(dblock.ReasonDisconnected)
 	case err != nil:
 		s.sleep(s.l.o.IdleTimeout / 30)
 	}

@@ -119,9 +119,9 @@ func (l *Locker) observed(
 func (l *Locker) check(r *dblock.Request) (ID, error) {
 	lacks := ""
 	switch {
-	case r.Mode == dblock.Permits:
+	case r.Mode == dblock.ModePermit:
 		lacks = "permits (WithPermits)"
-	case r.Mode == dblock.Shared && !l.o.Shared:
+	case r.Mode == dblock.ModeShared && !l.o.Shared:
 		lacks = "shared locks on this server (WithShared)"
 	case r.MaxHold != nil:
 		lacks = "an end of their own (WithMaxHold, WithoutRenewal)"
@@ -129,7 +129,7 @@ func (l *Locker) check(r *dblock.Request) (ID, error) {
 		lacks = "data (WithData)"
 	}
 	if lacks != "" {
-		return "", fmt.Errorf("%w: session locks have no %s: leases have them (NewLease)", dblock.ErrUnsupported, lacks)
+		return "", fmt.Errorf("%w: session locks have no %s: leases have them (NewLeaseLocker)", dblock.ErrUnsupported, lacks)
 	}
 	return l.engine.ID(r.Key)
 }
@@ -156,7 +156,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	l.end(fmt.Errorf("%w", dblock.ErrClosed))
 	tells := make([]func(), len(all))
 	for i, h := range all {
-		tells[i] = h.lose(dblock.Closed)
+		tells[i] = h.lose(dblock.ReasonClosed)
 	}
 	for _, tell := range tells {
 		tell()
@@ -195,7 +195,7 @@ func (l *Locker) hangUp(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	for _, s := range all {
-		s.lose(dblock.Closed)
+		s.lose(dblock.ReasonClosed)
 	}
 	for _, s := range all {
 		select {

@@ -108,7 +108,7 @@ func (l *Locker) leastUsed() *session {
 // full says that this process has, or waits for, as many session locks as it may; l.mu is held.
 func (l *Locker) full(key string) error {
 	return fmt.Errorf("%w: lock %q: this process has or waits for %d session locks already, on %d connections of at most %d locks each: "+
-		"release some, allow more connections (SessionOptions.MaxConns), or use leases (NewLease), of which there may be any number",
+		"release some, allow more connections (SessionOptions.MaxConns), or use leases (NewLeaseLocker), of which there may be any number",
 		dblock.ErrOverloaded, key, len(l.slots)-1, l.conns, l.engine.Most())
 }
 
@@ -124,7 +124,7 @@ func (l *Locker) openShared() {
 		l.conns--
 	case l.closed && l.idle != nil: // hangUp has seen all sessions that there were
 		o.err = errClosed()
-		defer s.lose(dblock.Closed)
+		defer s.lose(dblock.ReasonClosed)
 	default:
 		l.sessions = append(l.sessions, s)
 		s.begin()

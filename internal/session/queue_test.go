@@ -180,7 +180,7 @@ func TestALateAnswerWakesNobodyElse(t *testing.T) {
 func isUnconfirmed(t *testing.T, err error) {
 	t.Helper()
 	var lost *dblock.LostError
-	if !errors.As(err, &lost) || lost.Reason != dblock.Unconfirmed {
+	if !errors.As(err, &lost) || lost.Reason != dblock.ReasonUnconfirmed {
 		t.Errorf("a release that the server did not answer returned %v", err)
 	}
 }

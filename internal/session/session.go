@@ -94,7 +94,7 @@ func (s *session) expire() {
 	}
 	s.mu.Unlock()
 	if past {
-		s.lose(dblock.Disconnected)
+		s.lose(dblock.ReasonDisconnected)
 	}
 }
 
@@ -144,7 +144,7 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 		return err
 	})
 	if err != nil && (closed || ctx.Err() != nil || errors.Is(err, errEnded)) {
-		s.lose(dblock.Disconnected)
+		s.lose(dblock.ReasonDisconnected)
 	}
 	if err != nil && ctx.Err() != nil { // of the session, not of a caller: drivers take the one for the other
 		err = fmt.Errorf("%w: %v", errEnded, err)
@@ -166,7 +166,7 @@ func (s *session) undo(ctx context.Context, steps []Step) error {
 		}
 		s.sleep(pause)
 	}
-	s.lose(dblock.Disconnected)
+	s.lose(dblock.ReasonDisconnected)
 	return fmt.Errorf("dblock: and it can't be told what was locked, so the connection is closed: %w", err)
 }
 
@@ -288,14 +288,14 @@ func (l *Locker) lost(s *session, why dblock.Reason) {
 	for i, h := range lost {
 		tells[i] = h.lose(why)
 	}
-	if why == dblock.Closed && len(lost) == 0 {
+	if why == dblock.ReasonClosed && len(lost) == 0 {
 		return
 	}
 	go func() {
 		for _, tell := range tells {
 			tell()
 		}
-		if why != dblock.Closed {
+		if why != dblock.ReasonClosed {
 			l.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
 		}
 	}()

@@ -191,7 +191,7 @@ func TestLostWhileTaking(t *testing.T) {
 			t.Errorf("%d connections, %v", len(s.conns), s.locks)
 		}
 		var lost *dblock.LostError
-		if err := other.Release(t.Context()); !errors.As(err, &lost) || lost.Reason != dblock.Disconnected {
+		if err := other.Release(t.Context()); !errors.As(err, &lost) || lost.Reason != dblock.ReasonDisconnected {
 			t.Errorf("what was on the connection: %v", err)
 		}
 		release(t, lock)

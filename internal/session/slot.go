@@ -99,7 +99,7 @@ func (l *Locker) enter(ctx context.Context, r *dblock.Request, id ID, wait bool)
 // open tells whether a call may have the lock, for all that this process knows; l.mu is held. What is being given back, or
 // tidied up after a wait, is nobody's.
 func (sl *slot) open(mode dblock.Mode) bool {
-	return len(sl.queue) == 0 && (len(sl.users) == 0 || sl.mode == dblock.Shared && mode == dblock.Shared)
+	return len(sl.queue) == 0 && (len(sl.users) == 0 || sl.mode == dblock.ModeShared && mode == dblock.ModeShared)
 }
 
 // held says who has the lock, as far as is known; l.mu is held.
@@ -161,7 +161,9 @@ func (l *Locker) next(sl *slot) {
 func (sl *slot) offers(p *place) bool { return sl.has && sl.mode == p.r.Mode && !sl.over }
 
 // shares tells whether a call could have the lock beside those of this process who have it; l.mu is held.
-func (sl *slot) shares(p *place) bool { return sl.mode == dblock.Shared && p.r.Mode == dblock.Shared }
+func (sl *slot) shares(p *place) bool {
+	return sl.mode == dblock.ModeShared && p.r.Mode == dblock.ModeShared
+}
 
 // mayAsk tells whether the first of a line has something to ask the server: for the lock, where this process has it not; else
 // whether others wait who come first, and, of those whom it was to let in, whether they still do. l.mu is held.

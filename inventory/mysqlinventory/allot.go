@@ -45,5 +45,5 @@ func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
 
 // Locker makes a Locker of leases.
 func (d *database) Locker(ctx context.Context) (dblock.Locker, error) {
-	return mysqllock.NewLease(ctx, d.pool.DB, mysqllock.LeaseOptions{Schema: d.schema})
+	return mysqllock.NewLeaseLocker(ctx, d.pool.DB, mysqllock.LeaseOptions{Schema: d.schema})
 }

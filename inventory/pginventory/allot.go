@@ -42,5 +42,5 @@ func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
 
 // Locker makes a Locker of leases.
 func (d *database) Locker(ctx context.Context) (dblock.Locker, error) {
-	return pglock.NewLease(ctx, d.pool, pglock.LeaseOptions{Schema: d.chosen})
+	return pglock.NewLeaseLocker(ctx, d.pool, pglock.LeaseOptions{Schema: d.chosen})
 }

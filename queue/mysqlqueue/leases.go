@@ -17,5 +17,5 @@ func (d *database) Leases(ctx context.Context, ttl time.Duration, label string) 
 	if n := d.pool.Stats().MaxOpenConnections; n > 0 && n < leastConns {
 		return nil, fmt.Errorf("%w: the pool has no more than %d connections; with %d one process at a time looks after the queues", dblock.ErrUnsupported, n, leastConns)
 	}
-	return mysqllock.NewLease(ctx, d.pool.DB, mysqllock.LeaseOptions{TTL: ttl, Label: label, Schema: d.schema})
+	return mysqllock.NewLeaseLocker(ctx, d.pool.DB, mysqllock.LeaseOptions{TTL: ttl, Label: label, Schema: d.schema})
 }

@@ -10,5 +10,5 @@ import (
 
 // Leases are pglock's, with connections of their own. They share the heartbeat of the host's leases with the same options.
 func (d *database) Leases(ctx context.Context, ttl time.Duration, label string) (dblock.Locker, error) {
-	return pglock.NewLease(ctx, d.host, pglock.LeaseOptions{TTL: ttl, Label: label, Schema: d.chosen})
+	return pglock.NewLeaseLocker(ctx, d.host, pglock.LeaseOptions{TTL: ttl, Label: label, Schema: d.chosen})
 }

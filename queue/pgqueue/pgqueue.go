@@ -22,7 +22,7 @@ import (
 
 // New makes a Queue in the database of pool, which stays its owner's and is not used for anything but to make others like it, and for
 // the transactions of HandleTx: statements go through up to 10 connections of a pool of its own, with the settings of pool, and heartbeats
-// through one more, so that nothing keeps them waiting. A process that works has up to 5 more, of a pglock.Lease: with it one process at
+// through one more, so that nothing keeps them waiting. A process that works has up to 5 more, of a pglock.LeaseLocker: with it one process at
 // a time is elected to look after the queues; and one on which it listens, unless Options.PollOnly is set. It asks the server for its
 // version and for that of the tables.
 //

@@ -95,7 +95,7 @@ func (contract) AllAreLost(t *testing.T, p Place) {
 	require.NoError(t, b.ForceRelease(t.Context(), "y", set.Fences()[1].Token))
 	assert.ErrorIs(t, p.Check(t.Context(), a, set), dblock.ErrFenced)
 	assert.ErrorIs(t, set.ExpireIn(t.Context(), time.Hour), dblock.ErrLost)
-	suite.IsLost(t, set, dblock.Stolen)
+	suite.IsLost(t, set, dblock.ReasonStolen)
 
 	again := acquireSet(t, b, []string{"x", "y", "z"})
 	p.ForgetMembers(t)
@@ -106,7 +106,7 @@ func (contract) AllAreLost(t *testing.T, p Place) {
 	assert.Error(t, p.Check(t.Context(), b, again))
 	_ = again.Release(t.Context()) // it learns of it by its next heartbeat
 	suite.Release(t, after)
-	suite.IsLost(t, acquireSet(t, a, []string{"x", "y"}, dblock.WithMaxHold(50*time.Millisecond)), dblock.Ended)
+	suite.IsLost(t, acquireSet(t, a, []string{"x", "y"}, dblock.WithMaxHold(50*time.Millisecond)), dblock.ReasonTimeUp)
 }
 
 func (contract) SetsAmongReaders(t *testing.T, p Place) {

@@ -51,7 +51,7 @@ func (faultTests) ACrowdOfLeases(t *testing.T, v *env) {
 	locks := holdCrowd(t, l)
 	stolen := locks[len(locks)/2]
 	require.NoError(t, next.ForceRelease(t.Context(), stolen.Key(), token(t, stolen)))
-	suite.IsLost(t, stolen, dblock.Stolen)
+	suite.IsLost(t, stolen, dblock.ReasonStolen)
 	for _, lock := range locks {
 		assert.True(t, lock == stolen || lock.Context().Err() == nil, "%s is lost, too", lock.Key())
 	}

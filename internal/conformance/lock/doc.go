@@ -155,7 +155,7 @@
 //   - A key is free after callers that gave up, and after releases beside Close. No row and no
 //     goroutine is left.
 //   - Locks of leases meet no deadlock at the server.
-//   - Raise and CheckRaised refuse a holder after a later one.
+//   - AdvanceFence and CheckFence refuse a holder after a later one.
 //   - Rows that are claimed are updated by one transaction each.
 //
 // TestFaultsMatrix of internal/faultmatrix judges these promises under each of its faults. Each has

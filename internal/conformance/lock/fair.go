@@ -89,7 +89,7 @@ func (contract) FairAmongOthers(t *testing.T, p Place) {
 	suite.Release(t, third)
 	ends := suite.Acquire(t, a, "k", dblock.WithMaxHold(50*time.Millisecond))
 	suite.IsFree(t, b, "k")
-	suite.IsLost(t, ends, dblock.Ended)
+	suite.IsLost(t, ends, dblock.ReasonTimeUp)
 }
 
 // CostsOneGrantEach counts the round trips of grants by ticket.

@@ -59,7 +59,7 @@ func (leaseTests) ARefusedGuardEndsTheLock(t *testing.T, v *env) {
 		require.NoError(t, v.Check(t.Context(), a, lock))
 		require.NoError(t, b.ForceRelease(t.Context(), "k", token(t, lock)))
 		assert.ErrorIs(t, v.Check(t.Context(), a, lock), dblock.ErrFenced)
-		suite.IsLost(t, lock, dblock.Stolen)
+		suite.IsLost(t, lock, dblock.ReasonStolen)
 		assert.ErrorIs(t, v.Check(t.Context(), a, lock), dblock.ErrLost)
 	}
 }
@@ -90,12 +90,12 @@ func (leaseTests) AGuardedTxOfAnEndedLockIsLost(t *testing.T, v *env) {
 	}
 	released := suite.Acquire(t, l, "k")
 	suite.Release(t, released)
-	endedFor(t, guarded(released, func() { t.Error("ran under a released lock") }), dblock.Released)
+	endedFor(t, guarded(released, func() { t.Error("ran under a released lock") }), dblock.ReasonReleased)
 	within := suite.Acquire(t, l, "k")
 	assert.ErrorIs(t, guarded(within, func() { suite.Release(t, within) }), dblock.ErrLost, "released within")
 	ended := suite.Acquire(t, l, "k", dblock.WithMaxHold(20*time.Millisecond))
-	suite.IsLost(t, ended, dblock.Ended)
-	endedFor(t, guarded(ended, func() {}), dblock.Ended)
+	suite.IsLost(t, ended, dblock.ReasonTimeUp)
+	endedFor(t, guarded(ended, func() {}), dblock.ReasonTimeUp)
 	assert.Error(t, ended.Bind(t.Context()).Err(), "a context that is bound to an ended lock")
 }
 
@@ -121,7 +121,7 @@ func fenceTx(
 	return tx.Commit()
 }
 
-// fence runs Raise or CheckRaised in a transaction of its own.
+// fence runs AdvanceFence or CheckFence in a transaction of its own.
 func (v *env) fence(t *testing.T, check fenceCheck, lock *dblock.Lock, resource string) error {
 	t.Helper()
 	return fenceTx(t.Context(), v.DB.DB, lock, check, resource, func(*sql.Tx) error { return nil })
@@ -139,16 +139,16 @@ func (leaseTests) ARaisedFenceKeepsOthersOut(t *testing.T, v *env) {
 		lock   *dblock.Lock
 		fenced bool
 	}{
-		{v.e.CheckRaised, old, true}, // not raised at all
-		{v.e.Raise, old, false},
-		{v.e.Raise, old, false}, // again
-		{v.e.CheckRaised, old, false},
-		{v.e.CheckRaised, next, true}, // not raised by this holder
-		{v.e.Raise, next, false},
-		{v.e.CheckRaised, next, false},
-		{v.e.CheckRaised, old, true},
-		{v.e.Raise, old, true},
-		{v.e.CheckRaised, next, false},
+		{v.e.CheckFence, old, true}, // not raised at all
+		{v.e.AdvanceFence, old, false},
+		{v.e.AdvanceFence, old, false}, // again
+		{v.e.CheckFence, old, false},
+		{v.e.CheckFence, next, true}, // not raised by this holder
+		{v.e.AdvanceFence, next, false},
+		{v.e.CheckFence, next, false},
+		{v.e.CheckFence, old, true},
+		{v.e.AdvanceFence, old, true},
+		{v.e.CheckFence, next, false},
 	} {
 		err := v.fence(t, step.check, step.lock, "report")
 		if step.fenced {
@@ -157,8 +157,8 @@ func (leaseTests) ARaisedFenceKeepsOthersOut(t *testing.T, v *env) {
 			assert.NoError(t, err, "step %d", i)
 		}
 	}
-	assert.NoError(t, v.fence(t, v.e.Raise, old, "another resource"))
-	assert.ErrorIs(t, v.fence(t, v.e.Raise, old, ""), dblock.ErrInvalid, "no resource")
+	assert.NoError(t, v.fence(t, v.e.AdvanceFence, old, "another resource"))
+	assert.ErrorIs(t, v.fence(t, v.e.AdvanceFence, old, ""), dblock.ErrInvalid, "no resource")
 	suite.Release(t, next)
 }
 
@@ -167,19 +167,19 @@ func (leaseTests) ARaisedFenceKeepsOthersOut(t *testing.T, v *env) {
 func (leaseTests) ReadersRaiseTogether(t *testing.T, v *env) {
 	a, b := v.two(t)
 	first, second := suite.Acquire(t, a, "k", dblock.WithShared()), suite.Acquire(t, b, "k", dblock.WithShared())
-	for _, check := range []fenceCheck{v.e.Raise, v.e.CheckRaised, v.e.Raise, v.e.CheckRaised} {
+	for _, check := range []fenceCheck{v.e.AdvanceFence, v.e.CheckFence, v.e.AdvanceFence, v.e.CheckFence} {
 		assert.NoError(t, v.fence(t, check, first, "report"))
 		assert.NoError(t, v.fence(t, check, second, "report"))
 	}
 	suite.Release(t, first)
 	suite.Release(t, second)
 	writer := suite.Acquire(t, a, "k")
-	assert.NoError(t, v.fence(t, v.e.Raise, writer, "report"))
-	assert.ErrorIs(t, v.fence(t, v.e.CheckRaised, second, "report"), dblock.ErrFenced, "a reader after a writer")
-	assert.NoError(t, v.fence(t, v.e.CheckRaised, writer, "report"))
+	assert.NoError(t, v.fence(t, v.e.AdvanceFence, writer, "report"))
+	assert.ErrorIs(t, v.fence(t, v.e.CheckFence, second, "report"), dblock.ErrFenced, "a reader after a writer")
+	assert.NoError(t, v.fence(t, v.e.CheckFence, writer, "report"))
 	suite.Release(t, writer)
 	permits := suite.Acquire(t, a, "k", dblock.WithPermits(1, 2))
-	for _, check := range []fenceCheck{v.e.Raise, v.e.CheckRaised} {
+	for _, check := range []fenceCheck{v.e.AdvanceFence, v.e.CheckFence} {
 		assert.ErrorIs(t, v.fence(t, check, permits, "report"), dblock.ErrUnsupported)
 	}
 	suite.Release(t, permits)

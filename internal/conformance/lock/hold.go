@@ -81,10 +81,10 @@ func (contract) EndsWhenItsTimeIsUp(t *testing.T, p Place) {
 	}
 	for _, lock := range []*dblock.Lock{capped, bounded} {
 		next := suite.Acquire(t, b, lock.Key())
-		suite.IsLost(t, lock, dblock.Ended)
+		suite.IsLost(t, lock, dblock.ReasonTimeUp)
 		suite.Release(t, next)
 	}
-	endedFor(t, bounded.ExpireIn(t.Context(), time.Hour), dblock.Ended)
+	endedFor(t, bounded.ExpireIn(t.Context(), time.Hour), dblock.ReasonTimeUp)
 	suite.Release(t, long)
 }
 
@@ -106,7 +106,7 @@ func (contract) LastsWithoutItsProcess(t *testing.T, p Place) {
 		suite.Release(t, next)
 	}
 	suite.IsFree(t, b, "k")
-	suite.IsLost(t, lock, dblock.Ended)
+	suite.IsLost(t, lock, dblock.ReasonTimeUp)
 	_ = kept.Release(t.Context())
 }
 
@@ -117,7 +117,7 @@ func (contract) TakesOverFromTheDead(t *testing.T, p Place) {
 	p.ExpireMembers(t)
 	next := suite.Acquire(t, b, "k") // b's member has expired as well: b joins again
 	assert.Greater(t, token(t, next), token(t, lock))
-	suite.IsLost(t, lock, dblock.Evicted)
+	suite.IsLost(t, lock, dblock.ReasonEvicted)
 	assert.NoError(t, context.Cause(next.Context()))
 	suite.Release(t, next)
 }
@@ -130,7 +130,7 @@ func (contract) ALostMemberLosesAllAndJoinsAnew(t *testing.T, p Place) {
 	}
 	p.ForgetMembers(t)
 	for _, lock := range locks {
-		suite.IsLost(t, lock, dblock.Evicted)
+		suite.IsLost(t, lock, dblock.ReasonEvicted)
 	}
 	for _, lock := range locks {
 		suite.IsFree(t, l, lock.Key())
@@ -142,7 +142,7 @@ func (contract) CloseGivesBack(t *testing.T, p Place) {
 	lock, blocker := suite.Acquire(t, a, "k"), suite.Acquire(t, b, "busy")
 	waits := suite.Begin(func() (*dblock.Lock, error) { return a.Acquire(context.Background(), "busy") })
 	closed := suite.Beside(func() { assert.NoError(t, a.Close(context.Background())) })
-	suite.IsLost(t, lock, dblock.Closed)
+	suite.IsLost(t, lock, dblock.ReasonClosed)
 	closed()
 	assert.ErrorIs(t, suite.Second(waits()), dblock.ErrClosed, "a call that waited")
 	assert.ErrorIs(t, suite.Second(a.TryAcquire(t.Context(), "k")), dblock.ErrClosed)

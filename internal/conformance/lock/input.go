@@ -38,7 +38,7 @@ func (contract) NeverWaitsForItself(t *testing.T, p Place) {
 
 func (contract) KeysAreBytes(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
-	long := strings.Repeat("k", dblock.MaxKeyBytes)
+	long := strings.Repeat("k", dblock.MaxLockKeyBytes)
 	for _, key := range []string{"a", "A", "a ", " a", "\u00e1", "a\u0301", "a\t", "'; --", long, "%"} {
 		defer suite.Release(t, suite.Must(l.TryAcquire(t.Context(), key))(t))
 	}

@@ -166,7 +166,7 @@ func (e Lease) RunReadOnly(t *testing.T) {
 	// The release goes on until the lock has ended by itself.
 	suite.Release(t, released)
 	// Heartbeats fail, so the lock ends before another process may have it.
-	suite.IsLost(t, kept, dblock.Expired)
+	suite.IsLost(t, kept, dblock.ReasonExpired)
 	s.Become(t, false)
 	for _, key := range []string{"free", "released", "kept"} {
 		suite.IsFree(t, l, key)

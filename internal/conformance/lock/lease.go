@@ -28,8 +28,8 @@ type Lease struct {
 	OpenPair func(ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB LeaseOptions) (
 		a, b Leases, closePool func(), err error)
 
-	// Raise and CheckRaised call the driver's Guards in a transaction of db.
-	Raise, CheckRaised func(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error
+	// AdvanceFence and CheckFence call the driver's Guards in a transaction of db.
+	AdvanceFence, CheckFence func(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error
 
 	// Guarded runs a statement in the Locker's GuardedTx, and calls within before it commits.
 	Guarded func(ctx context.Context, l Leases, lock *dblock.Lock, statement string, within func()) error

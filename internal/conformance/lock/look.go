@@ -51,8 +51,8 @@ func (contract) ShowsOneHolder(t *testing.T, p Place) {
 	suite.IsFree(t, l, "near")
 	of := dblock.Holder{Label: "worker 7"}
 	keys := map[string]dblock.HeldLock{
-		"alone": {Holder: of}, "readers": {Holder: of, Mode: dblock.Shared},
-		"permits": {Holder: of, Mode: dblock.Permits, Permits: 2, Limit: 5},
+		"alone": {Holder: of}, "readers": {Holder: of, Mode: dblock.ModeShared},
+		"permits": {Holder: of, Mode: dblock.ModePermit, Permits: 2, Limit: 5},
 	}
 	for key, want := range keys {
 		noHolder(key, dblock.ErrNotHeld)
@@ -116,8 +116,8 @@ func (contract) TellsTheObserver(t *testing.T, p Place) {
 	lock := suite.Acquire(t, l, "k")
 	suite.IsTaken(t, l, "k")
 	suite.Release(t, lock)
-	suite.IsLost(t, suite.Acquire(t, l, "short", dblock.WithMaxHold(200*time.Millisecond)), dblock.Ended)
-	hears(t, "acquired k, not acquired k: true, released k, acquired short, lost short: "+string(dblock.Ended))
+	suite.IsLost(t, suite.Acquire(t, l, "short", dblock.WithMaxHold(200*time.Millisecond)), dblock.ReasonTimeUp)
+	hears(t, "acquired k, not acquired k: true, released k, acquired short, lost short: "+string(dblock.ReasonTimeUp))
 }
 
 // NothingWorksAfterClose calls every method of a closed Locker.

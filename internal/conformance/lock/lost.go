@@ -46,7 +46,7 @@ func (contract) AStolenLockIsLost(t *testing.T, p Place) {
 		next[key] = suite.Acquire(t, b, key, opts...)
 	}
 	for key, lock := range locks {
-		suite.IsLost(t, lock, dblock.Stolen)
+		suite.IsLost(t, lock, dblock.ReasonStolen)
 		assert.ErrorIs(t, lock.ExpireIn(t.Context(), time.Hour), dblock.ErrLost, key)
 		suite.Release(t, next[key])
 	}
@@ -68,7 +68,7 @@ func (leaseTests) AForgottenGrantIsLost(t *testing.T, v *env) {
 	v.Exec(t, "DELETE FROM dblock_reader")
 	v.Exec(t, "UPDATE dblock_permit SET handle = NULL, member_id = NULL WHERE slot = 1")
 	for _, lock := range locks {
-		suite.IsLost(t, lock, dblock.Stolen)
+		suite.IsLost(t, lock, dblock.ReasonStolen)
 	}
 }
 

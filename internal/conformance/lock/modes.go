@@ -102,14 +102,14 @@ var modeCalls = map[string]func(*testing.T, modeCase){
 		lock, key := m.stolen(t)
 		next := suite.Acquire(t, m.b, key, m.whole...)
 		assert.True(t, isAny(m.place.Check(t.Context(), m.a, lock), dblock.ErrFenced, dblock.ErrLost), "a guard")
-		endedFor(t, lock.Release(t.Context()), dblock.Stolen)
-		endedFor(t, lock.Release(t.Context()), dblock.Stolen)
+		endedFor(t, lock.Release(t.Context()), dblock.ReasonStolen)
+		endedFor(t, lock.Release(t.Context()), dblock.ReasonStolen)
 		suite.Release(t, next)
 		m.isFree(t)
 	},
 	"a release of what an operator has released says so": func(t *testing.T, m modeCase) {
 		lock, _ := m.stolen(t)
-		endedFor(t, lock.Release(t.Context()), dblock.Stolen)
+		endedFor(t, lock.Release(t.Context()), dblock.ReasonStolen)
 		m.isFree(t)
 	},
 	"a release works under a context that has ended": func(t *testing.T, m modeCase) {
@@ -123,8 +123,8 @@ var modeCalls = map[string]func(*testing.T, modeCase){
 		err := lock.ExpireIn(t.Context(), 300*time.Millisecond)
 		assert.True(t, err == nil || isAny(err, dblock.ErrLost), "%v", err)
 		m.isFree(t)
-		suite.IsLost(t, lock, dblock.Ended)
-		endedFor(t, lock.ExpireIn(t.Context(), time.Minute), dblock.Ended)
+		suite.IsLost(t, lock, dblock.ReasonTimeUp)
+		endedFor(t, lock.ExpireIn(t.Context(), time.Minute), dblock.ReasonTimeUp)
 	},
 	"ExpireIn moves its end both ways": func(t *testing.T, m modeCase) {
 		lock := m.held(t)
@@ -145,7 +145,7 @@ var modeCalls = map[string]func(*testing.T, modeCase){
 	"ExpireIn after the release says so": func(t *testing.T, m modeCase) {
 		lock := m.held(t)
 		suite.Release(t, lock)
-		endedFor(t, lock.ExpireIn(t.Context(), time.Minute), dblock.Released)
+		endedFor(t, lock.ExpireIn(t.Context(), time.Minute), dblock.ReasonReleased)
 	},
 	"ExpireIn refuses what is no time": func(t *testing.T, m modeCase) {
 		assert.ErrorIs(t, m.held(t).ExpireIn(t.Context(), 0), dblock.ErrInvalid)
@@ -177,7 +177,7 @@ var modeCalls = map[string]func(*testing.T, modeCase){
 			_, one := lock.Fence()
 			assert.Equal(t, len(now) == 1, one)
 			for i := range last {
-				same := now[i].Mode == dblock.Shared && now[i].Token == last[i].Token
+				same := now[i].Mode == dblock.ModeShared && now[i].Token == last[i].Token
 				assert.True(t, now[i].Token > last[i].Token || same, "token %d after %d", now[i].Token, last[i].Token)
 				assert.Equal(t, m.keys[i], now[i].Key)
 				assert.NotEqual(t, last[i].Handle, now[i].Handle)

@@ -24,7 +24,7 @@ func (e Lease) aNetworkFallsSilent(t *testing.T) error {
 		return suite.StartChild(t, e.toHold(m.Command(t.Context(), os.Args[0]), far, key, bound))
 	})
 	next := <-n.Fall(t, other)
-	if !n.Check(t, next.At, dblock.Expired) {
+	if !n.Check(t, next.At, dblock.ReasonExpired) {
 		n.Far.Mend(t)
 		suite.Release(t, next.Lock)
 		return n.Late

@@ -42,7 +42,7 @@ func (n node) open(ctx context.Context) (l Leases, closePool func(), err error) 
 		if err != nil {
 			return nil, nil, err
 		}
-		l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: quorumTTL})
+		l, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{TTL: quorumTTL})
 		return l, pool.Close, err
 	}
 	db, err := suite.ConnectOn(n.kind, n.dsn, &faultconn.Dialer{})
@@ -50,7 +50,7 @@ func (n node) open(ctx context.Context) (l Leases, closePool func(), err error) 
 		return nil, nil, err
 	}
 	db.SetMaxOpenConns(8)
-	l, err = mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: quorumTTL})
+	l, err = mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{TTL: quorumTTL})
 	return l, func() { _ = db.Close() }, err
 }
 
@@ -191,9 +191,9 @@ func TestQuorumIsRefusedByGuards(t *testing.T) {
 	for _, n := range nodes {
 		var err error
 		switch n := n.(type) {
-		case *pglock.Lease:
+		case *pglock.LeaseLocker:
 			err = n.GuardedTx(t.Context(), lock, func(context.Context, pgx.Tx) error { return nil })
-		case *mysqllock.Lease:
+		case *mysqllock.LeaseLocker:
 			err = n.GuardedTx(t.Context(), lock, func(context.Context, *sql.Tx) error { return nil })
 		}
 		assert.ErrorIs(t, err, dblock.ErrUnsupported, "%T", n)

@@ -133,7 +133,7 @@ func (readerTests) ReadersDontUpgrade(t *testing.T, p Place) {
 	for _, opts := range [][]dblock.Option{{}, {dblock.WithReentrant()}, {dblock.WithShared()}} {
 		_, err := l.Acquire(outer.Context(), "k", opts...)
 		assert.ErrorIs(t, err, dblock.ErrDeadlock)
-		assert.Equal(t, dblock.Shared, suite.As[*dblock.DeadlockError](t, err).Mode)
+		assert.Equal(t, dblock.ModeShared, suite.As[*dblock.DeadlockError](t, err).Mode)
 	}
 	inner := suite.Must(l.Acquire(outer.Context(), "k", dblock.WithShared(), dblock.WithReentrant()))(t)
 	suite.Release(t, outer)
@@ -181,7 +181,7 @@ func deadGiveWay(t *testing.T, p Place, opts, whole []dblock.Option) {
 	}
 	ends := suite.Acquire(t, a, "ends", append(opts, dblock.WithMaxHold(50*time.Millisecond))...)
 	suite.IsFree(t, b, "ends", whole...)
-	suite.IsLost(t, ends, dblock.Ended)
+	suite.IsLost(t, ends, dblock.ReasonTimeUp)
 
 	lasts := suite.Acquire(t, a, "lasts", append(opts, dblock.WithoutRenewal(2*time.Second))...)
 	p.ForgetMembers(t)
@@ -190,7 +190,7 @@ func deadGiveWay(t *testing.T, p Place, opts, whole []dblock.Option) {
 		suite.Release(t, next)
 	}
 	suite.IsFree(t, b, "lasts", whole...)
-	suite.IsLost(t, lasts, dblock.Ended)
+	suite.IsLost(t, lasts, dblock.ReasonTimeUp)
 }
 
 func (contract) DeadReadersGiveWay(t *testing.T, p Place) {
@@ -258,8 +258,8 @@ func (contract) ShowsReaders(t *testing.T, p Place) {
 	for _, h := range held {
 		labels = append(labels, h.Holder.Label)
 		assert.Equal(t, "k", h.Key)
-		assert.Equal(t, dblock.Shared, h.Mode)
-		assert.Equal(t, dblock.Shared, h.Fence.Mode)
+		assert.Equal(t, dblock.ModeShared, h.Mode)
+		assert.Equal(t, dblock.ModeShared, h.Fence.Mode)
 		assert.Equal(t, token(t, reader), h.Fence.Token)
 		assert.Positive(t, h.Remaining)
 	}
@@ -267,8 +267,8 @@ func (contract) ShowsReaders(t *testing.T, p Place) {
 	assert.Contains(t, labels, suite.IsTaken(t, l, "k").Holder.Label)
 	assert.NoError(t, l.ForceRelease(t.Context(), "k", token(t, reader)))
 	suite.IsFree(t, l, "k")
-	endedFor(t, reader.Release(t.Context()), dblock.Stolen)
-	endedFor(t, other.Release(t.Context()), dblock.Stolen)
+	endedFor(t, reader.Release(t.Context()), dblock.ReasonStolen)
+	endedFor(t, other.Release(t.Context()), dblock.ReasonStolen)
 }
 
 // ReadersStayOneCrowd: of writers that wait for a reader one gives up and one dies. Later readers
@@ -277,7 +277,7 @@ func (contract) ShowsReaders(t *testing.T, p Place) {
 func (faultTests) ReadersStayOneCrowd(t *testing.T, v *env) {
 	a, b := v.two(t)
 	first := suite.Acquire(t, a, "k", dblock.WithShared(), dblock.WithoutRenewal(time.Hour))
-	require.NoError(t, v.fence(t, v.e.Raise, first, "report"))
+	require.NoError(t, v.fence(t, v.e.AdvanceFence, first, "report"))
 	for _, dies := range []bool{false, true} {
 		ctx, giveUp := context.WithCancel(suite.Soon(t))
 		waits := suite.Beside(func() { _, _ = b.Acquire(ctx, "k") })
@@ -289,15 +289,15 @@ func (faultTests) ReadersStayOneCrowd(t *testing.T, v *env) {
 		waits()
 		next := suite.Acquire(t, v.process(t, LeaseOptions{}), "k", dblock.WithShared())
 		assert.Equal(t, token(t, first), token(t, next))
-		assert.NoError(t, v.fence(t, v.e.Raise, next, "report"))
+		assert.NoError(t, v.fence(t, v.e.AdvanceFence, next, "report"))
 		suite.Release(t, next)
 	}
-	assert.NoError(t, v.fence(t, v.e.CheckRaised, first, "report"))
+	assert.NoError(t, v.fence(t, v.e.CheckFence, first, "report"))
 	suite.Release(t, first)
 	writer := suite.Acquire(t, v.process(t, LeaseOptions{}), "k")
-	assert.NoError(t, v.fence(t, v.e.Raise, writer, "report"))
+	assert.NoError(t, v.fence(t, v.e.AdvanceFence, writer, "report"))
 	assert.Greater(t, token(t, writer), token(t, first))
-	assert.ErrorIs(t, v.fence(t, v.e.CheckRaised, first, "report"), dblock.ErrFenced)
+	assert.ErrorIs(t, v.fence(t, v.e.CheckFence, first, "report"), dblock.ErrFenced)
 	suite.Release(t, writer)
 }
 

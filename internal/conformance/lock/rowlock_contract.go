@@ -84,12 +84,12 @@ func (rowTests) StrengthsExclude(t *testing.T, v *rowEnv) {
 		return v.tx(t).LockRow(suite.Soon(t), "seat", "id", id, dblock.RowLock{Strength: s, Wait: wait})
 	}
 	for _, wait := range []time.Duration{0, dblock.NoWait, dblock.SkipLocked, v.locks.Bound} {
-		require.NoError(t, lock(1, dblock.ForShare, wait))
+		require.NoError(t, lock(1, dblock.StrengthShare, wait))
 	}
-	isRowHeld(t, lock(1, dblock.ForUpdate, dblock.NoWait))
-	require.NoError(t, lock(2, dblock.ForUpdate, 0))
-	isRowHeld(t, lock(2, dblock.ForShare, dblock.NoWait))
-	for _, s := range []dblock.Strength{dblock.ForNoKeyUpdate, dblock.ForKeyShare} {
+	isRowHeld(t, lock(1, dblock.StrengthUpdate, dblock.NoWait))
+	require.NoError(t, lock(2, dblock.StrengthUpdate, 0))
+	isRowHeld(t, lock(2, dblock.StrengthShare, dblock.NoWait))
+	for _, s := range []dblock.Strength{dblock.StrengthNoKeyUpdate, dblock.StrengthKeyShare} {
 		if err := lock(3, s, 0); v.Postgres() {
 			assert.NoError(t, err)
 		} else {
@@ -110,7 +110,7 @@ func (rowTests) NamesAreTakenAsTheyAre(t *testing.T, v *rowEnv) {
 		v.Exec(t, "CREATE TABLE "+quoted("t "+name)+" ("+quoted(name)+" VARCHAR(40) PRIMARY KEY)")
 		v.Exec(t, "INSERT INTO "+quoted("t "+name)+" VALUES ('it''s ?')")
 		for _, table := range []string{"t " + name, schema + ".t " + name} {
-			o := dblock.RowLock{Strength: dblock.ForShare, Wait: dblock.NoWait}
+			o := dblock.RowLock{Strength: dblock.StrengthShare, Wait: dblock.NoWait}
 			require.NoError(t, v.tx(t).LockText(t.Context(), table, name, "it's ?", o), table)
 		}
 	}

@@ -60,7 +60,7 @@ func (tests) RefusesWhatItLacks(t *testing.T, s *env) {
 		_, tried := l.TryAcquire(t.Context(), "k", o)
 		for _, err := range []error{err, tried} {
 			assert.ErrorIs(t, err, dblock.ErrUnsupported, name)
-			assert.ErrorContains(t, err, "NewLease", name)
+			assert.ErrorContains(t, err, "NewLeaseLocker", name)
 		}
 	}
 	lock := suite.Acquire(t, l, "k")
@@ -178,8 +178,8 @@ func (tests) TellsTheObserver(t *testing.T, s *env) {
 	suite.Release(t, lock)
 	killed := suite.Acquire(t, l, "killed")
 	s.endHolder(t, "killed")
-	suite.IsLost(t, killed, dblock.Disconnected)
-	hears(t, "acquired k, not acquired k: true, released k, acquired killed, lost killed: "+string(dblock.Disconnected))
+	suite.IsLost(t, killed, dblock.ReasonDisconnected)
+	hears(t, "acquired k, not acquired k: true, released k, acquired killed, lost killed: "+string(dblock.ReasonDisconnected))
 }
 
 func (tests) CloseGivesBack(t *testing.T, s *env) { s.closeGivesBack(t, SessionOptions{}) }
@@ -192,7 +192,7 @@ func (s *env) closeGivesBack(t *testing.T, o SessionOptions) {
 	waits := waiting(context.Background(), a, "k")
 	s.untilWaiters(t, "k", 1)
 	closed := suite.Begin(func() (any, error) { return nil, a.Close(context.Background()) })
-	suite.IsLost(t, lock, dblock.Closed)
+	suite.IsLost(t, lock, dblock.ReasonClosed)
 	assert.NoError(t, suite.Second(closed()))
 	assert.ErrorIs(t, waits(), dblock.ErrClosed, "a call that waited")
 	assert.ErrorIs(t, suite.Second(a.TryAcquire(t.Context(), "mine")), dblock.ErrClosed)

@@ -33,7 +33,7 @@ func (faultTests) ABlackHoleIsFreed(t *testing.T, s *env) {
 		dialer.Arm(1, mode, nil)
 		next := suite.Acquire(t, other, "k")
 		assert.False(t, time.Now().Before(lock.ValidUntil()), "%v: another process has it while it is valid", mode)
-		suite.IsLost(t, lock, dblock.Disconnected)
+		suite.IsLost(t, lock, dblock.ReasonDisconnected)
 		suite.Release(t, next)
 		dialer.Disarm()
 		dialer.Release()
@@ -102,7 +102,7 @@ func (tests) ADeadOneIsFreedAtOnce(t *testing.T, s *env) {
 	dialer.CloseAll()
 	suite.IsFree(t, b, "k")
 	if s.Postgres() { // its connection is listened to; elsewhere the next ping would tell
-		suite.IsLost(t, lock, dblock.Disconnected)
+		suite.IsLost(t, lock, dblock.ReasonDisconnected)
 	} else {
 		_ = lock.Release(t.Context())
 	}
@@ -209,7 +209,7 @@ func (faultTests) AKilledSessionIsLost(t *testing.T, s *env) {
 		began := time.Now()
 		s.endHolder(t, locks[0].Key())
 		for _, lock := range locks {
-			suite.IsLost(t, lock, dblock.Disconnected)
+			suite.IsLost(t, lock, dblock.ReasonDisconnected)
 		}
 		took := time.Since(began)
 		suite.IsFree(t, l, locks[0].Key())

@@ -50,7 +50,7 @@ func (e Session) aNetworkFallsSilent(t *testing.T) error {
 	freed := suite.Uptime()
 	next := <-got
 	n.InTime("the waiter has it", next.At)
-	atTheCut := n.Check(t, freed, dblock.Disconnected)
+	atTheCut := n.Check(t, freed, dblock.ReasonDisconnected)
 	if atTheCut {
 		assert.Equal(t, control, s.holder(t, "control"), "something else than silence ended the control's session")
 	}

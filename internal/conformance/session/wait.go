@@ -107,7 +107,7 @@ func (tests) TheLineEndsWithConns(t *testing.T, s *env) {
 	other := suite.Acquire(t, b, "other")
 	waited := s.servedAtServer(t, a, b)
 	s.endHolder(t, "k")
-	suite.IsLost(t, waited, dblock.Disconnected)
+	suite.IsLost(t, waited, dblock.ReasonDisconnected)
 	assert.NoError(t, other.Context().Err(), "another lock of the process")
 	suite.Release(t, other)
 	suite.IsFree(t, b, "k")
