@@ -56,8 +56,8 @@ func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, t
 
 // Serve is one statement.
 func (e *engine) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
-	rows, err := notifying(e, func(on pgdb.DBTX) ([]pgdb.ServeRow, error) {
-		return e.q.Serve(ctx, on, key, id(gone), lockTimeout(ctx))
+	rows, err := notifying(e, func(on pgdb.DBTX, notify bool) ([]pgdb.ServeRow, error) {
+		return e.q.Serve(ctx, on, pgdb.ServeParams{Notify: notify, LeaseKey: key, Gone: id(gone), LockTimeout: lockTimeout(ctx)})
 	})
 	return len(rows) > 0, err
 }
@@ -72,8 +72,8 @@ func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Return
 		}
 	}
 	keys, handles = keysAndHandles(backs)
-	rows, err := notifying(e, func(on pgdb.DBTX) ([]pgdb.PassOnRow, error) {
-		return e.q.PassOn(ctx, on, keys, handles, lockTimeout(ctx))
+	rows, err := notifying(e, func(on pgdb.DBTX, notify bool) ([]pgdb.PassOnRow, error) {
+		return e.q.PassOn(ctx, on, pgdb.PassOnParams{LeaseKeys: keys, Handles: handles, LockTimeout: lockTimeout(ctx), Notify: notify})
 	})
 	if err != nil {
 		return nil, err

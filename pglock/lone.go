@@ -29,9 +29,9 @@ func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (leas
 
 // releaseOne fails as locked where somebody has the row.
 func (e *engine) releaseOne(ctx context.Context, b lease.Back) (freed bool, err error) {
-	_, err = notifying(e, func(on pgdb.DBTX) (string, error) {
+	_, err = notifying(e, func(on pgdb.DBTX, notify bool) (string, error) {
 		return e.q.ReleaseLease(ctx, on, pgdb.ReleaseLeaseParams{
-			LeaseKey: b.Key, Handle: id(b.Handle), Token: b.Token, LockTimeout: briefly,
+			LeaseKey: b.Key, Handle: id(b.Handle), Token: b.Token, LockTimeout: briefly, Notify: notify,
 		})
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

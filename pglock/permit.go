@@ -52,8 +52,8 @@ func (e *engine) SetPermits(ctx context.Context, key string, limit int) error {
 	if err := e.q.MakePermits(ctx, on, key, int32(limit)); err != nil { //nolint:gosec // at most dblock.MaxPermits
 		return err
 	}
-	_, err := notifying(e, func(on pgdb.DBTX) (string, error) {
-		return e.q.SetPermits(ctx, on, key, int32(limit)) //nolint:gosec // as above
+	_, err := notifying(e, func(on pgdb.DBTX, notify bool) (string, error) {
+		return e.q.SetPermits(ctx, on, notify, key, int32(limit)) //nolint:gosec // as above
 	})
 	return err
 }

@@ -135,6 +135,7 @@ func asService(t *testing.T, pool *pgxpool.Pool) *pgxpool.Pool {
 		}
 	}
 	cfg.ConnConfig.User, cfg.ConnConfig.Password = role, "service"
+	cfg.ConnConfig.RuntimeParams["standard_conforming_strings"] = "off" // pgx then refuses to send arguments as text
 	service, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

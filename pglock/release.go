@@ -31,8 +31,10 @@ type handled struct {
 
 func (e *engine) releaseMany(ctx context.Context, backs []lease.Back, together bool) ([]lease.Returned, error) {
 	keys, handles := keysAndHandles(backs)
-	rows, err := notifying(e, func(on pgdb.DBTX) ([]pgdb.ReleaseSharedRow, error) {
-		return e.freed(ctx, on, backs[0].Mode, keys, handles, together)
+	rows, err := notifying(e, func(on pgdb.DBTX, notify bool) ([]pgdb.ReleaseSharedRow, error) {
+		return e.freed(ctx, on, backs[0].Mode, together, pgdb.ReleaseSharedParams{
+			LeaseKeys: keys, Handles: handles, LockTimeout: lockTimeout(ctx), Notify: notify,
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -63,17 +65,17 @@ func returned(backs []lease.Back, rows []pgdb.ReleaseSharedRow) []lease.Returned
 
 // freed runs the statement for a mode.
 func (e *engine) freed(
-	ctx context.Context, on pgdb.DBTX, mode dblock.Mode, keys []string, handles []pgtype.UUID, together bool,
+	ctx context.Context, on pgdb.DBTX, mode dblock.Mode, together bool, p pgdb.ReleaseSharedParams,
 ) ([]pgdb.ReleaseSharedRow, error) {
 	switch mode {
 	case dblock.ModeShared:
-		return e.q.ReleaseShared(ctx, on, keys, handles, lockTimeout(ctx))
+		return e.q.ReleaseShared(ctx, on, p)
 	case dblock.ModePermit:
-		rows, err := e.q.ReleasePermits(ctx, on, keys, handles, lockTimeout(ctx))
+		rows, err := e.q.ReleasePermits(ctx, on, pgdb.ReleasePermitsParams(p))
 		return alike(rows, func(r pgdb.ReleasePermitsRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) }), err
 	default:
 		rows, err := e.q.ReleaseLeases(ctx, on, pgdb.ReleaseLeasesParams{
-			LeaseKeys: keys, Handles: handles, LockTimeout: lockTimeout(ctx), Together: together,
+			LeaseKeys: p.LeaseKeys, Handles: p.Handles, LockTimeout: p.LockTimeout, Notify: p.Notify, Together: together,
 		})
 		return alike(rows, func(r pgdb.ReleaseLeasesRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) }), err
 	}

@@ -2,12 +2,10 @@ package pglock
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
@@ -77,32 +75,26 @@ func (s *quiet) begin(err error) {
 
 // notifying runs a statement that notifies. If the server refuses the notification, nothing was
 // written, and the statement is sent again without it.
-func notifying[R any](e *engine, run func(pgdb.DBTX) (R, error)) (R, error) {
+func notifying[R any](e *engine, run func(on pgdb.DBTX, notify bool) (R, error)) (R, error) {
 	on := e.on(e.pool)
-	if e.quiet.is() {
-		return run(unnotified{on})
+	if !e.quiet.is() {
+		got, err := run(on, true)
+		if !postgres.RefusesNotify(err) {
+			return got, err
+		}
+		e.quiet.begin(err)
 	}
-	got, err := run(on)
-	if !postgres.RefusesNotify(err) {
-		return got, err
-	}
-	e.quiet.begin(err)
-	return run(unnotified{on})
+	return run(asText{on}, false)
 }
 
-// unnotified sends statements that call a function without effect in place of pg_notify.
-type unnotified struct{ pgdb.DBTX }
+// asText sends a statement as text that contains its arguments. The server then plans it without
+// pg_notify. A plan that names a function fails if the session may not execute that function.
+type asText struct{ pgdb.DBTX }
 
-var withoutNotify = strings.NewReplacer("pg_catalog.pg_notify(", "pg_catalog.textcat(")
-
-func (u unnotified) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return u.DBTX.Exec(ctx, withoutNotify.Replace(sql), args...)
+func (t asText) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return t.DBTX.Query(ctx, sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
 }
 
-func (u unnotified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return u.DBTX.Query(ctx, withoutNotify.Replace(sql), args...)
-}
-
-func (u unnotified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return u.DBTX.QueryRow(ctx, withoutNotify.Replace(sql), args...)
+func (t asText) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return t.DBTX.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
 }

@@ -114,7 +114,8 @@ WITH ask AS MATERIALIZED (
     RETURNING l.lease_key, ours.handle AS was, l.handle
 )
 SELECT passed.lease_key::text AS lease_key, passed.was::uuid AS handle, true AS freed,
-       COALESCE(CASE WHEN passed.handle IS NOT NULL THEN pg_catalog.pg_notify('dblock_released', chr(1) || replace(passed.handle::text, '-', ''))::text
+       COALESCE(CASE WHEN NOT $4::boolean THEN NULL
+                     WHEN passed.handle IS NOT NULL THEN pg_catalog.pg_notify('dblock_released', chr(1) || replace(passed.handle::text, '-', ''))::text
                      WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = passed.lease_key AND w.expires_at > clock_timestamp())
                      THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(passed.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 FROM passed
@@ -124,6 +125,13 @@ FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
 WHERE (SELECT count(*) FROM passed) < pg_catalog.cardinality($1::text[])
 `
+
+type PassOnParams struct {
+	LeaseKeys   []string
+	Handles     []pgtype.UUID
+	LockTimeout string
+	Notify      bool
+}
 
 type PassOnRow struct {
 	LeaseKey string
@@ -138,8 +146,13 @@ type PassOnRow struct {
 // no waiter: the next one looks for the readers first. It returns what was freed, and what was held when it began: of
 // that, what was not freed was locked. The new holder is notified by its handle, or else those that wait without
 // tickets.
-func (q *Queries) PassOn(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID, lockTimeout string) ([]PassOnRow, error) {
-	rows, err := db.Query(ctx, PassOn, leaseKeys, handles, lockTimeout)
+func (q *Queries) PassOn(ctx context.Context, db DBTX, arg PassOnParams) ([]PassOnRow, error) {
+	rows, err := db.Query(ctx, PassOn,
+		arg.LeaseKeys,
+		arg.Handles,
+		arg.LockTimeout,
+		arg.Notify,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +233,9 @@ const Serve = `-- name: Serve :many
 WITH free AS MATERIALIZED (
     SELECT l.lease_key
     FROM dblock_lease l
-    WHERE l.lease_key = $1 AND NOT l.shared
-      AND (l.handle IS NULL OR l.member_id = $2 OR l.held_until <= clock_timestamp())
-      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
+    WHERE l.lease_key = $2 AND NOT l.shared
+      AND (l.handle IS NULL OR l.member_id = $3 OR l.held_until <= clock_timestamp())
+      AND pg_catalog.set_config('lock_timeout', $4, true) IS NOT NULL
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), next AS MATERIALIZED (
     SELECT n.lease_key, n.ticket, n.handle, n.member_id, n.detached, n.hold_us, n.label, n.data
@@ -252,8 +265,17 @@ WITH free AS MATERIALIZED (
     WHERE l.lease_key = next.lease_key
     RETURNING l.handle
 )
-SELECT granted.handle::uuid AS handle, pg_catalog.pg_notify('dblock_released', chr(1) || replace(granted.handle::text, '-', ''))::text AS notified FROM granted
+SELECT granted.handle::uuid AS handle, COALESCE(CASE WHEN $1::boolean
+       THEN pg_catalog.pg_notify('dblock_released', chr(1) || replace(granted.handle::text, '-', ''))::text END, '')::text AS notified
+FROM granted
 `
+
+type ServeParams struct {
+	Notify      bool
+	LeaseKey    string
+	Gone        pgtype.UUID
+	LockTimeout string
+}
 
 type ServeRow struct {
 	Handle   pgtype.UUID
@@ -261,8 +283,13 @@ type ServeRow struct {
 }
 
 // Makes a key that is free that of who waits for it next, and tells it.
-func (q *Queries) Serve(ctx context.Context, db DBTX, leaseKey string, gone pgtype.UUID, lockTimeout string) ([]ServeRow, error) {
-	rows, err := db.Query(ctx, Serve, leaseKey, gone, lockTimeout)
+func (q *Queries) Serve(ctx context.Context, db DBTX, arg ServeParams) ([]ServeRow, error) {
+	rows, err := db.Query(ctx, Serve,
+		arg.Notify,
+		arg.LeaseKey,
+		arg.Gone,
+		arg.LockTimeout,
+	)
 	if err != nil {
 		return nil, err
 	}

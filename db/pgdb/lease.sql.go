@@ -657,8 +657,8 @@ UPDATE dblock_lease l
 SET handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
 WHERE l.lease_key = $1 AND l.handle = $2 AND ($3::bigint = 0 OR l.token = $3::bigint)
   AND pg_catalog.set_config('lock_timeout', $4, true) IS NOT NULL
-RETURNING COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
-                                     WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
+RETURNING COALESCE(CASE WHEN $5::boolean
+                    AND EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
                    THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(l.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 `
 
@@ -667,6 +667,7 @@ type ReleaseLeaseParams struct {
 	Handle      pgtype.UUID
 	Token       int64
 	LockTimeout string
+	Notify      bool
 }
 
 // Gives one lease back: ReleaseLeases for a lone caller. It waits where the row is locked.
@@ -676,6 +677,7 @@ func (q *Queries) ReleaseLease(ctx context.Context, db DBTX, arg ReleaseLeasePar
 		arg.Handle,
 		arg.Token,
 		arg.LockTimeout,
+		arg.Notify,
 	)
 	var notified string
 	err := row.Scan(&notified)
@@ -702,8 +704,8 @@ WITH ask AS MATERIALIZED (
     RETURNING l.lease_key, ours.handle
 )
 SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
-       COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
-                                  WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
+       COALESCE(CASE WHEN $5::boolean
+                 AND EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
                 THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(freed.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 FROM freed
 UNION ALL
@@ -718,6 +720,7 @@ type ReleaseLeasesParams struct {
 	Handles     []pgtype.UUID
 	LockTimeout string
 	Together    bool
+	Notify      bool
 }
 
 type ReleaseLeasesRow struct {
@@ -736,6 +739,7 @@ func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, arg ReleaseLeasesP
 		arg.Handles,
 		arg.LockTimeout,
 		arg.Together,
+		arg.Notify,
 	)
 	if err != nil {
 		return nil, err

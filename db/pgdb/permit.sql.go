@@ -315,8 +315,8 @@ WITH ours AS MATERIALIZED (
     SELECT DISTINCT freed.lease_key, freed.handle FROM freed
 )
 SELECT ended.lease_key::text AS lease_key, ended.handle::uuid AS handle, true AS freed,
-       COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
-                                  WHERE w.lease_key = ended.lease_key AND w.expires_at > clock_timestamp())
+       COALESCE(CASE WHEN $4::boolean
+                 AND EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = ended.lease_key AND w.expires_at > clock_timestamp())
                 THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(ended.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 FROM ended
 UNION ALL
@@ -324,6 +324,13 @@ SELECT counted.lease_key, counted.handle, false, ''
 FROM counted
 WHERE NOT counted.whole
 `
+
+type ReleasePermitsParams struct {
+	LeaseKeys   []string
+	Handles     []pgtype.UUID
+	LockTimeout string
+	Notify      bool
+}
 
 type ReleasePermitsRow struct {
 	LeaseKey string
@@ -335,8 +342,13 @@ type ReleasePermitsRow struct {
 // Gives back a batch, all permits of each acquisition or none. See ReleaseLeases. A handle is of one key. Each row is
 // counted once, by a window: a count for each row would take quadratic time, and an acquisition may have 10,000 rows.
 // The rows to free are named by arrays, so that each is found by the primary key.
-func (q *Queries) ReleasePermits(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID, lockTimeout string) ([]ReleasePermitsRow, error) {
-	rows, err := db.Query(ctx, ReleasePermits, leaseKeys, handles, lockTimeout)
+func (q *Queries) ReleasePermits(ctx context.Context, db DBTX, arg ReleasePermitsParams) ([]ReleasePermitsRow, error) {
+	rows, err := db.Query(ctx, ReleasePermits,
+		arg.LeaseKeys,
+		arg.Handles,
+		arg.LockTimeout,
+		arg.Notify,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -362,16 +374,18 @@ func (q *Queries) ReleasePermits(ctx context.Context, db DBTX, leaseKeys []strin
 
 const SetPermits = `-- name: SetPermits :one
 WITH changed AS (
-    INSERT INTO dblock_semaphore AS s (lease_key, permits) VALUES ($1, $2)
+    INSERT INTO dblock_semaphore AS s (lease_key, permits) VALUES ($2, $3)
     ON CONFLICT (lease_key) DO UPDATE SET permits = excluded.permits, changed_at = clock_timestamp()
     RETURNING s.lease_key
 )
-SELECT pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(changed.lease_key, 'UTF8')), 'hex'))::text AS notified FROM changed
+SELECT COALESCE(CASE WHEN $1::boolean
+                THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(changed.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
+FROM changed
 `
 
 // Gives a semaphore another number of permits, and tells those who wait.
-func (q *Queries) SetPermits(ctx context.Context, db DBTX, leaseKey string, permits int32) (string, error) {
-	row := db.QueryRow(ctx, SetPermits, leaseKey, permits)
+func (q *Queries) SetPermits(ctx context.Context, db DBTX, notify bool, leaseKey string, permits int32) (string, error) {
+	row := db.QueryRow(ctx, SetPermits, notify, leaseKey, permits)
 	var notified string
 	err := row.Scan(&notified)
 	return notified, err

@@ -310,7 +310,9 @@ WITH ask AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
 )
 SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
-       COALESCE((SELECT pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(told.lease_key, 'UTF8')), 'hex'))::text FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
+       COALESCE((SELECT CASE WHEN $4::boolean
+                         THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(told.lease_key, 'UTF8')), 'hex'))::text END
+                 FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
 FROM freed
 UNION ALL
 SELECT ask.lease_key, ask.handle, false, ''
@@ -318,6 +320,13 @@ FROM ask
 JOIN dblock_reader r ON r.lease_key = ask.lease_key AND r.handle = ask.handle
 WHERE (SELECT count(*) FROM freed) < pg_catalog.cardinality($1::text[])
 `
+
+type ReleaseSharedParams struct {
+	LeaseKeys   []string
+	Handles     []pgtype.UUID
+	LockTimeout string
+	Notify      bool
+}
 
 type ReleaseSharedRow struct {
 	LeaseKey string
@@ -327,8 +336,13 @@ type ReleaseSharedRow struct {
 }
 
 // Gives back a batch. See ReleaseLeases.
-func (q *Queries) ReleaseShared(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID, lockTimeout string) ([]ReleaseSharedRow, error) {
-	rows, err := db.Query(ctx, ReleaseShared, leaseKeys, handles, lockTimeout)
+func (q *Queries) ReleaseShared(ctx context.Context, db DBTX, arg ReleaseSharedParams) ([]ReleaseSharedRow, error) {
+	rows, err := db.Query(ctx, ReleaseShared,
+		arg.LeaseKeys,
+		arg.Handles,
+		arg.LockTimeout,
+		arg.Notify,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,8 @@ WITH ask AS MATERIALIZED (
     RETURNING l.lease_key, ours.handle AS was, l.handle
 )
 SELECT passed.lease_key::text AS lease_key, passed.was::uuid AS handle, true AS freed,
-       COALESCE(CASE WHEN passed.handle IS NOT NULL THEN pg_catalog.pg_notify('dblock_released', chr(1) || replace(passed.handle::text, '-', ''))::text
+       COALESCE(CASE WHEN NOT sqlc.arg(notify)::boolean THEN NULL
+                     WHEN passed.handle IS NOT NULL THEN pg_catalog.pg_notify('dblock_released', chr(1) || replace(passed.handle::text, '-', ''))::text
                      WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = passed.lease_key AND w.expires_at > clock_timestamp())
                      THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(passed.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 FROM passed
@@ -136,7 +137,9 @@ WITH free AS MATERIALIZED (
     WHERE l.lease_key = next.lease_key
     RETURNING l.handle
 )
-SELECT granted.handle::uuid AS handle, pg_catalog.pg_notify('dblock_released', chr(1) || replace(granted.handle::text, '-', ''))::text AS notified FROM granted;
+SELECT granted.handle::uuid AS handle, COALESCE(CASE WHEN sqlc.arg(notify)::boolean
+       THEN pg_catalog.pg_notify('dblock_released', chr(1) || replace(granted.handle::text, '-', ''))::text END, '')::text AS notified
+FROM granted;
 
 -- Tickets of members that are gone.
 -- name: SweepTickets :execrows

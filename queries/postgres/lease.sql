@@ -131,8 +131,8 @@ WITH ask AS MATERIALIZED (
     RETURNING l.lease_key, ours.handle
 )
 SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
-       COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
-                                  WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
+       COALESCE(CASE WHEN sqlc.arg(notify)::boolean
+                 AND EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
                 THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(freed.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 FROM freed
 UNION ALL
@@ -147,8 +147,8 @@ UPDATE dblock_lease l
 SET handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
 WHERE l.lease_key = sqlc.arg(lease_key) AND l.handle = sqlc.arg(handle) AND (sqlc.arg(token)::bigint = 0 OR l.token = sqlc.arg(token)::bigint)
   AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
-RETURNING COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
-                                     WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
+RETURNING COALESCE(CASE WHEN sqlc.arg(notify)::boolean
+                    AND EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
                    THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(l.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified;
 
 -- Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours. It

@@ -108,7 +108,9 @@ WITH changed AS (
     ON CONFLICT (lease_key) DO UPDATE SET permits = excluded.permits, changed_at = clock_timestamp()
     RETURNING s.lease_key
 )
-SELECT pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(changed.lease_key, 'UTF8')), 'hex'))::text AS notified FROM changed;
+SELECT COALESCE(CASE WHEN sqlc.arg(notify)::boolean
+                THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(changed.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
+FROM changed;
 
 -- Ends what members that are gone for good hold of a semaphore. What is locked, by a guard for example, is left.
 -- name: ReapPermits :execrows
@@ -154,8 +156,8 @@ WITH ours AS MATERIALIZED (
     SELECT DISTINCT freed.lease_key, freed.handle FROM freed
 )
 SELECT ended.lease_key::text AS lease_key, ended.handle::uuid AS handle, true AS freed,
-       COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
-                                  WHERE w.lease_key = ended.lease_key AND w.expires_at > clock_timestamp())
+       COALESCE(CASE WHEN sqlc.arg(notify)::boolean
+                 AND EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = ended.lease_key AND w.expires_at > clock_timestamp())
                 THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(ended.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 FROM ended
 UNION ALL

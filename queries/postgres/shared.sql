@@ -120,7 +120,9 @@ WITH ask AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
 )
 SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
-       COALESCE((SELECT pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(told.lease_key, 'UTF8')), 'hex'))::text FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
+       COALESCE((SELECT CASE WHEN sqlc.arg(notify)::boolean
+                         THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(told.lease_key, 'UTF8')), 'hex'))::text END
+                 FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
 FROM freed
 UNION ALL
 SELECT ask.lease_key, ask.handle, false, ''
