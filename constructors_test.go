@@ -138,7 +138,7 @@ func ofMySQL(ctx context.Context, db *sql.DB) []refusal {
 		{"mysqllock.RunTx", "db", func() error { return mysqllock.RunTx(ctx, nil, mysqllock.TxOptions{}, fn) }},
 		{"mysqllock.RunTx", "TxOptions.Attempts", func() error { return mysqllock.RunTx(ctx, db, mysqllock.TxOptions{Attempts: -1}, fn) }},
 		{"mysqlinventory.New", "db", store(nil, inventory.Options{})},
-		{"mysqlinventory.New", "Options.Latch", store(db, inventory.Options{Latch: -1})},
+		{"mysqlinventory.New", "Options.SoldOutTTL", store(db, inventory.Options{SoldOutTTL: -1})},
 		{"mysqlinventory.New", "Options.Schema", store(db, inventory.Options{Schema: "a.b"})},
 		{"mysqlqueue.New", "db", jobs(nil, queue.Options{})},
 		{"mysqlqueue.New", "Options.History", jobs(db, queue.Options{History: -1})},

@@ -70,7 +70,7 @@ func (p *PlainShop) Reserve(ctx context.Context, r inventory.Request) (inventory
 	if err := p.sell(ctx, r); err != nil {
 		return inventory.Reservation{}, err
 	}
-	return inventory.Reservation{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: inventory.Sold}, nil
+	return inventory.Reservation{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: inventory.ReservationSold}, nil
 }
 
 // busyOrSoldOut is why nothing was sold.

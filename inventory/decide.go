@@ -13,7 +13,7 @@ import (
 
 // outcome is what became of an order: whoever sent it has the rest.
 type outcome struct {
-	State    State // 0: nothing
+	State    ReservationState // 0: nothing
 	Replayed bool
 	left     time.Duration // for how long it is held
 	passed   bool          // it was sold before, is over its limit or wants more than is left, as it seems: see Store.looks
@@ -85,7 +85,7 @@ func (d *decision) order(o *order) answer {
 	if d.isToRecord(o, refused) {
 		d.decided[o.Key] = refusal(o, refused)
 	}
-	return answer{Value: outcome{State: Refused}, Err: refused}
+	return answer{Value: outcome{State: ReservationRefused}, Err: refused}
 }
 
 // isToRecord tells that a refusal is recorded. One for a limit is final only if the buyer has no expired holds: see Store.decidedAgain.
@@ -142,7 +142,7 @@ func (d *decision) grant(o *order) {
 // refusal is how a refused order is recorded, with the reason.
 func refusal(o *order, why error) []engine.Row {
 	_, limited := why.(*BuyerLimitError)
-	rows := o.rows(Refused)
+	rows := o.rows(ReservationRefused)
 	for i := range rows {
 		rows[i].Limited = limited
 	}
@@ -180,16 +180,16 @@ func byBucket(a, b engine.Units) int {
 func replay(o *order, rows []engine.Row) answer {
 	first := rows[0]
 	if first.SKU == "" {
-		return answer{Value: outcome{State: Cancelled, Replayed: true}, Err: &StateError{o.Key, Cancelled}}
+		return answer{Value: outcome{State: ReservationCancelled, Replayed: true}, Err: &StateError{o.Key, ReservationCancelled}}
 	}
 	if !o.is(rows) {
 		return answer{Err: &KeyReusedError{Key: o.Key, Recorded: contents(rows), Sent: contents(o.rows(0))}}
 	}
 	a := answer{Value: outcome{State: stateOf(first), Replayed: true, left: first.Left}}
 	switch a.Value.State {
-	case Cancelled, Expired:
+	case ReservationCancelled, ReservationExpired:
 		a.Err = &StateError{o.Key, a.Value.State}
-	case Refused:
+	case ReservationRefused:
 		a.Err = &SoldOutError{Key: o.Key, SKU: first.SKU, Wanted: first.Qty, Replayed: true}
 		if first.Limited {
 			a.Err = &BuyerLimitError{Key: o.Key, SKU: first.SKU, Buyer: o.Buyer, Wanted: first.Qty, Replayed: true}

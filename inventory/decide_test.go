@@ -60,9 +60,9 @@ func TestDecide(t *testing.T) {
 	stock["partly"] = []engine.Bucket{{Number: 1, Left: 2}} // somebody else has bucket 0
 	skipped := func(sku string) bool { return sku == "locked" || sku == "partly" }
 	recorded := map[string][]engine.Row{
-		"old":    {{Key: "old", SKU: "a", Buyer: "b", Qty: 2, State: int16(Sold)}},
-		"gone":   {{Key: "gone", SKU: "a", Buyer: "b", Qty: 1, State: int16(Refused)}},
-		"cancel": {{Key: "cancel", SKU: "a", Buyer: "b", Qty: 1, State: int16(Cancelled)}},
+		"old":    {{Key: "old", SKU: "a", Buyer: "b", Qty: 2, State: int16(ReservationSold)}},
+		"gone":   {{Key: "gone", SKU: "a", Buyer: "b", Qty: 1, State: int16(ReservationRefused)}},
+		"cancel": {{Key: "cancel", SKU: "a", Buyer: "b", Qty: 1, State: int16(ReservationCancelled)}},
 	}
 	for name, c := range map[string]struct {
 		reqs   []Request
@@ -170,7 +170,7 @@ func TestPlanBalances(t *testing.T) {
 		plan, _ := decide(orders(reqs...), engine.Books{Stock: stock, Skipped: skipsNone}, mode{recordRefusals: random.IntN(2) == 0})
 		sold := map[string]int64{}
 		for _, row := range plan.Insert {
-			if row.State == int16(Sold) {
+			if row.State == int16(ReservationSold) {
 				sold[row.SKU] += row.Qty
 			}
 		}

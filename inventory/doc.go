@@ -15,7 +15,7 @@
 //     an order that is sent again, may find a hold expired while a Confirm or Extend that came in time is being committed.
 //   - Never told sold out while what you ask for is left. The Store returns ErrSoldOut only after it
 //     has read all of the SKU's stock, under its row locks or in one statement that began after the
-//     call. (With Options.Latch that read may be a moment older.)
+//     call. (With Options.SoldOutTTL that read may be a moment older.)
 //   - Idempotent: an order is sold at most once per Key, whoever sends it again, from wherever,
 //     after whatever fault. A repeated key returns the recorded outcome with Replayed set; the
 //     same key with other contents is ErrKeyReused.

@@ -50,11 +50,11 @@ type SoldOutError struct {
 	Key, SKU  string
 	Wanted    int64
 	Available int64 // units left when it was decided
-	Latched   bool  // nothing was left a moment ago: see Options.Latch
+	Cached    bool  // nothing was left a moment ago: see Options.SoldOutTTL
 	Replayed  bool  // it was refused before and is recorded: Available is not known
 
 	// Short lists all lines of a cart that are short, sorted by SKU. The first one stands in SKU, Wanted and Available, too. It is nil for an
-	// order of one SKU, and where Latched or Replayed is set.
+	// order of one SKU, and where Cached or Replayed is set.
 	Short []Shortage
 }
 
@@ -103,7 +103,7 @@ func (e *BuyerLimitError) Is(target error) bool { return target == ErrLimitExcee
 // StateError says where the reservation stands that was to become something else.
 type StateError struct {
 	Key   string
-	State State
+	State ReservationState
 }
 
 func (e *StateError) Error() string {
@@ -113,13 +113,13 @@ func (e *StateError) Error() string {
 // Is makes errors.Is true for ErrCancelled, ErrExpired, ErrAlreadyConfirmed or ErrSoldOut, by the state.
 func (e *StateError) Is(target error) bool {
 	switch e.State {
-	case Cancelled:
+	case ReservationCancelled:
 		return target == ErrCancelled
-	case Expired:
+	case ReservationExpired:
 		return target == ErrExpired
-	case Sold:
+	case ReservationSold:
 		return target == ErrAlreadyConfirmed
-	case Refused:
+	case ReservationRefused:
 		return target == ErrSoldOut
 	}
 	return false

@@ -26,7 +26,7 @@ func FuzzOrders(f *testing.F) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if request.validate() == nil && (qty < 1 || dblock.CheckText("key", key, 1, MaxKeyBytes) != nil || dblock.CheckText("sku", sku, 1, MaxKeyBytes) != nil) {
+		if request.validate() == nil && (qty < 1 || dblock.CheckText("key", key, 1, MaxIdentifierBytes) != nil || dblock.CheckText("sku", sku, 1, MaxIdentifierBytes) != nil) {
 			t.Errorf("accepted: %+v", request)
 		}
 	})

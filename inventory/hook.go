@@ -20,7 +20,7 @@ func Granted(plan engine.Plan, began time.Time) []Reservation {
 			rows = rows[:n]
 		}
 		i += len(rows)
-		if State(rows[0].State) != Refused {
+		if ReservationState(rows[0].State) != ReservationRefused {
 			granted = append(granted, reservation(rows, began))
 		}
 	}

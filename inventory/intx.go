@@ -89,7 +89,7 @@ func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string, of []en
 	keys := s.without(expiredHolds{keys: due}.against(of))
 	for _, key := range keys[:min(len(keys), sweptInTx)] {
 		err := tx.Move(ctx, func(tx engine.MoveTx) error {
-			moves, _, err := locked(ctx, tx, []change{{to: Expired, key: key}})
+			moves, _, err := locked(ctx, tx, []change{{to: ReservationExpired, key: key}})
 			if err != nil {
 				return err
 			}

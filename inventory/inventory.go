@@ -7,10 +7,10 @@ import (
 
 // Limits of what a Store takes.
 const (
-	MaxKeyBytes = 255                       // of a key, an SKU, a buyer and an adjustment's ID, as UTF-8
-	MaxQty      = 1 << 40                   // units in one request; keeps every sum of a batch within 64 bits
-	MaxLines    = 1000                      // of a cart
-	MaxHold     = 10 * 365 * 24 * time.Hour // of units that are set aside
+	MaxIdentifierBytes = 255                       // of a key, an SKU, a buyer and an adjustment's ID, as UTF-8
+	MaxQty             = 1 << 40                   // units in one request; keeps every sum of a batch within 64 bits
+	MaxLines           = 1000                      // of a cart
+	MaxHold            = 10 * 365 * 24 * time.Hour // of units that are set aside
 )
 
 // Request is an order for some units of one SKU.
@@ -63,7 +63,7 @@ type Line struct {
 type Reservation struct {
 	Key, SKU, Buyer string
 	Qty             int64
-	State           State
+	State           ReservationState
 
 	// Lines are those of a cart of several SKUs, sorted by SKU; SKU is empty and Qty 0 then.
 	Lines []Line
@@ -77,31 +77,31 @@ type Reservation struct {
 	Replayed bool
 }
 
-// State is where a reservation stands. The numbers stand in the database.
-type State int16
+// ReservationState is the state of a reservation. The database keeps the numbers.
+type ReservationState int16
 
 const (
-	Held      State = 1 // units are set aside
-	Sold      State = 2
-	Cancelled State = 3
-	Expired   State = 4
-	Refused   State = 5 // sold out, and recorded as such: see Options.RecordRefusals
+	ReservationHeld      ReservationState = 1 // units are set aside
+	ReservationSold      ReservationState = 2
+	ReservationCancelled ReservationState = 3
+	ReservationExpired   ReservationState = 4
+	ReservationRefused   ReservationState = 5 // sold out, and recorded as such: see Options.RecordRefusals
 )
 
-func (s State) String() string {
+func (s ReservationState) String() string {
 	switch s {
-	case Held:
+	case ReservationHeld:
 		return "held"
-	case Sold:
+	case ReservationSold:
 		return "sold"
-	case Cancelled:
+	case ReservationCancelled:
 		return "cancelled"
-	case Expired:
+	case ReservationExpired:
 		return "expired"
-	case Refused:
+	case ReservationRefused:
 		return "refused"
 	default:
-		return fmt.Sprintf("State(%d)", int16(s))
+		return fmt.Sprintf("ReservationState(%d)", int16(s))
 	}
 }
 

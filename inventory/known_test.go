@@ -16,8 +16,8 @@ func limited(key, buyer string, qty, limit int64) order {
 func TestKnownIsWhatWasRecorded(t *testing.T) {
 	t.Parallel()
 	k := newKnown()
-	sold := answer{Value: outcome{State: Sold}}
-	replayed := answer{Value: outcome{State: Sold, Replayed: true}}
+	sold := answer{Value: outcome{State: ReservationSold}}
+	replayed := answer{Value: outcome{State: ReservationSold, Replayed: true}}
 	var passed answer
 	passed.Value.passed = true
 	for _, c := range []struct {
@@ -30,8 +30,8 @@ func TestKnownIsWhatWasRecorded(t *testing.T) {
 		{limited("sold, too", "ann", 3, 9), sold, true, 5},
 		{limited("without a limit", "ann", 3, 0), sold, true, 5},
 		{limited("replayed", "ann", 1, 9), replayed, true, 5},
-		{limited("cancelled before", "ann", 1, 9), answer{Value: outcome{State: Cancelled, Replayed: true}, Err: ErrCancelled}, true, 5},
-		{limited("refused", "ann", 1, 9), answer{Value: outcome{State: Refused}, Err: ErrSoldOut}, false, 5},
+		{limited("cancelled before", "ann", 1, 9), answer{Value: outcome{State: ReservationCancelled, Replayed: true}, Err: ErrCancelled}, true, 5},
+		{limited("refused", "ann", 1, 9), answer{Value: outcome{State: ReservationRefused}, Err: ErrSoldOut}, false, 5},
 		{limited("reused", "ann", 1, 9), answer{Err: ErrKeyReused}, false, 5},
 		{limited("passed over", "ann", 1, 9), passed, false, 5},
 		{limited("alone", "ann", 1, 9), answer{Alone: true}, false, 5},

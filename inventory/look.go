@@ -65,9 +65,9 @@ func (s *Store) foregone(o *order, d decision) (a answer, final bool) {
 	}
 	_, refused := d.refuse(o)
 	if l, sold := s.latched(o, time.Now()); sold && !isOverLimit(refused) {
-		refused = &SoldOutError{Key: o.Key, SKU: l.SKU, Wanted: l.Qty, Latched: true}
+		refused = &SoldOutError{Key: o.Key, SKU: l.SKU, Wanted: l.Qty, Cached: true}
 	}
-	return answer{Value: outcome{State: Refused}, Err: refused}, refused != nil
+	return answer{Value: outcome{State: ReservationRefused}, Err: refused}, refused != nil
 }
 
 // merged has an order decided in a batch. An order that is recorded, over its limit or too large, as far as is known, or that is passed over

@@ -32,7 +32,7 @@ func TestForegoneIsWhatIsRecorded(t *testing.T) {
 	if a, final := s.foregone(&over, d); !final || !errors.Is(a.Err, ErrLimitExceeded) {
 		t.Errorf("over the limit: %+v, final %v", a, final)
 	}
-	d.books.Recorded = map[string][]engine.Row{"bot": over.rows(Sold)}
+	d.books.Recorded = map[string][]engine.Row{"bot": over.rows(ReservationSold)}
 	if a, final := s.foregone(&over, d); !final || !a.Value.Replayed || a.Err != nil {
 		t.Errorf("recorded: %+v, final %v", a, final)
 	}

@@ -25,7 +25,7 @@ import (
 // recorded), ErrRejected, and of dblock ErrInvalid, ErrOverloaded, ErrBusy, ErrConflict,
 // ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
 func (s *Store) Confirm(ctx context.Context, key string) (Reservation, error) {
-	return s.change(ctx, s.confirms, change{to: Sold, key: key}, s.o.Timeout)
+	return s.change(ctx, s.confirms, change{to: ReservationSold, key: key}, s.o.Timeout)
 }
 
 // Extend holds what is held under key for d from now on, or for longer where it was held for longer. d is as Request.Hold.
@@ -35,7 +35,7 @@ func (s *Store) Extend(ctx context.Context, key string, d time.Duration) (Reserv
 	if err := holdTime("d", d); err != nil {
 		return Reservation{}, err
 	}
-	return s.change(ctx, s.confirms, change{to: Held, key: key, hold: d}, s.o.Timeout)
+	return s.change(ctx, s.confirms, change{to: ReservationHeld, key: key, hold: d}, s.o.Timeout)
 }
 
 // Cancel gives back what is held under key, and makes sure that nothing ever will be: a key that is
@@ -47,12 +47,12 @@ func (s *Store) Extend(ctx context.Context, key string, d time.Duration) (Reserv
 // ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed, and ErrRejected. It is never refused for
 // too many calls.
 func (s *Store) Cancel(ctx context.Context, key string) (Reservation, error) {
-	return s.change(ctx, s.returns, change{to: Cancelled, key: key}, s.o.Timeout)
+	return s.change(ctx, s.returns, change{to: ReservationCancelled, key: key}, s.o.Timeout)
 }
 
 // change is what is to become of a reservation.
 type change struct {
-	to   State
+	to   ReservationState
 	key  string
 	hold time.Duration // where it is to be held
 	apart
@@ -243,7 +243,7 @@ func locked(ctx context.Context, tx engine.MoveTx, batch []change) (engine.Moves
 	}
 	passed := make(map[string]apart)
 	for _, c := range batch {
-		if _, found := recorded[c.key]; taken[c.key] || !found && c.to == Cancelled && waits != forAll {
+		if _, found := recorded[c.key]; taken[c.key] || !found && c.to == ReservationCancelled && waits != forAll {
 			passed[c.key] = apart{forAll, "key " + c.key}
 		}
 	}
@@ -257,7 +257,7 @@ func locked(ctx context.Context, tx engine.MoveTx, batch []change) (engine.Moves
 	}
 	free := len(passed)
 	for _, set := range moves.Set {
-		if a := inTheWay(recorded[set.Key], quotas, skus); a.waits > waits && State(set.State) != Held && State(set.State) != Sold {
+		if a := inTheWay(recorded[set.Key], quotas, skus); a.waits > waits && ReservationState(set.State) != ReservationHeld && ReservationState(set.State) != ReservationSold {
 			passed[set.Key] = a
 		}
 	}
@@ -310,37 +310,37 @@ type moving struct {
 func (d *moving) change(c change) merge.Answer[changed] {
 	rows, found := d.rows[c.key]
 	if !found {
-		if c.to != Cancelled {
+		if c.to != ReservationCancelled {
 			return merge.Answer[changed]{Err: fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, c.key)}
 		}
-		d.rows[c.key] = []engine.Row{{Key: c.key, State: int16(Cancelled), Qty: 1, Bucket: engine.NoStock}}
+		d.rows[c.key] = []engine.Row{{Key: c.key, State: int16(ReservationCancelled), Qty: 1, Bucket: engine.NoStock}}
 		d.insert = append(d.insert, c.key)
 		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
 	}
 	is := stateOf(rows[0])
 	switch {
-	case is == Held && c.to == Held:
+	case is == ReservationHeld && c.to == ReservationHeld:
 		if c.hold > rows[0].Left {
-			d.to(rows, Held, c.hold)
+			d.to(rows, ReservationHeld, c.hold)
 		}
 		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
-	case is == Held && c.to != Expired:
+	case is == ReservationHeld && c.to != ReservationExpired:
 		d.to(rows, c.to, 0)
 		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
-	case is == Expired && (c.to == Cancelled || c.to == Expired):
-		swept := State(rows[0].State) == Expired
+	case is == ReservationExpired && (c.to == ReservationCancelled || c.to == ReservationExpired):
+		swept := ReservationState(rows[0].State) == ReservationExpired
 		if !swept {
-			d.to(rows, Expired, 0)
+			d.to(rows, ReservationExpired, 0)
 		}
 		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key], replayed: swept}}
-	case is == c.to, is == Refused && c.to == Cancelled, c.to == Expired:
+	case is == c.to, is == ReservationRefused && c.to == ReservationCancelled, c.to == ReservationExpired:
 		return merge.Answer[changed]{Value: changed{rows: rows, replayed: true}}
 	}
 	return merge.Answer[changed]{Err: &StateError{c.key, is}}
 }
 
 // to changes all lines of a reservation that is held, and gives back what it held.
-func (d *moving) to(rows []engine.Row, s State, hold time.Duration) {
+func (d *moving) to(rows []engine.Row, s ReservationState, hold time.Duration) {
 	after := slices.Clone(rows)
 	for i := range after {
 		after[i].State, after[i].Left = int16(s), hold
@@ -348,7 +348,7 @@ func (d *moving) to(rows []engine.Row, s State, hold time.Duration) {
 	key := rows[0].Key
 	d.rows[key] = after
 	d.set[key] = engine.Set{Key: key, State: int16(s), Hold: hold}
-	if s == Held || s == Sold {
+	if s == ReservationHeld || s == ReservationSold {
 		return
 	}
 	for _, row := range rows {

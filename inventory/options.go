@@ -37,11 +37,12 @@ type Options struct {
 	// has connections. At most 1,024.
 	MaxInFlight int
 
-	// Latch is for how long a Store remembers that an SKU is sold out, after it has read so. Orders for it are then refused even if
-	// units have come in since. Their keys are looked up first, in batches: a recorded order gets its recorded answer.
-	// What another process gives back is for sale here when the latch ends; what this Store restocks or gives back is for sale at
-	// once. 100 ms are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals: never.
-	Latch time.Duration
+	// SoldOutTTL is for how long a Store remembers that an SKU is sold out, after it has read so. Orders
+	// for it are then refused even if units have come in since. Their keys are looked up first, in
+	// batches: a recorded order gets its recorded answer. What another process gives back is for sale
+	// here when that time is over; what this Store restocks or gives back is for sale at once. 100 ms
+	// are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals: never.
+	SoldOutTTL time.Duration
 
 	// Allotment is how many units of an SKU this process takes at once, to sell them without the row that all processes
 	// share; what it has not sold it gives back when it is closed, and Sweep of another process gives it back after a crash. Nobody is told that
@@ -60,12 +61,12 @@ type Options struct {
 }
 
 const (
-	minTimeout  = 10 * time.Millisecond
-	maxTimeout  = 24 * time.Hour
-	maxLatch    = 10 * time.Second
-	maxBatch    = 8192
-	maxInFlight = 1024
-	maxQueue    = 1 << 24
+	minTimeout    = 10 * time.Millisecond
+	maxTimeout    = 24 * time.Hour
+	maxSoldOutTTL = 10 * time.Second
+	maxBatch      = 8192
+	maxInFlight   = 1024
+	maxQueue      = 1 << 24
 
 	mergedInFlight = 4  // merged statements at once
 	maxWaiters     = 16 // of them, besides, that wait for a lock
@@ -83,8 +84,8 @@ func (o Options) WithDefaults() (Options, error) {
 		return o, invalid("Options.Allotment", "%d is not within 0 to %d", o.Allotment, int64(MaxQty))
 	case o.Allotment > 0 && o.Direct:
 		return o, invalid("Options.Allotment", "it is for merged orders, and Direct is set")
-	case o.Latch < 0 || o.Latch > maxLatch:
-		return o, invalid("Options.Latch", "%v is not within 0 to %v", o.Latch, maxLatch)
+	case o.SoldOutTTL < 0 || o.SoldOutTTL > maxSoldOutTTL:
+		return o, invalid("Options.SoldOutTTL", "%v is not within 0 to %v", o.SoldOutTTL, maxSoldOutTTL)
 	case o.MaxQueue < 0 || o.MaxQueue > maxQueue:
 		return o, invalid("Options.MaxQueue", "%d is not within 0 to %d", o.MaxQueue, maxQueue)
 	case o.MaxBatch < 0 || o.MaxBatch > maxBatch:
@@ -95,7 +96,7 @@ func (o Options) WithDefaults() (Options, error) {
 	o.Log = callback.Logger(o.Log)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	if o.RecordRefusals {
-		o.Latch = 0
+		o.SoldOutTTL = 0
 	}
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)

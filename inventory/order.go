@@ -102,15 +102,15 @@ func (o *order) lane() string {
 }
 
 // state is where a reservation stands that is granted.
-func (o *order) state() State {
+func (o *order) state() ReservationState {
 	if o.Hold > 0 {
-		return Held
+		return ReservationHeld
 	}
-	return Sold
+	return ReservationSold
 }
 
 // rows are the lines as the database holds them.
-func (o *order) rows(s State) []engine.Row {
+func (o *order) rows(s ReservationState) []engine.Row {
 	var rows []engine.Row
 	for i, l := range o.each() {
 		row := engine.Row{
@@ -119,7 +119,7 @@ func (o *order) rows(s State) []engine.Row {
 		if l.Unstocked {
 			row.Bucket = engine.NoStock
 		}
-		if s == Held {
+		if s == ReservationHeld {
 			row.Hold, row.Left = o.Hold, o.Hold
 		}
 		rows = append(rows, row)
@@ -139,7 +139,7 @@ func (o *order) reservation(out outcome, began time.Time) Reservation {
 		return Reservation{}
 	}
 	r := Reservation{Key: o.Key, SKU: o.SKU, Buyer: o.Buyer, Qty: o.Qty, Lines: o.lines, State: out.State, Replayed: out.Replayed}
-	if out.State == Held {
+	if out.State == ReservationHeld {
 		r.ExpiresAt = began.Add(out.left)
 	}
 	return r
@@ -156,7 +156,7 @@ func reservation(rows []engine.Row, began time.Time) Reservation {
 			r.Lines = append(r.Lines, Line{SKU: row.SKU, Qty: row.Qty, Unstocked: row.Bucket == engine.NoStock})
 		}
 	}
-	if r.State == Held {
+	if r.State == ReservationHeld {
 		r.ExpiresAt = began.Add(first.Left)
 	}
 	if first.SKU == "" { // it was cancelled before it was reserved
@@ -166,9 +166,9 @@ func reservation(rows []engine.Row, began time.Time) Reservation {
 }
 
 // stateOf calls expired what is so, whether it was swept or not.
-func stateOf(row engine.Row) State {
-	if s := State(row.State); s != Held || row.Left > 0 {
+func stateOf(row engine.Row) ReservationState {
+	if s := ReservationState(row.State); s != ReservationHeld || row.Left > 0 {
 		return s
 	}
-	return Expired
+	return ReservationExpired
 }

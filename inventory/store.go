@@ -41,7 +41,7 @@ type Store struct {
 func New(e engine.Engine, o Options) *Store {
 	s := &Store{engine: e, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.MaxQueue)}
 	s.allotments.own = &s.seen.own
-	s.latches = newLatches(o.Latch)
+	s.latches = newLatches(o.SoldOutTTL)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.confirms, s.returns, s.sweeps, s.apart = s.newChanges(false), s.newChanges(true), s.newChanges(true), s.newApart()
 	s.queue, s.looks = s.newQueue(s.sell, s.perSKU()), s.newQueue(s.look, 1)

@@ -62,7 +62,7 @@ func (s *Store) expire(ctx context.Context, keys []string, wait time.Duration) (
 	var n atomic.Int64
 	for i, key := range keys {
 		all.Go(func() {
-			r, err := s.change(ctx, s.sweeps, change{to: Expired, key: key}, wait)
+			r, err := s.change(ctx, s.sweeps, change{to: ReservationExpired, key: key}, wait)
 			if err == nil && !r.Replayed {
 				n.Add(1)
 			}

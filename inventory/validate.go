@@ -76,8 +76,8 @@ func text(of, field, s string, least int) error {
 	switch {
 	case len(s) < least:
 		return invalid(of+field, "it is empty")
-	case len(s) > MaxKeyBytes:
-		return invalid(of+field, "it has %d bytes, more than %d", len(s), MaxKeyBytes)
+	case len(s) > MaxIdentifierBytes:
+		return invalid(of+field, "it has %d bytes, more than %d", len(s), MaxIdentifierBytes)
 	case !utf8.ValidString(s):
 		return invalid(of+field, "%q is not valid UTF-8", s)
 	case strings.ContainsRune(s, 0):

@@ -10,7 +10,7 @@
 //     mysqloptimistic know their server's errors, see a transaction of the caller's, and take a lock after too many attempts
 //     (EscalateAfter).
 //   - Table, made by NewTable of pgoptimistic and mysqloptimistic, writes the statements: Update, Delete, Touch, Upsert, UpdateMany.
-//   - ETag, IfMatch and Status carry a version to the client of an HTTP service and back.
+//   - ETag, IfMatch and HTTPStatus carry a version to the client of an HTTP service and back.
 //
 // # What is guaranteed
 //

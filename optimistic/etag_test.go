@@ -69,7 +69,7 @@ func TestParseIfMatch(t *testing.T) {
 		"\"a\x7f\"", "**"} {
 		m, err := optimistic.ParseIfMatch(value)
 		var bad *dblock.InvalidError
-		if !errors.As(err, &bad) || bad.Field != "If-Match" || m.Has(`"3"`) || m.Any() || optimistic.Status(err) != http.StatusBadRequest {
+		if !errors.As(err, &bad) || bad.Field != "If-Match" || m.Has(`"3"`) || m.Any() || optimistic.HTTPStatus(err) != http.StatusBadRequest {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestIfMatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = m.Check(optimistic.ETag(4), at)
-		if !errors.As(err, &conflict) || conflict.Expected != weak || optimistic.Status(err) != http.StatusPreconditionFailed {
+		if !errors.As(err, &conflict) || conflict.Expected != weak || optimistic.HTTPStatus(err) != http.StatusPreconditionFailed {
 			t.Errorf("%s: %v", weak, err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestStatus(t *testing.T) {
 		{dblock.ErrUnavailable, 503}, {dblock.ErrOverloaded, 503}, {dblock.ErrBusy, 503}, {dblock.ErrConflict, 503},
 		{dblock.ErrOutcomeUnknown, 500}, {errors.Join(conflict(), dblock.ErrOutcomeUnknown), 500}, {errMine, 500},
 	} {
-		if got := optimistic.Status(of.err); got != of.want {
+		if got := optimistic.HTTPStatus(of.err); got != of.want {
 			t.Errorf("%v comes to %d, want %d", of.err, got, of.want)
 		}
 	}

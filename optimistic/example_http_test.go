@@ -79,7 +79,7 @@ func (n *notes) change(r *http.Request) (note, error) {
 
 func answer(w http.ResponseWriter, row note, err error) {
 	if err != nil {
-		http.Error(w, err.Error(), optimistic.Status(err))
+		http.Error(w, err.Error(), optimistic.HTTPStatus(err))
 		return
 	}
 	w.Header().Set("ETag", optimistic.ETag(row.version))

@@ -20,7 +20,7 @@ func FuzzIfMatch(f *testing.F) {
 		if err != nil && (!errors.As(err, &bad) || bad.Field != "If-Match" || m.Any() || m.Has(`""`)) {
 			t.Errorf("%q: %v", value, err)
 		}
-		if status := optimistic.Status(err); err != nil && status != 400 && status != 412 {
+		if status := optimistic.HTTPStatus(err); err != nil && status != 400 && status != 412 {
 			t.Errorf("%q comes to %d: %v", value, status, err)
 		}
 		tags := []string{optimistic.ETag(version), optimistic.ETag(n), optimistic.ETag(time.UnixMicro(n)), optimistic.ETag([16]byte([]byte(version + "0123456789abcdef")[:16]))}

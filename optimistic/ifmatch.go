@@ -100,7 +100,7 @@ func (m Match) Check(etag string, at Row) error {
 	return e
 }
 
-// Status is the HTTP status that an error of this package comes to:
+// HTTPStatus returns the HTTP status for an error of this package:
 //
 //   - 412 (Precondition Failed) for ErrStale
 //   - 404 (Not Found) for ErrNotFound
@@ -109,7 +109,7 @@ func (m Match) Check(etag string, at Row) error {
 //   - 503 (Service Unavailable) for dblock.ErrUnavailable, ErrOverloaded, ErrBusy and ErrStale: the same request may be sent again
 //   - 500 for any other, dblock.ErrOutcomeUnknown too: a GET shows whether it was written
 //   - 200 for nil
-func Status(err error) int {
+func HTTPStatus(err error) int {
 	var bad *dblock.InvalidError
 	switch {
 	case err == nil:

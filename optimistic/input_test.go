@@ -19,7 +19,7 @@ func (noEngine) Quote() string { return `"` }
 
 func (noEngine) Fold(name string) string { return name }
 
-func newTable[V any](table, key string, version optimistic.Token[V]) (*optimistic.Table[V, struct{}], error) {
+func newTable[V any](table, key string, version optimistic.Version[V]) (*optimistic.Table[V, struct{}], error) {
 	return optimistic.New(noEngine{}, table, key, version)
 }
 
@@ -54,7 +54,7 @@ func TestRefusesBadInput(t *testing.T) {
 		"a long name":    second(newTable(strings.Repeat("a", 64), "id", version)),
 		"no key":         second(newTable("account", "", version)),
 		"no version":     second(newTable("account", "id", optimistic.Int(""))),
-		"the zero token": second(newTable("account", "id", optimistic.Token[int64]{})),
+		"the zero token": second(newTable("account", "id", optimistic.Version[int64]{})),
 		"no columns":     second(newTable("account", "id", optimistic.Columns())),
 		"twice":          second(newTable("account", "id", optimistic.Columns("note", "note"))),
 		"the key":        second(newTable("account", "id", optimistic.Columns("note", "id"))),
@@ -80,7 +80,7 @@ func TestRefusesBadInput(t *testing.T) {
 		"nil set":         {Key: 1, Expected: 1},
 	} {
 		bad[name] = second(table.Update(ctx, db, c.Key, c.Expected, c.Set))
-		bad[name+" of many"] = second(table.UpdateMany(ctx, db, []change{c}, optimistic.EachRow))
+		bad[name+" of many"] = second(table.UpdateMany(ctx, db, []change{c}, optimistic.UpdateEachRow))
 	}
 	one := change{Key: 1, Expected: 1, Set: five}
 	for name, changes := range map[string][]change{
@@ -90,7 +90,7 @@ func TestRefusesBadInput(t *testing.T) {
 		"too many":        make([]change, optimistic.MaxChanges+1),
 		"version 0 later": {one, {Key: 2, Set: five}},
 	} {
-		bad[name] = second(table.UpdateMany(ctx, db, changes, optimistic.EachRow))
+		bad[name] = second(table.UpdateMany(ctx, db, changes, optimistic.UpdateEachRow))
 	}
 	for _, v := range []time.Time{{}, time.Date(999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10001, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		bad[v.String()] = times.Delete(ctx, db, 1, v)

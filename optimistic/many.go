@@ -16,36 +16,36 @@ type Change[V any] struct {
 	Set      Set
 }
 
-// Mode is what UpdateMany does where some of the rows have changed. The zero value is refused.
-type Mode uint8
+// UpdateMode is what UpdateMany does if some of the rows have changed. The zero value is refused.
+type UpdateMode uint8
 
 // The modes.
 const (
-	AllOrNothing Mode = iota + 1 // nothing is written
-	EachRow                      // the others are written
+	UpdateAllOrNothing UpdateMode = iota + 1 // nothing is written
+	UpdateEachRow                            // the others are written
 )
 
-// Verdict is what became of a Change.
+// Verdict is the outcome of a Change.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Updated    Verdict = iota + 1 // it was written
-	Conflicted                    // the row has changed since it was read
-	Missing                       // there is no such row
-	Suppressed                    // the server did not write it: see ErrSuppressed
+	VerdictUpdated    Verdict = iota + 1 // it was written
+	VerdictStale                         // the row has changed since it was read
+	VerdictNotFound                      // there is no such row
+	VerdictSuppressed                    // the server did not write it: see ErrSuppressed
 )
 
-// String is "updated", "conflicted", "missing" or "suppressed".
+// String is "updated", "stale", "not found" or "suppressed".
 func (v Verdict) String() string {
 	switch v {
-	case Updated:
+	case VerdictUpdated:
 		return "updated"
-	case Conflicted:
-		return "conflicted"
-	case Missing:
-		return "missing"
-	case Suppressed:
+	case VerdictStale:
+		return "stale"
+	case VerdictNotFound:
+		return "not found"
+	case VerdictSuppressed:
 		return "suppressed"
 	}
 	return "unknown"
@@ -55,7 +55,7 @@ func (v Verdict) String() string {
 type Outcome[V any] struct {
 	Key     any
 	Verdict Verdict
-	Version V     // of an updated row the new one, of a conflicted one that which it has
+	Version V     // of an updated row the new one, of a stale one the one that it has
 	Err     error // a *StaleError, *NotFoundError or *SuppressedError; nil for an updated row
 }
 
@@ -68,10 +68,10 @@ const MaxChanges = dblock.MaxSetKeys
 // their keys first, so that two calls never deadlock, unless their transactions have locked others
 // of the rows before.
 //
-// With AllOrNothing nothing is written if one of the rows has changed or is missing: there are no
+// With UpdateAllOrNothing nothing is written if one of the rows has changed or is missing: there are no
 // outcomes then, and the error joins those of all such rows, so that errors.Is finds ErrStale and
-// ErrNotFound. With EachRow the error is nil in that case, and the outcomes tell. If a trigger
-// suppresses the write of a row, AllOrNothing writes nothing and returns a *SuppressedError of one
+// ErrNotFound. With UpdateEachRow the error is nil in that case, and the outcomes tell. If a trigger
+// suppresses the write of a row, UpdateAllOrNothing writes nothing and returns a *SuppressedError of one
 // such row. A transaction of db's is to be rolled back then.
 //
 // On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and
@@ -79,13 +79,13 @@ const MaxChanges = dblock.MaxSetKeys
 // a column have several Go types, or if one statement exceeds the server's max_allowed_packet. db
 // has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED,
 // and run again after a deadlock.
-func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode Mode) ([]Outcome[V], error) {
+func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode UpdateMode) ([]Outcome[V], error) {
 	op := engine.Many
 	switch {
-	case mode == AllOrNothing:
+	case mode == UpdateAllOrNothing:
 		op = engine.ManyAll
-	case mode != EachRow:
-		return nil, invalid("mode", "it is %d: give AllOrNothing or EachRow", mode)
+	case mode != UpdateEachRow:
+		return nil, invalid("mode", "it is %d: give UpdateAllOrNothing or UpdateEachRow", mode)
 	}
 	rows, err := t.rows(changes)
 	if err != nil {
@@ -173,7 +173,7 @@ func (t *Table[V, DB]) compared(p *engine.Plan, rows []engine.Row) (err error) {
 func identity(key any) any { return fmt.Sprint(shown(key)) }
 
 // outcomes says what became of the changes.
-func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode Mode) ([]Outcome[V], error) {
+func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode UpdateMode) ([]Outcome[V], error) {
 	outcomes := make([]Outcome[V], len(changes))
 	var refused []error
 	var suppressed error
@@ -182,12 +182,12 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode 
 		o.Key = changes[i].Key
 		switch {
 		case f.Written:
-			o.Verdict, o.Version = Updated, t.token.pack(f.Version)
+			o.Verdict, o.Version = VerdictUpdated, t.token.pack(f.Version)
 			continue
 		case !f.Exists:
-			o.Verdict, o.Err = Missing, &NotFoundError{Table: t.spec.Table, Key: o.Key}
+			o.Verdict, o.Err = VerdictNotFound, &NotFoundError{Table: t.spec.Table, Key: o.Key}
 		case f.Held:
-			o.Verdict, o.Err = Suppressed, &SuppressedError{Table: t.spec.Table, Key: o.Key}
+			o.Verdict, o.Err = VerdictSuppressed, &SuppressedError{Table: t.spec.Table, Key: o.Key}
 			suppressed = o.Err
 			continue
 		default:
@@ -195,12 +195,12 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode 
 				o.Version = t.token.pack(f.Version)
 				o.Err = t.conflict(o.Key, changes[i].Expected, f.Version)
 			}
-			o.Verdict = Conflicted
+			o.Verdict = VerdictStale
 		}
 		refused = append(refused, o.Err)
 	}
 	switch {
-	case mode == EachRow:
+	case mode == UpdateEachRow:
 		return outcomes, nil
 	case len(refused) > 0: // and the others were not written for that
 		return nil, errors.Join(refused...)

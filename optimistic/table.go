@@ -44,7 +44,7 @@ import (
 type Table[V, DB any] struct {
 	e     engine.Engine[DB]
 	spec  engine.Spec
-	token Token[V]
+	token Version[V]
 	plan  atomic.Pointer[engine.Plan] // nil until the table was found good
 
 	mu    sync.RWMutex
@@ -55,7 +55,7 @@ type Table[V, DB any] struct {
 const maxStmts = 512
 
 // New is for the engine rooms: use their NewTable.
-func New[V, DB any](e engine.Engine[DB], table, key string, version Token[V]) (*Table[V, DB], error) {
+func New[V, DB any](e engine.Engine[DB], table, key string, version Version[V]) (*Table[V, DB], error) {
 	if version.kind == 0 {
 		return nil, invalid("version", "make one with Int, IntFromZero, Timestamp, UUID or Columns")
 	}

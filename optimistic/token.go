@@ -9,9 +9,9 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
-// Token says what tells that a row of a Table has changed, and of which Go type that is. Make one with Int, IntFromZero,
-// Timestamp, UUID or Columns.
-type Token[V any] struct {
+// Version describes what shows that a row of a Table has changed, and its Go type. Make one with Int,
+// IntFromZero, Timestamp, UUID or Columns.
+type Version[V any] struct {
 	kind    engine.Kind
 	first   int64 // of Int: the version of a new row
 	columns []string
@@ -29,17 +29,17 @@ type Set map[string]any
 // Int is a version that is an integer and grows by one with each write: column BIGINT NOT NULL DEFAULT 1, or a smaller integer.
 // Versions begin at 1: 0 is refused, as it is what a version is that was never read. It does not see that a row was deleted and
 // made anew, which begins at 1 again: where that happens use UUID.
-func Int(column string) Token[int64] { return integer(column, 1) }
+func Int(column string) Version[int64] { return integer(column, 1) }
 
 // IntFromZero is Int for tables whose versions begin at 0: Rails (lock_version), Hibernate and JPA (@Version) make such. Upsert
 // inserts rows at version 0. A version below 0 is refused.
 //
 // It cannot refuse the 0 of a version that was never read: a write with that hits a row that has not been
 // written since its insert. Use Int for tables of your own.
-func IntFromZero(column string) Token[int64] { return integer(column, 0) }
+func IntFromZero(column string) Version[int64] { return integer(column, 0) }
 
-func integer(column string, first int64) Token[int64] {
-	return Token[int64]{
+func integer(column string, first int64) Version[int64] {
+	return Version[int64]{
 		kind: engine.Int, first: first, columns: []string{column},
 		pack: func(r engine.Raw) int64 { return r.N },
 		unpack: func(v int64) (engine.Raw, error) {
@@ -60,8 +60,8 @@ const fromZero = "if those of this table begin at 0, use IntFromZero"
 // its clock does: column TIMESTAMPTZ or TIMESTAMP (in UTC) on Postgres, DATETIME(6) (in UTC) on MySQL and MariaDB, NOT NULL. One
 // of less precision would miss changes, and is refused. Go's times are cut to microseconds. All writers have to use a Table, or
 // set the column likewise.
-func Timestamp(column string) Token[time.Time] {
-	return Token[time.Time]{
+func Timestamp(column string) Version[time.Time] {
+	return Version[time.Time]{
 		kind: engine.Timestamp, columns: []string{column},
 		pack: func(r engine.Raw) time.Time { return time.UnixMicro(r.N).UTC() },
 		unpack: func(v time.Time) (engine.Raw, error) {
@@ -79,8 +79,8 @@ func Timestamp(column string) Token[time.Time] {
 // UUID is a version that is a new random UUID with each write. It tells a row from one that was deleted and made anew: column UUID
 // on Postgres and MariaDB, BINARY(16) or CHAR(36) on MySQL and MariaDB, NOT NULL. A [16]byte is what the UUID types of most
 // libraries are made of: they can be passed as they are.
-func UUID(column string) Token[[16]byte] {
-	return Token[[16]byte]{
+func UUID(column string) Version[[16]byte] {
+	return Version[[16]byte]{
 		kind: engine.UUID, columns: []string{column},
 		pack: func(r engine.Raw) [16]byte { return r.U },
 		unpack: func(v [16]byte) (engine.Raw, error) {
@@ -104,9 +104,9 @@ func UUID(column string) Token[[16]byte] {
 //
 // The new version that a write returns has the values that were set. On Postgres they are as the server has stored them; on MySQL
 // and MariaDB as they were given: one that the server rounds or cuts is a conflict at the next write, and has to be read again.
-func Columns(columns ...string) Token[Values] {
+func Columns(columns ...string) Version[Values] {
 	columns = slices.Clone(columns)
-	return Token[Values]{
+	return Version[Values]{
 		kind: engine.Columns, columns: columns,
 		pack: func(r engine.Raw) Values {
 			v := make(Values, len(columns))

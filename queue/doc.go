@@ -17,6 +17,6 @@
 //   - A process is alive while its heartbeat is, however long its jobs take. The jobs of one that died are ready again within its TTL
 //     and Rescue.
 //   - Of jobs with the same unique key (Task.Unique) there is one at a time, from when it is enqueued until it has ended. Of jobs of one
-//     group (Task.Group) so many are claimed at once as Task.AtMost says, and with 1 in the order in which they were enqueued.
+//     group (Task.Group) so many are claimed at once as Task.GroupLimit says, and with 1 in the order in which they were enqueued.
 //   - Other jobs of one priority begin about in the order in which they became ready. That is no promise: neighbours overtake each other.
 package queue

@@ -19,7 +19,7 @@ func FuzzTask(f *testing.F) {
 	f.Add("mail", "", "", "", []byte("\xff"), int64(-1), -1, 1<<30)
 	f.Fuzz(func(t *testing.T, kind, queue, unique, group string, payload []byte, delay int64, attempts, most int) {
 		task := Task{
-			Kind: kind, Queue: queue, Unique: unique, Group: group, AtMost: most, Args: json.RawMessage(payload),
+			Kind: kind, Queue: queue, Unique: unique, Group: group, GroupLimit: most, Args: json.RawMessage(payload),
 			Delay: time.Duration(delay), MaxAttempts: attempts,
 		}
 		in, err := task.insert(engine.ID{1}, JSON{})
@@ -55,7 +55,7 @@ func FuzzTexts(f *testing.F) {
 		if (read.UnmarshalText([]byte(s)) == nil) != (err == nil) || read != id {
 			t.Errorf("%q is read as %v", s, read)
 		}
-		state, err := ParseState(s)
+		state, err := ParseJobState(s)
 		if err != nil && !errors.Is(err, dblock.ErrInvalid) || err == nil && state.String() != s {
 			t.Errorf("%q: %v, %v", s, state, err)
 		}

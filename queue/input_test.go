@@ -46,9 +46,9 @@ func TestBadInput(t *testing.T) {
 		"too many attempts":          {Kind: "k", MaxAttempts: math.MaxInt16 + 2},
 		"a long unique key":          {Kind: "k", Unique: long + long},
 		"a group with NUL":           {Kind: "k", Group: "a\x00b"},
-		"a negative limit":           {Kind: "k", Group: "a", AtMost: -1},
-		"a limit without a group":    {Kind: "k", AtMost: 2},
-		"too high a limit":           {Kind: "k", Group: "a", AtMost: MaxAtMost + 1},
+		"a negative limit":           {Kind: "k", Group: "a", GroupLimit: -1},
+		"a limit without a group":    {Kind: "k", GroupLimit: 2},
+		"too high a limit":           {Kind: "k", Group: "a", GroupLimit: MaxGroupLimit + 1},
 		"10 MB":                      {Kind: "k", Args: strings.Repeat("x", 10_000_000)},
 		"a value that JSON does not": {Kind: "k", Args: math.Inf(1)},
 	} {
@@ -70,7 +70,7 @@ func TestBadInput(t *testing.T) {
 		"a large batch":      {Batch: 5001},
 		"a negative poll":    {Poll: -1},
 		"a rare poll":        {Poll: time.Hour},
-		"too many exchanges": {Exchanges: 17},
+		"too many exchanges": {Syncs: 17},
 		"a rare promotion":   {Promote: time.Hour},
 		"a nil middleware":   {Middleware: []Middleware{nil}},
 	} {
@@ -102,7 +102,7 @@ func TestBadInput(t *testing.T) {
 		"purge an age":   second(q.Purge(ctx, "", -1)),
 		"purge":          second(q.Purge(ctx, long, 0)),
 		"retry":          second(q.RetryAll(ctx, long)),
-		"parse":          second(ParseState("moving")),
+		"parse":          second(ParseJobState("moving")),
 	} {
 		refused(what, err)
 	}

@@ -11,40 +11,41 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// State is where a job stands.
-type State int
+// JobState is the state of a job.
+type JobState int
 
-// The states. Finished, Cancelled and GivenUp are known only of jobs whose history is kept (Options.History).
+// The states. JobCompleted, JobCancelled and JobDiscarded are known only of jobs whose history is kept
+// (Options.History).
 const (
-	Ready     = State(engine.Ready)     // it can be worked on now
-	Scheduled = State(engine.Scheduled) // for later: delayed or snoozed
-	Blocked   = State(engine.Blocked)   // it waits for others of its group
-	Claimed   = State(engine.Claimed)   // a worker has it: it runs, or is about to
-	Dead      = State(engine.Dead)      // given up, and kept with the dead
-	Finished  = State(engine.Finished)  // done
-	Cancelled = State(engine.Cancelled) // dropped
-	GivenUp   = State(engine.GivenUp)   // given up, and not among the dead any more
-	Retrying  = State(engine.Retrying)  // for later, after an attempt that failed
+	JobReady     = JobState(engine.Ready)     // it can be worked on now
+	JobScheduled = JobState(engine.Scheduled) // for later: delayed or snoozed
+	JobBlocked   = JobState(engine.Blocked)   // it waits for others of its group
+	JobClaimed   = JobState(engine.Claimed)   // a worker has it: it runs, or is about to
+	JobDead      = JobState(engine.Dead)      // given up, and kept with the dead
+	JobCompleted = JobState(engine.Finished)  // done
+	JobCancelled = JobState(engine.Cancelled) // dropped
+	JobDiscarded = JobState(engine.GivenUp)   // given up, and not among the dead any more
+	JobRetrying  = JobState(engine.Retrying)  // for later, after an attempt that failed
 )
 
-var states = [...]string{"moving", "ready", "scheduled", "blocked", "claimed", "dead", "finished", "cancelled", "given up", "retrying"}
+var states = [...]string{"moving", "ready", "scheduled", "blocked", "claimed", "dead", "completed", "cancelled", "discarded", "retrying"}
 
-// String is the word that ParseState reads. The state 0 is of a job that was on its way from one to another.
-func (s State) String() string {
+// String is the word that ParseJobState reads. The state 0 is that of a job that kept changing state.
+func (s JobState) String() string {
 	if s < 0 || int(s) >= len(states) {
-		return fmt.Sprintf("State(%d)", int(s))
+		return fmt.Sprintf("JobState(%d)", int(s))
 	}
 	return states[s]
 }
 
-// ParseState reads what String writes.
-func ParseState(word string) (State, error) {
+// ParseJobState reads what String writes.
+func ParseJobState(word string) (JobState, error) {
 	for s, known := range states {
 		if word == known && s > 0 {
-			return State(s), nil
+			return JobState(s), nil
 		}
 	}
-	return 0, &dblock.InvalidError{Field: "state", Reason: fmt.Sprintf("there is no %q; there are ready, scheduled, retrying, blocked, claimed, dead, finished, cancelled and given up", word)}
+	return 0, &dblock.InvalidError{Field: "state", Reason: fmt.Sprintf("there is no %q; there are ready, scheduled, retrying, blocked, claimed, dead, completed, cancelled and discarded", word)}
 }
 
 // Errors of looking after jobs.
@@ -63,7 +64,7 @@ var (
 type Record struct {
 	ID          ID
 	Queue, Kind string
-	State       State
+	State       JobState
 	Priority    int16
 	Attempts    int // that have ended; a last attempt counts from its beginning
 	MaxAttempts int // 0: not known any more
@@ -83,9 +84,9 @@ type Record struct {
 
 // Filter says which jobs List is to show.
 type Filter struct {
-	Queue string // default: DefaultQueue
-	State State  // default: Ready
-	Limit int    // default 100, at most 1,000
+	Queue string   // default: DefaultQueue
+	State JobState // default: JobReady
+	Limit int      // default 100, at most 1,000
 }
 
 const (
@@ -107,13 +108,13 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 		return nil, err
 	}
 	if f.State == 0 {
-		f.State = Ready
+		f.State = JobReady
 	}
 	if f.Limit == 0 {
 		f.Limit = defaultList
 	}
 	switch {
-	case f.State < Ready || f.State > Retrying:
+	case f.State < JobReady || f.State > JobRetrying:
 		return nil, &dblock.InvalidError{Field: "Filter.State", Reason: fmt.Sprintf("there is no %v", f.State)}
 	case f.Limit < 0 || f.Limit > maxList:
 		return nil, &dblock.InvalidError{Field: "Filter.Limit", Reason: fmt.Sprintf("%d is not within 1 to %d", f.Limit, maxList)}
@@ -179,7 +180,7 @@ func infoOf(r engine.Record) Info {
 
 func record(r engine.Record) Record {
 	return Record{
-		ID: ID(r.ID), Queue: r.Queue, Kind: r.Kind, State: State(r.State), Priority: r.Priority, Attempts: int(r.Attempt), MaxAttempts: int(r.MaxAttempts),
+		ID: ID(r.ID), Queue: r.Queue, Kind: r.Kind, State: JobState(r.State), Priority: r.Priority, Attempts: int(r.Attempt), MaxAttempts: int(r.MaxAttempts),
 		EnqueuedAt: r.EnqueuedAt, At: r.At, LastError: r.LastError, Worker: r.Worker, UniqueKey: r.UniqueKey, GroupKey: r.GroupKey, Payload: r.Payload,
 	}
 }

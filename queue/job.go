@@ -49,15 +49,15 @@ type Task struct {
 	// keep it. A task whose key is taken is not enqueued: see DuplicateError. Default: none; at most 200 bytes.
 	Unique string
 
-	// Group is a key of jobs of the queue of which AtMost are begun at once; the others wait aside, and each that ends lets the next one in,
+	// Group is a key of jobs of the queue of which GroupLimit are begun at once; the others wait aside, and each that ends lets the next one in,
 	// in the order in which they were enqueued. A job that is tried again, or snoozed, keeps its place meanwhile. Its Priority counts
 	// once it is let in. A delayed one comes to its group when its time has come. Default: none; at most 200 bytes.
 	Group string
 
-	// AtMost is how many jobs of Group are begun at once. With 1 they are done strictly in order, one after the other. The job that
+	// GroupLimit is how many jobs of Group are begun at once. With 1 they are done strictly in order, one after the other. The job that
 	// came last decides for all; what it raises counts from the next end of one at the latest. What it lowers does not
 	// count for jobs that were let in before. Default 1; at most 100,000.
-	AtMost int
+	GroupLimit int
 }
 
 const defaultAttempts = 25

@@ -11,8 +11,8 @@ import (
 
 // Limits of keys.
 const (
-	MaxKeyBytes = 200 // of Task.Unique and Task.Group, as UTF-8
-	MaxAtMost   = 100_000
+	MaxTaskKeyBytes = 200 // of Task.Unique and Task.Group, as UTF-8
+	MaxGroupLimit   = 100_000
 )
 
 // ErrDuplicate: another job has the unique key of a task, or of a dead job. Enqueue returns it as a
@@ -45,24 +45,24 @@ func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
 // keys checks those of a task.
 func (t *Task) keys(in *engine.Insert) error {
-	if t.Unique == "" && t.Group == "" && t.AtMost == 0 {
+	if t.Unique == "" && t.Group == "" && t.GroupLimit == 0 {
 		return nil
 	}
-	if err := dblock.CheckText("Task.Unique", t.Unique, 0, MaxKeyBytes); err != nil {
+	if err := dblock.CheckText("Task.Unique", t.Unique, 0, MaxTaskKeyBytes); err != nil {
 		return err
 	}
-	if err := dblock.CheckText("Task.Group", t.Group, 0, MaxKeyBytes); err != nil {
+	if err := dblock.CheckText("Task.Group", t.Group, 0, MaxTaskKeyBytes); err != nil {
 		return err
 	}
 	switch {
-	case t.AtMost < 0 || t.AtMost > MaxAtMost:
-		return &dblock.InvalidError{Field: "Task.AtMost", Reason: fmt.Sprintf("%d is not within 1 to %d, nor 0 for 1", t.AtMost, MaxAtMost)}
-	case t.AtMost > 0 && t.Group == "":
-		return &dblock.InvalidError{Field: "Task.AtMost", Reason: fmt.Sprintf("it is %d, and Task.Group does not say of what", t.AtMost)}
+	case t.GroupLimit < 0 || t.GroupLimit > MaxGroupLimit:
+		return &dblock.InvalidError{Field: "Task.GroupLimit", Reason: fmt.Sprintf("%d is not within 1 to %d, nor 0 for 1", t.GroupLimit, MaxGroupLimit)}
+	case t.GroupLimit > 0 && t.Group == "":
+		return &dblock.InvalidError{Field: "Task.GroupLimit", Reason: fmt.Sprintf("it is %d, and Task.Group does not say of what", t.GroupLimit)}
 	}
 	in.Unique, in.Group = t.Unique, t.Group
 	if t.Group != "" {
-		in.AtMost = int32(min(max(t.AtMost, 1), math.MaxInt32))
+		in.GroupLimit = int32(min(max(t.GroupLimit, 1), math.MaxInt32))
 	}
 	return nil
 }

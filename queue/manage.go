@@ -42,7 +42,7 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	case r.State == engine.Dead:
 		return fmt.Errorf("%w: %q, as %v has: wait until the other job has ended, or cancel it", ErrDuplicate, r.UniqueKey, id)
 	}
-	return fmt.Errorf("%w: %v is %v, not dead", ErrState, id, State(r.State))
+	return fmt.Errorf("%w: %v is %v, not dead", ErrState, id, JobState(r.State))
 }
 
 func (q *Queue) revive(ctx context.Context, ids []engine.ID) (revived int, err error) {
@@ -129,7 +129,7 @@ func (q *Queue) reviveEach(ctx context.Context, dead []engine.Record) (revived i
 // back and dropped. was is the state in which the job was found: Claimed says that it may still be done.
 //
 // Errors: ErrNoJob; dblock.ErrBusy where it moved all the time; and those of the database.
-func (q *Queue) Cancel(ctx context.Context, id ID) (was State, err error) {
+func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 	if err := q.enter(); err != nil {
 		return 0, err
 	}
@@ -171,7 +171,7 @@ func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
 		x.Buried = []engine.Burial{{Place: p, Attempt: r.Attempt, Failure: failure(errors.New(reason))}}
 		x.KeepDead = q.o.History > 0
 	}, func(_ context.Context, r engine.Record) (bool, error) {
-		return false, fmt.Errorf("%w: %v is %v, and does not wait", ErrState, id, State(r.State))
+		return false, fmt.Errorf("%w: %v is %v, and does not wait", ErrState, id, JobState(r.State))
 	})
 	return err
 }
@@ -180,7 +180,7 @@ func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
 func (q *Queue) observeEnd(r engine.Record, x *engine.Exchange) {
 	if len(x.Buried) == 0 {
 		q.cancelled(infoOf(r), ErrCancelled)
-	} else if f := q.o.Observer.Dead; f != nil {
+	} else if f := q.o.Observer.Discarded; f != nil {
 		f(infoOf(r), errors.New(x.Buried[0].Failure))
 	}
 }
@@ -189,7 +189,7 @@ func (q *Queue) observeEnd(r engine.Record, x *engine.Exchange) {
 // does not wait.
 func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *engine.Exchange, engine.Place),
 	others func(context.Context, engine.Record) (done bool, err error),
-) (State, error) {
+) (JobState, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
 	rests := 0
@@ -214,14 +214,14 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 		case errors.Is(err, ErrNoJob):
 			return 0, err
 		case errors.Is(err, ErrState):
-			return State(r.State), err
+			return JobState(r.State), err
 		case err != nil && q.classify(err) != sqlerr.Retryable:
-			return State(r.State), q.explain(err, "ending a job")
+			return JobState(r.State), q.explain(err, "ending a job")
 		case err == nil && done:
 			if x != nil {
 				q.observeEnd(r, x)
 			}
-			return State(r.State), nil
+			return JobState(r.State), nil
 		}
 	}
 	return 0, fmt.Errorf("%w: job %v moves all the time: ask again", dblock.ErrBusy, id)
@@ -234,7 +234,7 @@ func (q *Queue) endOnce(ctx context.Context, r engine.Record, end func(engine.Re
 ) (x *engine.Exchange, done bool, err error) {
 	switch r.State {
 	case engine.Finished, engine.Cancelled, engine.GivenUp:
-		return nil, false, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, ID(r.ID), State(r.State))
+		return nil, false, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, ID(r.ID), JobState(r.State))
 	case engine.Ready, engine.Scheduled, engine.Retrying, engine.Blocked:
 		p := engine.Place{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
 		x = &engine.Exchange{Member: member.NewID(), Take: &engine.Take{Claim: p.Claim, Job: r}, Closed: []engine.ID{p.Claim}}

@@ -13,15 +13,16 @@ type Observer struct {
 	// Claimed: so many jobs were claimed, in an exchange that took so long. None: there were none.
 	Claimed func(queue string, jobs int, took time.Duration)
 
-	// Finished: a handler has done its job, in so long. That it is recorded is another matter: see Recorded and Lost. That of HandleTx is.
-	Finished func(job Info, took time.Duration)
+	// Completed: a handler has done its job, in so long. That it is recorded is another matter: see
+	// Recorded and Lost. That of HandleTx is.
+	Completed func(job Info, took time.Duration)
 
 	// Failed: an attempt failed, and the job is tried again after so long.
 	Failed func(job Info, err error, again time.Duration)
 
-	// Dead: a job is given up: err is what its last attempt, or the one that was discarded, said. The process
+	// Discarded: a job is given up, and kept with the dead: err is what its last attempt, or the one that was discarded, said. The process
 	// that calls Queue.Discard is told of jobs that waited.
-	Dead func(job Info, err error)
+	Discarded func(job Info, err error)
 
 	// Cancelled: a handler has dropped its job; or Queue.Cancel has, and err is ErrCancelled. Of a job that waited the process
 	// that calls Cancel is told, of one that was claimed the one that had it, or the one that rescues it.
@@ -30,7 +31,7 @@ type Observer struct {
 	// Snoozed: a handler has put its job off; or no handler of this process knows the kind of the job (ErrUnknownKind).
 	Snoozed func(job Info, again time.Duration)
 
-	// Recorded: that so many jobs are done (Finished, Cancelled) is committed, in an exchange, or by a
+	// Recorded: that so many jobs are done (Completed, Cancelled) is committed, in an exchange, or by a
 	// commit of HandleTx, that took so long. One that got no answer and was sent again is counted with
 	// the second answer, if its outcome can be learned: see Lost.
 	Recorded func(queue string, jobs int, took time.Duration)
@@ -72,9 +73,9 @@ func (q *Queue) cancelled(job Info, why error) {
 // guarded returns an Observer whose functions call those of o and recover from their panics.
 func (o Observer) guarded(log *slog.Logger) Observer {
 	o.Claimed = callback.Func3(log, o.Claimed)
-	o.Finished = callback.Func2(log, o.Finished)
+	o.Completed = callback.Func2(log, o.Completed)
 	o.Failed = callback.Func3(log, o.Failed)
-	o.Dead = callback.Func2(log, o.Dead)
+	o.Discarded = callback.Func2(log, o.Discarded)
 	o.Cancelled = callback.Func2(log, o.Cancelled)
 	o.Snoozed = callback.Func2(log, o.Snoozed)
 	o.Recorded = callback.Func3(log, o.Recorded)

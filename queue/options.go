@@ -120,8 +120,8 @@ type WorkerOptions struct {
 	// about a quarter of a second is handed back. Default twice Batch; with -1 a job is claimed when a handler is free for it.
 	Ahead int
 
-	// Exchanges is how many exchanges with the database may be under way at once, and so connections. Default 2; 1 to 16.
-	Exchanges int
+	// Syncs is how many round trips that end and claim jobs may be under way at once, and so connections. Default 2; 1 to 16.
+	Syncs int
 
 	// Poll is how often at least it asks for jobs, give or take a half, though nobody has told of any. Workers are told of jobs that are enqueued
 	// in their own process, and on Postgres of those of others; but what is told may be lost, and then this is how long jobs wait. On MySQL and
@@ -159,13 +159,13 @@ func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
 	if err := dblock.CheckText("WorkerOptions.Queue", o.Queue, 1, MaxNameBytes); err != nil {
 		return o, err
 	}
-	o.Concurrency, o.Batch, o.Exchanges = cmp.Or(o.Concurrency, 100), cmp.Or(o.Batch, 500), cmp.Or(o.Exchanges, 2)
+	o.Concurrency, o.Batch, o.Syncs = cmp.Or(o.Concurrency, 100), cmp.Or(o.Batch, 500), cmp.Or(o.Syncs, 2)
 	o.Ahead = max(cmp.Or(o.Ahead, 2*o.Batch), 0)
 	o.Poll, o.Promote = cmp.Or(o.Poll, 200*time.Millisecond), cmp.Or(o.Promote, 200*time.Millisecond)
 	for _, n := range []struct {
 		field     string
 		is, bound int
-	}{{"Concurrency", o.Concurrency, 100_000}, {"Batch", o.Batch, 5_000}, {"Exchanges", o.Exchanges, 16}, {"Ahead", o.Ahead + 1, 100_000}} {
+	}{{"Concurrency", o.Concurrency, 100_000}, {"Batch", o.Batch, 5_000}, {"Syncs", o.Syncs, 16}, {"Ahead", o.Ahead + 1, 100_000}} {
 		if n.is < 1 || n.is > n.bound {
 			return o, &dblock.InvalidError{Field: "WorkerOptions." + n.field, Reason: fmt.Sprintf("%d is not within 1 to %d", n.is, n.bound)}
 		}

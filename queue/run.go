@@ -143,8 +143,8 @@ func (r *run) decide() {
 	case r.unbegun: // whatever a middleware makes of it
 		r.w.handBack(r.task)
 	case r.err == nil:
-		if see.Finished != nil {
-			see.Finished(r.info, time.Since(r.began))
+		if see.Completed != nil {
+			see.Completed(r.info, time.Since(r.began))
 		}
 		if r.committed {
 			r.w.settled(r.task)
@@ -219,7 +219,7 @@ func (q *Queue) pauseAfter(kind string, backoff func(int, error) time.Duration, 
 
 // bury gives the job up for good.
 func (r *run) bury(err error) {
-	if f := r.w.q.o.Observer.Dead; f != nil {
+	if f := r.w.q.o.Observer.Discarded; f != nil {
 		f(r.info, err)
 	}
 	r.w.ended(end{task: r.task, what: buried, attempt: r.task.Attempt + 1, failure: failure(err)})

@@ -97,7 +97,7 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	}
 	w := &worker{
 		q: q, o: o, topic: engine.Topic(o.Queue), line: newLine(), limit: o.Batch, patience: q.o.Timeout, piece: firstPiece, claims: make(map[*claim]struct{}),
-		kick: make(chan struct{}, o.Exchanges), word: make(chan struct{}, 1),
+		kick: make(chan struct{}, o.Syncs), word: make(chan struct{}, 1),
 	}
 	w.base, w.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.abort(ErrStopped)
@@ -126,7 +126,7 @@ func (w *worker) run(ctx context.Context) error {
 		go w.handle()
 	}
 	var behind, fetchers sync.WaitGroup
-	for range w.o.Exchanges {
+	for range w.o.Syncs {
 		fetchers.Go(func() { w.exchanges(w.q.recorded) })
 	}
 	recorded := make(chan struct{})

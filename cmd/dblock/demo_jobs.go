@@ -46,9 +46,9 @@ func (c *demoCmd) jobs(ctx context.Context, s *shop, std streams) ([]any, error)
 		ended()
 	}
 	seen := queue.Observer{
-		Finished: func(queue.Info, time.Duration) { count(&done) },
-		Failed:   func(queue.Info, error, time.Duration) { failures.Add(1) },
-		Dead:     func(queue.Info, error) { count(&dead) },
+		Completed: func(queue.Info, time.Duration) { count(&done) },
+		Failed:    func(queue.Info, error, time.Duration) { failures.Add(1) },
+		Discarded: func(queue.Info, error) { count(&dead) },
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()

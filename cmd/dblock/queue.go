@@ -182,7 +182,7 @@ func counted(n int) string {
 type queueListCmd struct {
 	queueFlags
 	queueFlag
-	State string `default:"ready" help:"ready, scheduled, retrying, blocked, claimed, dead; where history is kept: finished, cancelled, 'given up'."`
+	State string `default:"ready" help:"ready, scheduled, retrying, blocked, claimed, dead; where history is kept: completed, cancelled, discarded."`
 	Limit int    `default:"100" help:"How many at most: 1 to 1,000."`
 }
 
@@ -221,7 +221,7 @@ func (c *queueListCmd) Validate() error {
 
 // Run lists jobs.
 func (c *queueListCmd) Run(ctx context.Context, s streams) error {
-	state, err := queue.ParseState(c.State)
+	state, err := queue.ParseJobState(c.State)
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}

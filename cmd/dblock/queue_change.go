@@ -68,7 +68,7 @@ func (c *queueRetryCmd) Validate() error {
 func (c *queueRetryCmd) Run(ctx context.Context, s streams) error {
 	if !c.All {
 		return changeJobs(ctx, c.queueFlags, s, c.IDs, func(q *queue.Queue, id queue.ID) (string, string, error) {
-			return "will run again:", queue.Dead.String(), q.Retry(ctx, id)
+			return "will run again:", queue.JobDead.String(), q.Retry(ctx, id)
 		})
 	}
 	return c.withQueue(ctx, func(q *queue.Queue) error {
@@ -95,7 +95,7 @@ type queueCancelCmd struct {
 func (c *queueCancelCmd) Run(ctx context.Context, s streams) error {
 	return changeJobs(ctx, c.queueFlags, s, c.IDs, func(q *queue.Queue, id queue.ID) (string, string, error) {
 		was, err := q.Cancel(ctx, id)
-		if was == queue.Claimed {
+		if was == queue.JobClaimed {
 			return "its worker is asked to drop", was.String(), err
 		}
 		return "dropped", was.String(), err
@@ -112,7 +112,7 @@ type queueDiscardCmd struct {
 // Run gives jobs up.
 func (c *queueDiscardCmd) Run(ctx context.Context, s streams) error {
 	return changeJobs(ctx, c.queueFlags, s, c.IDs, func(q *queue.Queue, id queue.ID) (string, string, error) {
-		return "given up:", "", q.Discard(ctx, id, c.Reason)
+		return "discarded:", "", q.Discard(ctx, id, c.Reason)
 	})
 }
 
@@ -179,7 +179,7 @@ func pausing(ctx context.Context, f queueFlags, s streams, name string, pause bo
 
 // isEmpty reports whether a queue has no jobs, which a mistyped name shows.
 func isEmpty(ctx context.Context, q *queue.Queue, name string) (bool, error) {
-	for _, state := range []queue.State{queue.Ready, queue.Claimed, queue.Scheduled, queue.Retrying, queue.Blocked, queue.Dead} {
+	for _, state := range []queue.JobState{queue.JobReady, queue.JobClaimed, queue.JobScheduled, queue.JobRetrying, queue.JobBlocked, queue.JobDead} {
 		jobs, err := q.List(ctx, queue.Filter{Queue: name, State: state, Limit: 1})
 		if err != nil || len(jobs) > 0 {
 			return false, err

@@ -130,7 +130,7 @@ var tables = map[string]func(*testing.T, *pgxpool.Pool, string){
 	},
 }
 
-func writeRows[V any](t *testing.T, pool *pgxpool.Pool, typ, version string, token optimistic.Token[V]) {
+func writeRows[V any](t *testing.T, pool *pgxpool.Pool, typ, version string, token optimistic.Version[V]) {
 	name, key := tableOfType(t, pool, typ, version), keysOfTypes[typ]
 	if _, err := pool.Exec(t.Context(), fmt.Sprintf("INSERT INTO %s (k, n) VALUES ($1, 1)", name), key); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func writeRows[V any](t *testing.T, pool *pgxpool.Pool, typ, version string, tok
 	if at, err = table.Update(t.Context(), pool, key, at, set); err != nil {
 		t.Fatalf("update: %v", err)
 	}
-	outcomes, err := table.UpdateMany(t.Context(), pool, []optimistic.Change[V]{{Key: key, Expected: at, Set: set}}, optimistic.AllOrNothing)
+	outcomes, err := table.UpdateMany(t.Context(), pool, []optimistic.Change[V]{{Key: key, Expected: at, Set: set}}, optimistic.UpdateAllOrNothing)
 	if err != nil {
 		t.Fatalf("update many: %v", err)
 	}

@@ -99,7 +99,7 @@ func (w *worker) enqueue() {
 		case control:
 			o.ID, task.Kind, wait = controlPrefix+o.ID, controlJobKind, callLimit
 		case key < 2:
-			task.Group, task.AtMost = fmt.Sprint(key), 1+key
+			task.Group, task.GroupLimit = fmt.Sprint(key), 1+key
 		case key < 4:
 			task.Unique = fmt.Sprint(key)
 		}

@@ -118,8 +118,8 @@ func parse(record []string, at map[string]int, width int, invoices map[string]in
 		return Line{}, errors.New("StockCode is empty")
 	}
 	for name, s := range map[string]string{"InvoiceNo": key, "StockCode": sku, "CustomerID": buyer} {
-		if len(s) > inventory.MaxKeyBytes || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-			return Line{}, fmt.Errorf("%s is over %d bytes, not UTF-8, or contains NUL", name, inventory.MaxKeyBytes)
+		if len(s) > inventory.MaxIdentifierBytes || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+			return Line{}, fmt.Errorf("%s is over %d bytes, not UTF-8, or contains NUL", name, inventory.MaxIdentifierBytes)
 		}
 	}
 	return Line{Key: key, SKU: sku, Buyer: buyer, Qty: qty}, nil

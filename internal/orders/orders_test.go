@@ -104,7 +104,7 @@ func TestHalfStock(t *testing.T) {
 // Of every file the adjustments are such that a Store takes them, under IDs that no line has.
 func TestHalfStockOfAnyLines(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("s", inventory.MaxKeyBytes)
+	long := strings.Repeat("s", inventory.MaxIdentifierBytes)
 	most := strconv.FormatInt(inventory.MaxQty, 10)
 	for name, c := range map[string]struct {
 		lines string
@@ -127,7 +127,7 @@ func TestHalfStockOfAnyLines(t *testing.T) {
 		}
 		units := int64(0)
 		for _, a := range HalfStock(file.Lines) {
-			if taken[a.ID] || len(a.ID) > inventory.MaxKeyBytes || a.Delta > inventory.MaxQty {
+			if taken[a.ID] || len(a.ID) > inventory.MaxIdentifierBytes || a.Delta > inventory.MaxQty {
 				t.Errorf("%s: %+v", name, a)
 			}
 			taken[a.ID] = true

@@ -33,14 +33,14 @@ type inventoryOp struct {
 	Faults  bool             `json:"-"` // of its program
 	Called  int64
 
-	Returned int64                `json:",omitempty"` // 0: the process was killed before
-	Answer   string               `json:",omitempty"`
-	State    inventory.State      `json:",omitempty"`
-	Got      string               `json:",omitempty"` // the contents
-	Until    int64                `json:",omitempty"` // ExpiresAt
-	Replayed bool                 `json:",omitempty"`
-	Short    []inventory.Shortage `json:",omitempty"`
-	Used     int64                `json:",omitempty"` // of a buyer's limit
+	Returned int64                      `json:",omitempty"` // 0: the process was killed before
+	Answer   string                     `json:",omitempty"`
+	State    inventory.ReservationState `json:",omitempty"`
+	Got      string                     `json:",omitempty"` // the contents
+	Until    int64                      `json:",omitempty"` // ExpiresAt
+	Replayed bool                       `json:",omitempty"`
+	Short    []inventory.Shortage       `json:",omitempty"`
+	Used     int64                      `json:",omitempty"` // of a buyer's limit
 }
 
 // Answers to calls.
@@ -133,7 +133,7 @@ type inventoryClient struct {
 // openStore opens a Store. A hook writes a row for each order that is granted.
 func openStore(ctx context.Context, s server, o storeOptions) (*inventory.Store, error) {
 	options := inventory.Options{
-		Direct: o.Direct, Allotment: o.Allotment, Latch: o.Latch, RecordRefusals: o.Records,
+		Direct: o.Direct, Allotment: o.Allotment, SoldOutTTL: o.Latch, RecordRefusals: o.Records,
 		Timeout: 2 * time.Second,
 	}
 	if my, ok := s.(myServer); ok {

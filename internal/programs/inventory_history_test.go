@@ -13,7 +13,7 @@ func TestJudgesInventory(t *testing.T) {
 	t.Parallel()
 	const ms = int64(time.Millisecond)
 	line := []inventory.Line{{SKU: "a", Qty: 2}}
-	call := func(do, answer string, state inventory.State, from, to int64) inventoryOp {
+	call := func(do, answer string, state inventory.ReservationState, from, to int64) inventoryOp {
 		return inventoryOp{
 			ID: from, Do: do, Key: "k", Buyer: "b", Lines: line, Called: from * ms,
 			Returned: to * ms, Answer: answer, State: state,
@@ -28,16 +28,16 @@ func TestJudgesInventory(t *testing.T) {
 	fewer := func(o *inventoryOp) { o.Lines = nil }
 	hooked := func(o *inventoryOp) { o.Hook = true }
 	one := map[string]int{"k": 1}
-	row := func(state inventory.State) []orderRow {
+	row := func(state inventory.ReservationState) []orderRow {
 		return []orderRow{{Key: "k", SKU: "a", Buyer: "b", Qty: 2, State: state}}
 	}
 	came := func(n int64) map[string]inventory.Line { return map[string]inventory.Line{"first": {SKU: "a", Qty: n}} }
-	sold := call(reserves, granted, inventory.Sold, 1, 2)
-	hold := with(call(reserves, granted, inventory.Held, 1, 2), holds)
+	sold := call(reserves, granted, inventory.ReservationSold, 1, 2)
+	hold := with(call(reserves, granted, inventory.ReservationHeld, 1, 2), holds)
 	refused := with(call(reserves, soldOut, 0, 1, 2), short)
 	limited := with(call(reserves, overLimit, 0, 1, 2), short)
-	confirmed := func(from int64) inventoryOp { return call(confirms, granted, inventory.Sold, from, from+1) }
-	after, isSold := call(reserves, granted, inventory.Sold, 3, 4), row(inventory.Sold)
+	confirmed := func(from int64) inventoryOp { return call(confirms, granted, inventory.ReservationSold, from, from+1) }
+	after, isSold := call(reserves, granted, inventory.ReservationSold, 3, 4), row(inventory.ReservationSold)
 	early, late := call(confirms, isExpired, 0, 3, 4), call(confirms, isExpired, 0, 20, 21)
 	for name, c := range map[string]struct {
 		ops  []inventoryOp
@@ -47,14 +47,14 @@ func TestJudgesInventory(t *testing.T) {
 		"sold":                  {[]inventoryOp{sold}, inventoryLog{rows: isSold}, ""},
 		"sold, and again":       {[]inventoryOp{sold, with(after, again)}, inventoryLog{rows: isSold}, ""},
 		"confirmed":             {[]inventoryOp{hold, confirmed(5)}, inventoryLog{rows: isSold}, ""},
-		"expired":               {[]inventoryOp{hold, late}, inventoryLog{rows: row(inventory.Expired)}, ""},
-		"expired and not swept": {[]inventoryOp{hold, late}, inventoryLog{rows: row(inventory.Held)}, ""},
+		"expired":               {[]inventoryOp{hold, late}, inventoryLog{rows: row(inventory.ReservationExpired)}, ""},
+		"expired and not swept": {[]inventoryOp{hold, late}, inventoryLog{rows: row(inventory.ReservationHeld)}, ""},
 		"unknown, and sold":     {[]inventoryOp{with(sold, lost)}, inventoryLog{rows: isSold}, ""},
 		"unknown, and not sold": {[]inventoryOp{with(sold, lost)}, inventoryLog{}, ""},
 		"sold out":              {[]inventoryOp{refused}, inventoryLog{changes: came(1)}, ""},
 		"cancelled before": {
-			[]inventoryOp{call(aborts, granted, inventory.Cancelled, 1, 2), call(reserves, isCancelled, 0, 3, 4)},
-			inventoryLog{rows: []orderRow{{Key: "k", State: inventory.Cancelled}}}, "",
+			[]inventoryOp{call(aborts, granted, inventory.ReservationCancelled, 1, 2), call(reserves, isCancelled, 0, 3, 4)},
+			inventoryLog{rows: []orderRow{{Key: "k", State: inventory.ReservationCancelled}}}, "",
 		},
 		"sold, and not there":      {[]inventoryOp{sold}, inventoryLog{}, "order"},
 		"sold out, and there":      {[]inventoryOp{refused}, inventoryLog{rows: isSold}, "order"},
@@ -64,7 +64,7 @@ func TestJudgesInventory(t *testing.T) {
 		"another number":           {[]inventoryOp{with(sold, fewer)}, inventoryLog{rows: isSold}, "order"},
 		"sold twice":               {[]inventoryOp{sold, after}, inventoryLog{rows: isSold}, "order"},
 		"confirmed too late":       {[]inventoryOp{hold, confirmed(20)}, inventoryLog{rows: isSold}, "order"},
-		"expired too early":        {[]inventoryOp{hold, early}, inventoryLog{rows: row(inventory.Expired)}, "order"},
+		"expired too early":        {[]inventoryOp{hold, early}, inventoryLog{rows: row(inventory.ReservationExpired)}, "order"},
 		"sold after its end":       {[]inventoryOp{hold, late}, inventoryLog{rows: isSold}, "order"},
 		"never sent":               {nil, inventoryLog{rows: isSold}, "order"},
 		"a row of a hook too many": {[]inventoryOp{sold}, inventoryLog{rows: isSold, effects: one}, "hook"},

@@ -30,7 +30,7 @@ type orderRow struct {
 	Key, SKU, Buyer string
 	Bucket          int
 	Qty             int64
-	State           inventory.State
+	State           inventory.ReservationState
 	Limited         bool
 }
 
@@ -162,7 +162,7 @@ func (all *inventoryLog) judgeEffect(v *verdict, ops []inventoryOp, end inventor
 			hooked, plain = hooked || o.Hook, plain || !o.Hook
 		}
 	}
-	n, was := all.effects[end.Key], end.Got != "" && end.State != inventory.Refused
+	n, was := all.effects[end.Key], end.Got != "" && end.State != inventory.ReservationRefused
 	if n > 1 || n == 1 && (!was || !hooked) || n == 0 && was && !plain {
 		v.add("hook", "%d rows of hooks: %+v", n, end)
 	}
@@ -215,7 +215,7 @@ func (p *pruner) learn(o inventoryOp) {
 	if final || o.Answer == granted || o.Answer == isReused {
 		p.recorded = min(p.recorded, o.Returned)
 	}
-	if final || o.Answer == granted && (o.State != inventory.Held) {
+	if final || o.Answer == granted && (o.State != inventory.ReservationHeld) {
 		p.ended = min(p.ended, o.Returned)
 	}
 }

@@ -11,9 +11,9 @@ import (
 // orderState is what is recorded under a key. Of a hold it is known when it ends at the earliest,
 // and at the latest.
 type orderState struct {
-	state           inventory.State // 0: nothing is recorded
-	buyer, contents string          // without contents: cancelled before it was ordered
-	limit           bool            // refused for its limit
+	state           inventory.ReservationState // 0: nothing is recorded
+	buyer, contents string                     // without contents: cancelled before it was ordered
+	limit           bool                       // refused for its limit
 	early, late     int64
 	swept           bool // of what has expired: the table shows it
 }
@@ -38,17 +38,17 @@ const clockSlack = int64(time.Millisecond)
 
 // held tells that the hold may be alive during a call; due that it may have expired.
 func (s orderState) held(o *inventoryOp) bool {
-	return s.state == inventory.Held && o.Called < s.late+clockSlack
+	return s.state == inventory.ReservationHeld && o.Called < s.late+clockSlack
 }
 
 func (s orderState) due(o *inventoryOp) bool {
-	if s.state == inventory.Held {
+	if s.state == inventory.ReservationHeld {
 		return o.Returned == never || o.Returned+clockSlack > s.early
 	}
-	return s.state == inventory.Expired
+	return s.state == inventory.ReservationExpired
 }
 
-func (s orderState) to(state inventory.State) orderState {
+func (s orderState) to(state inventory.ReservationState) orderState {
 	s.state, s.early, s.late = state, 0, 0
 	return s
 }
@@ -92,18 +92,18 @@ func (s orderState) after(o *inventoryOp) []orderState {
 		}
 		return all
 	case o.Do == confirms && s.held(o):
-		return []orderState{s.to(inventory.Sold)}
+		return []orderState{s.to(inventory.ReservationSold)}
 	case o.Do == extends && s.held(o):
 		return []orderState{s.until(o)}
 	case o.Do == aborts && none:
-		return []orderState{{state: inventory.Cancelled}}
-	case o.Do == aborts && s.state == inventory.Held:
+		return []orderState{{state: inventory.ReservationCancelled}}
+	case o.Do == aborts && s.state == inventory.ReservationHeld:
 		var all []orderState
 		if s.held(o) {
-			all = append(all, s.to(inventory.Cancelled))
+			all = append(all, s.to(inventory.ReservationCancelled))
 		}
 		if s.due(o) {
-			expired := s.to(inventory.Expired)
+			expired := s.to(inventory.ReservationExpired)
 			expired.swept = true
 			all = append(all, expired)
 		}
@@ -113,16 +113,16 @@ func (s orderState) after(o *inventoryOp) []orderState {
 }
 
 func (s orderState) granted(o *inventoryOp) orderState {
-	s = orderState{state: inventory.Sold, buyer: o.Buyer, contents: contentsOf(o.Lines)}
+	s = orderState{state: inventory.ReservationSold, buyer: o.Buyer, contents: contentsOf(o.Lines)}
 	if o.Hold > 0 {
-		s.state = inventory.Held
+		s.state = inventory.ReservationHeld
 		s = s.until(o)
 	}
 	return s
 }
 
 func (s orderState) refused(o *inventoryOp, limit bool) orderState {
-	return orderState{state: inventory.Refused, buyer: o.Buyer, contents: contentsOf(o.Lines), limit: limit}
+	return orderState{state: inventory.ReservationRefused, buyer: o.Buyer, contents: contentsOf(o.Lines), limit: limit}
 }
 
 func only(s orderState, when bool) []orderState {
@@ -143,7 +143,7 @@ func (s orderState) ordered(o *inventoryOp) []orderState {
 			return only(got, got.state == o.State)
 		}
 		s.early = max(s.early, o.Until)
-		return only(s, same && o.Replayed && s.state == o.State && (s.state == inventory.Sold || s.held(o)))
+		return only(s, same && o.Replayed && s.state == o.State && (s.state == inventory.ReservationSold || s.held(o)))
 	case soldOut, overLimit:
 		limit := o.Answer == overLimit
 		if none && (!o.Replayed || o.Faults) {
@@ -152,9 +152,9 @@ func (s orderState) ordered(o *inventoryOp) []orderState {
 			}
 			return []orderState{s}
 		}
-		return only(s, same && o.Replayed && s.state == inventory.Refused && s.limit == limit)
+		return only(s, same && o.Replayed && s.state == inventory.ReservationRefused && s.limit == limit)
 	case isCancelled:
-		return only(s, s.state == inventory.Cancelled && (same || s.contents == ""))
+		return only(s, s.state == inventory.ReservationCancelled && (same || s.contents == ""))
 	case isExpired:
 		return s.readAsExpired(o, same)
 	case isReused:
@@ -168,8 +168,8 @@ func (s orderState) ordered(o *inventoryOp) []orderState {
 // readAsExpired are the states after a call that only reads has found an expired hold. A change that
 // began in time, and is being committed, may still confirm or extend the hold.
 func (s orderState) readAsExpired(o *inventoryOp, is bool) []orderState {
-	if s.state == inventory.Held {
-		return append(only(s, is && s.due(o)), only(s.to(inventory.Expired), is && s.due(o))...)
+	if s.state == inventory.ReservationHeld {
+		return append(only(s, is && s.due(o)), only(s.to(inventory.ReservationExpired), is && s.due(o))...)
 	}
 	return only(s, is && s.due(o))
 }
@@ -181,7 +181,7 @@ func (s orderState) changed(o *inventoryOp) []orderState {
 		if o.Do == aborts {
 			return s.cancelled(o)
 		}
-		if o.Do == confirms && s.state == inventory.Sold && o.Replayed {
+		if o.Do == confirms && s.state == inventory.ReservationSold && o.Replayed {
 			return []orderState{s}
 		}
 		if o.Replayed && !o.Faults {
@@ -193,13 +193,13 @@ func (s orderState) changed(o *inventoryOp) []orderState {
 		}
 		return after
 	case isCancelled:
-		return only(s, s.state == inventory.Cancelled)
+		return only(s, s.state == inventory.ReservationCancelled)
 	case isExpired:
-		return only(s.to(inventory.Expired), s.due(o))
+		return only(s.to(inventory.ReservationExpired), s.due(o))
 	case isConfirmed:
-		return only(s, s.state == inventory.Sold)
+		return only(s, s.state == inventory.ReservationSold)
 	case soldOut:
-		return only(s, s.state == inventory.Refused)
+		return only(s, s.state == inventory.ReservationRefused)
 	case notFound:
 		return only(s, s.state == 0)
 	}
@@ -208,10 +208,10 @@ func (s orderState) changed(o *inventoryOp) []orderState {
 
 // cancelled are the states after a Cancel that is no error.
 func (s orderState) cancelled(o *inventoryOp) []orderState {
-	if s.state == inventory.Sold {
+	if s.state == inventory.ReservationSold {
 		return nil
 	}
-	if s.state == inventory.Cancelled || s.state == inventory.Expired || s.state == inventory.Refused {
+	if s.state == inventory.ReservationCancelled || s.state == inventory.ReservationExpired || s.state == inventory.ReservationRefused {
 		return only(s, o.State == s.state)
 	}
 	var all []orderState
@@ -233,12 +233,12 @@ func (s orderState) seen(o *inventoryOp) []orderState {
 		return nil
 	case o.Answer != granted || o.State == 0 || s.contents != o.Got:
 		return nil
-	case o.State == inventory.Held:
+	case o.State == inventory.ReservationHeld:
 		if o.Do == inTable {
-			return only(s, s.state == inventory.Held || s.state == inventory.Expired && !s.swept)
+			return only(s, s.state == inventory.ReservationHeld || s.state == inventory.ReservationExpired && !s.swept)
 		}
 		return only(s, s.held(o))
-	case o.State == inventory.Expired:
+	case o.State == inventory.ReservationExpired:
 		return s.readAsExpired(o, true)
 	}
 	return only(s, s.state == o.State)

@@ -44,10 +44,10 @@ func (c *inventoryClient) order(ctx context.Context, store *inventory.Store, s i
 		r, err = store.Reserve(ctx, o.request())
 	}
 	if c.Control == saysSold && errors.Is(err, inventory.ErrSoldOut) {
-		r, err = inventory.Reservation{SKU: o.Lines[0].SKU, Qty: o.Lines[0].Qty, State: inventory.Sold}, nil
+		r, err = inventory.Reservation{SKU: o.Lines[0].SKU, Qty: o.Lines[0].Qty, State: inventory.ReservationSold}, nil
 	}
 	o.end(ctx, r, err)
-	if r.State != inventory.Held || s.Then == "" {
+	if r.State != inventory.ReservationHeld || s.Then == "" {
 		return
 	}
 	if s.Late {
@@ -157,5 +157,5 @@ func (c *inventoryClient) naive(ctx context.Context, o inventoryOp) (inventory.R
 			t.exec(ctx, fmt.Sprintf(`INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
 				VALUES ('%s', '%s', '%s', %d, 2)`, o.Key, l.SKU, o.Buyer, l.Qty)))
 	})
-	return inventory.Reservation{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Qty: l.Qty, State: inventory.Sold}, err
+	return inventory.Reservation{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Qty: l.Qty, State: inventory.ReservationSold}, err
 }

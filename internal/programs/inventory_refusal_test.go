@@ -118,11 +118,11 @@ func (j *refusalJudge) mostUsed(sku string, o inventoryOp) (n int64) {
 // may tells whether a row may have been held or sold at a moment between two others.
 func (j *refusalJudge) may(r orderRow, from, to int64, expires bool) bool {
 	s := j.spans[r.Key]
-	if r.State == inventory.Refused || s == nil {
+	if r.State == inventory.ReservationRefused || s == nil {
 		return false
 	}
 	end := s.freed
-	if expires && r.State != inventory.Sold {
+	if expires && r.State != inventory.ReservationSold {
 		end = min(end, s.late)
 	}
 	return s.first <= to && end >= from

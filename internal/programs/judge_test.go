@@ -112,7 +112,7 @@ func TestJudgesQueue(t *testing.T) {
 	did := func(j queueJob, words ...string) (lines []log) {
 		for _, w := range words {
 			at += 10
-			lines = append(lines, line(w, jobEvent{Job: j, ID: map[string]string{"a": "1", "b": "2"}[j.Task], Called: at, At: at + 5, Was: map[string]queue.State{cancels: queue.Ready}[w]}))
+			lines = append(lines, line(w, jobEvent{Job: j, ID: map[string]string{"a": "1", "b": "2"}[j.Task], Called: at, At: at + 5, Was: map[string]queue.JobState{cancels: queue.JobReady}[w]}))
 		}
 		return lines
 	}

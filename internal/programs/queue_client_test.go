@@ -25,13 +25,13 @@ import (
 type jobEvent struct {
 	Job        queueJob
 	ID         string
-	Called, At int64       // of a call: when it returned
-	Unknown    bool        `json:",omitempty"` // of an enqueue
-	Refused    bool        `json:",omitempty"` // of an enqueue
-	Met        string      `json:",omitempty"` // a section in which another attempt runs
-	By         []int       `json:",omitempty"` // the processes that may run it
-	Was        queue.State `json:",omitempty"` // before Cancel
-	Attempt    int         `json:",omitempty"`
+	Called, At int64          // of a call: when it returned
+	Unknown    bool           `json:",omitempty"` // of an enqueue
+	Refused    bool           `json:",omitempty"` // of an enqueue
+	Met        string         `json:",omitempty"` // a section in which another attempt runs
+	By         []int          `json:",omitempty"` // the processes that may run it
+	Was        queue.JobState `json:",omitempty"` // before Cancel
+	Attempt    int            `json:",omitempty"`
 
 	process int // that has logged it
 }
@@ -224,7 +224,7 @@ func (c *queueClient) task(j queueJob) (queueJob, queue.Task) {
 		t.Unique = fmt.Sprint("u", j.Unique)
 	}
 	if j.Group > 0 && c.Control == "" {
-		t.Group, t.AtMost = fmt.Sprint("g", j.Group), j.Group
+		t.Group, t.GroupLimit = fmt.Sprint("g", j.Group), j.Group
 	}
 	return j, t
 }

@@ -82,9 +82,9 @@ func (p *place) runQueue(t *testing.T, prog queueProgram, control string) (v ver
 	var ended verdict
 	all.lines = runAll(&v, jobs, func(ctx context.Context) { s.strike(ctx, prog.Faults) }, func(ctx context.Context) {
 		p.allEnd(ctx, &ended, run)
-		dead, err := p.jobs.List(ctx, queue.Filter{Queue: run, State: queue.Dead, Limit: 1000})
+		dead, err := p.jobs.List(ctx, queue.Filter{Queue: run, State: queue.JobDead, Limit: 1000})
 		for n := 0; err != nil && n < 20; n++ { // a fault has killed idle connections of the judge
-			dead, err = p.jobs.List(ctx, queue.Filter{Queue: run, State: queue.Dead, Limit: 1000})
+			dead, err = p.jobs.List(ctx, queue.Filter{Queue: run, State: queue.JobDead, Limit: 1000})
 		}
 		if err != nil {
 			ended.add("broken", "the dead are not listed: %v", err)
@@ -270,7 +270,7 @@ func (f *fate) judge(v *verdict, task string, all queueLog) {
 			continue
 		}
 		f.gaveUp, f.cancelled = f.gaveUp || end.Was == 0, f.cancelled || end.Was > 0
-		if end.Was == queue.Claimed {
+		if end.Was == queue.JobClaimed {
 			late-- // it may have been about to begin
 		}
 		if late > 0 {

@@ -60,7 +60,7 @@ func fitsThePacket(t *testing.T, store *inventory.Store) {
 	t.Helper()
 	long := func(format string, n int) string {
 		text := fmt.Sprintf(format, n)
-		return text + strings.Repeat("x", inventory.MaxKeyBytes-len(text))
+		return text + strings.Repeat("x", inventory.MaxIdentifierBytes-len(text))
 	}
 	hot := long("hot %d ", 0)
 	restock := func(sku string, n int64) {

@@ -131,7 +131,7 @@ func TestSelectLimit(t *testing.T) {
 			for id := range 6 {
 				changes = append(changes, optimistic.Change[int64]{Key: id + 1, Expected: 1, Set: optimistic.Set{"balance": 7}})
 			}
-			if _, err := table.UpdateMany(ctx, pool, changes, optimistic.EachRow); !errors.Is(err, dblock.ErrInvalid) {
+			if _, err := table.UpdateMany(ctx, pool, changes, optimistic.UpdateEachRow); !errors.Is(err, dblock.ErrInvalid) {
 				t.Errorf("on the pool: %v, want it refused", err)
 			}
 			tx, err := pool.BeginTx(ctx, nil)
@@ -143,12 +143,12 @@ func TestSelectLimit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			results, err := table.UpdateMany(ctx, tx, changes, optimistic.EachRow)
+			results, err := table.UpdateMany(ctx, tx, changes, optimistic.UpdateEachRow)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, r := range results {
-				if r.Verdict != optimistic.Updated || r.Version != 2 {
+				if r.Verdict != optimistic.VerdictUpdated || r.Version != 2 {
 					t.Errorf("row %d: %+v", i, r)
 				}
 			}
@@ -199,7 +199,7 @@ func refusesToWrite(ctx context.Context, t *testing.T, pool *sql.DB) {
 		},
 		"Delete": func(table *mysqloptimistic.Table[int64]) error { return table.Delete(ctx, pool, 1, 1) },
 		"UpdateMany": func(table *mysqloptimistic.Table[int64]) error {
-			_, err := table.UpdateMany(ctx, pool, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}}, optimistic.EachRow)
+			_, err := table.UpdateMany(ctx, pool, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}}, optimistic.UpdateEachRow)
 			return err
 		},
 		"Update of a function": func(*mysqloptimistic.Table[int64]) error {

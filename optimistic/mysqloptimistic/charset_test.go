@@ -65,7 +65,7 @@ func TestValuesAreNoSQLInAnyCharset(t *testing.T) {
 			"UpdateMany": {false, func(ctx context.Context, db *sql.DB) error {
 				_, err := plain.UpdateMany(ctx, db, []optimistic.Change[int64]{
 					{Key: "a", Expected: 1, Set: optimistic.Set{"note": note}}, {Key: key, Expected: 1, Set: optimistic.Set{"note": "x"}},
-				}, optimistic.EachRow)
+				}, optimistic.UpdateEachRow)
 				return err
 			}},
 			"Version": {false, func(ctx context.Context, db *sql.DB) error {

@@ -82,9 +82,9 @@ func ExampleNewTable_updateMany() {
 		{Key: 1, Expected: 1, Set: optimistic.Set{"guests": 2}},
 		{Key: 2, Expected: 7, Set: optimistic.Set{"guests": 3}}, // it is at 1
 	}
-	_, err = seatings.UpdateMany(ctx, pool, changes, optimistic.AllOrNothing)
+	_, err = seatings.UpdateMany(ctx, pool, changes, optimistic.UpdateAllOrNothing)
 	fmt.Println(err)
-	outcomes, err := seatings.UpdateMany(ctx, pool, changes, optimistic.EachRow)
+	outcomes, err := seatings.UpdateMany(ctx, pool, changes, optimistic.UpdateEachRow)
 	for _, o := range outcomes {
 		fmt.Println(o.Key, o.Verdict, o.Version)
 	}

@@ -76,12 +76,12 @@ func updatesLongRows(t *testing.T, dsn string) {
 		}
 	}
 	changes[50].Expected = 7
-	if _, err := table.UpdateMany(t.Context(), db, changes, optimistic.AllOrNothing); !errors.Is(err, optimistic.ErrStale) {
+	if _, err := table.UpdateMany(t.Context(), db, changes, optimistic.UpdateAllOrNothing); !errors.Is(err, optimistic.ErrStale) {
 		t.Errorf("all or nothing, with one that has changed: %v", err)
 	}
 	written(0)
 	changes[50].Expected = 1
-	if _, err := table.UpdateMany(t.Context(), db, changes[:rows-1], optimistic.AllOrNothing); err != nil {
+	if _, err := table.UpdateMany(t.Context(), db, changes[:rows-1], optimistic.UpdateAllOrNothing); err != nil {
 		t.Errorf("all or nothing: %v", err)
 	}
 	written(rows - 1)
@@ -91,7 +91,7 @@ func updatesLongRows(t *testing.T, dsn string) {
 	var all sync.WaitGroup
 	for from := 0; from < rows; from += 10 {
 		all.Go(func() {
-			_, err := table.UpdateMany(t.Context(), db, changes[from:from+10], optimistic.EachRow)
+			_, err := table.UpdateMany(t.Context(), db, changes[from:from+10], optimistic.UpdateEachRow)
 			if big := from+10 == rows; errors.Is(err, dblock.ErrInvalid) != big || !big && err != nil {
 				t.Errorf("rows from %d: %v", from, err)
 			}

@@ -85,7 +85,7 @@ func TestDatesThatAreNone(t *testing.T) {
 			}
 		}
 		changes := []optimistic.Change[optimistic.Values]{{Key: 1, Expected: read, Set: optimistic.Set{"note": 3}}}
-		if results, err := table.UpdateMany(ctx, pool, changes, optimistic.EachRow); err != nil || results[0].Err != nil {
+		if results, err := table.UpdateMany(ctx, pool, changes, optimistic.UpdateEachRow); err != nil || results[0].Err != nil {
 			t.Errorf("of several: %v, %v", results, err)
 		}
 		execute("UPDATE visit SET ended = NULL")

@@ -16,7 +16,7 @@ import (
 )
 
 // TestSuppressedWrites has a trigger put the old row in the place of the new one. No call says that
-// it is written. The error names it, AllOrNothing writes no row, and EachRow the others.
+// it is written. The error names it, UpdateAllOrNothing writes no row, and UpdateEachRow the others.
 func TestSuppressedWrites(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -47,7 +47,7 @@ func TestSuppressedWrites(t *testing.T) {
 			for _, key := range []int{1, 5, 2} {
 				changes = append(changes, optimistic.Change[int64]{Key: key, Expected: 1, Set: optimistic.Set{"n": 1}})
 			}
-			_, err = table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing)
+			_, err = table.UpdateMany(ctx, db, changes, optimistic.UpdateAllOrNothing)
 			suppresses("all or nothing", err)
 			_, err = table.Update(ctx, db, 5, 1, optimistic.Set{"n": 1})
 			suppresses("Update", err)
@@ -57,7 +57,7 @@ func TestSuppressedWrites(t *testing.T) {
 			if err := db.QueryRowContext(ctx, "SELECT SUM(n) FROM account").Scan(&n); err != nil || n != 0 {
 				t.Errorf("%d rows are written, %v", n, err)
 			}
-			outcomes, err := table.UpdateMany(ctx, db, changes, optimistic.EachRow)
+			outcomes, err := table.UpdateMany(ctx, db, changes, optimistic.UpdateEachRow)
 			if err != nil || fmt.Sprint(outcomes[0].Verdict, outcomes[1].Verdict, outcomes[2].Verdict) != "updated suppressed updated" {
 				t.Fatalf("%+v, %v", outcomes, err)
 			}

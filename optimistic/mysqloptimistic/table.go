@@ -27,7 +27,7 @@ type Table[V any] = optimistic.Table[V, DB]
 // Table.Any, which reads the version first; another writer in between makes it begin again. Writes of
 // Columns set what LAST_INSERT_ID() returns on their connection. Triggers may write other tables as they
 // like, but must not change the version.
-func NewTable[V any](table, key string, version optimistic.Token[V]) (*Table[V], error) {
+func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
 	return optimistic.New[V, DB](room{}, table, key, version)
 }
 

@@ -37,7 +37,7 @@ func TestTableNeedsNoSelectOnWhatItSets(t *testing.T) {
 	}
 	set := optimistic.Set{"secret": "x"}
 	_, update := table.Update(ctx, conn, 1, 1, set)
-	_, many := table.UpdateMany(ctx, conn, []optimistic.Change[int64]{{Key: 2, Expected: 1, Set: set}}, optimistic.AllOrNothing)
+	_, many := table.UpdateMany(ctx, conn, []optimistic.Change[int64]{{Key: 2, Expected: 1, Set: set}}, optimistic.UpdateAllOrNothing)
 	_, upsert := table.Upsert(ctx, conn, 3, optimistic.Absent[int64](), set)
 	if err := errors.Join(update, many, upsert); err != nil {
 		t.Error(err)

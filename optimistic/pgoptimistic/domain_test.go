@@ -56,7 +56,7 @@ func TestDomainsAreJudgedByTheirBaseType(t *testing.T) {
 				t.Errorf("domain %s over %s: a stale update: %v", domain, of.base, err)
 			}
 			many := []optimistic.Change[time.Time]{{Key: 1, Expected: next, Set: optimistic.Set{"n": 3}}}
-			if _, err := table.UpdateMany(ctx, pool, many, optimistic.AllOrNothing); err != nil {
+			if _, err := table.UpdateMany(ctx, pool, many, optimistic.UpdateAllOrNothing); err != nil {
 				t.Errorf("domain %s over %s: %v", domain, of.base, err)
 			}
 		}
@@ -83,7 +83,7 @@ func TestDomainsDoNotCutValues(t *testing.T) {
 	if _, err := ints.Update(ctx, pool, 1, 1, long); err == nil {
 		t.Error("Update: a value that is too long was written")
 	}
-	if _, err := ints.UpdateMany(ctx, pool, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: long}}, optimistic.EachRow); err == nil {
+	if _, err := ints.UpdateMany(ctx, pool, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: long}}, optimistic.UpdateEachRow); err == nil {
 		t.Error("UpdateMany: a value that is too long was written")
 	}
 	var name string
@@ -101,7 +101,7 @@ func TestDomainsDoNotCutValues(t *testing.T) {
 			t.Errorf("Update at %v: %v, want a conflict", stale, err)
 		}
 		many := []optimistic.Change[optimistic.Values]{{Key: 2, Expected: stale, Set: set}}
-		if _, err := columns.UpdateMany(ctx, pool, many, optimistic.AllOrNothing); !errors.Is(err, optimistic.ErrStale) {
+		if _, err := columns.UpdateMany(ctx, pool, many, optimistic.UpdateAllOrNothing); !errors.Is(err, optimistic.ErrStale) {
 			t.Errorf("UpdateMany at %v: %v, want a conflict", stale, err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // TestSuppressedWrites has a trigger keep one row from being written: it returns NULL, or the old
-// row. No call says that the row is written. The error names it, AllOrNothing writes no row, and
-// EachRow the others.
+// row. No call says that the row is written. The error names it, UpdateAllOrNothing writes no row, and
+// UpdateEachRow the others.
 func TestSuppressedWrites(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.Postgres(t), t.Context()
@@ -31,7 +31,7 @@ func TestSuppressedWrites(t *testing.T) {
 
 // suppressedWrites is the test with one kind of version.
 func suppressedWrites[V any](
-	t *testing.T, ctx context.Context, pool *pgxpool.Pool, returns, version string, token optimistic.Token[V],
+	t *testing.T, ctx context.Context, pool *pgxpool.Pool, returns, version string, token optimistic.Version[V],
 ) {
 	exec := func(texts ...string) {
 		t.Helper()
@@ -81,7 +81,7 @@ func suppressedWrites[V any](
 		changes = append(changes, optimistic.Change[V]{Key: key, Expected: at(key), Set: optimistic.Set{"n": int64(1)}})
 	}
 	set := optimistic.Set{"n": int64(1)}
-	_, err = table.UpdateMany(ctx, pool, changes, optimistic.AllOrNothing)
+	_, err = table.UpdateMany(ctx, pool, changes, optimistic.UpdateAllOrNothing)
 	suppresses("all or nothing", "5", err)
 	_, err = table.Update(ctx, pool, "5", at("5"), set)
 	suppresses("Update", "5", err)
@@ -107,7 +107,7 @@ func suppressedWrites[V any](
 		t.Errorf("it was tried %d times", calls)
 	}
 	written(0)
-	outcomes, err := table.UpdateMany(ctx, pool, changes, optimistic.EachRow)
+	outcomes, err := table.UpdateMany(ctx, pool, changes, optimistic.UpdateEachRow)
 	if returns == "OLD" {
 		suppresses("each row", "5", err)
 		written(0)

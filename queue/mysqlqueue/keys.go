@@ -51,14 +51,14 @@ func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]
 	for some := range slices.Chunk(jobs, insertRows) {
 		var in, ready, later, grown []any
 		for _, j := range some {
-			in = append(in, j.ID[:], []byte(j.Queue), []byte(j.Kind), j.Priority, j.MaxAttempts, j.Payload, []byte(j.Unique), []byte(j.Group), j.AtMost)
+			in = append(in, j.ID[:], []byte(j.Queue), []byte(j.Kind), j.Priority, j.MaxAttempts, j.Payload, []byte(j.Unique), []byte(j.Group), j.GroupLimit)
 			switch {
 			case j.Delay > 0 && j.Group != "":
 				grown = append(grown, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority, []byte(j.Group))
 			case j.Delay > 0:
 				later = append(later, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority)
 			case j.Group != "":
-				grouped = append(grouped, comer{key{j.Queue, j.Group}, j.ID[:], j.Priority, j.AtMost})
+				grouped = append(grouped, comer{key{j.Queue, j.Group}, j.ID[:], j.Priority, j.GroupLimit})
 			default:
 				ready = append(ready, []byte(j.Queue), j.Priority, j.ID[:])
 			}

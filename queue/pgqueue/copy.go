@@ -45,7 +45,7 @@ func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs [
 		[]string{"job_id", "queue", "kind", "priority", "max_attempts", "enqueued_at", "payload", "group_key", "group_most"},
 		pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 			j := &jobs[i]
-			return []any{uuid(j.ID), j.Queue, j.Kind, j.Priority, j.MaxAttempts, now, j.Payload, groupOf(j), pgtype.Int4{Int32: j.AtMost, Valid: j.Group != ""}}, nil
+			return []any{uuid(j.ID), j.Queue, j.Kind, j.Priority, j.MaxAttempts, now, j.Payload, groupOf(j), pgtype.Int4{Int32: j.GroupLimit, Valid: j.Group != ""}}, nil
 		}))
 	if err == nil && len(ready) > 0 {
 		_, err = tx.CopyFrom(ctx, d.table("dblock_queue_ready"), []string{"queue", "priority", "ready_at", "job_id"},

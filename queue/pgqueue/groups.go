@@ -24,7 +24,7 @@ func (d *database) place(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert
 	for i := range jobs {
 		j := &jobs[i]
 		p.JobIds[i], p.Queues[i], p.GroupKeys[i], p.Priorities[i] = uuid(j.ID), j.Queue, j.Group, j.Priority
-		most[[2]string{j.Queue, j.Group}] = j.AtMost
+		most[[2]string{j.Queue, j.Group}] = j.GroupLimit
 	}
 	var queues, groups []string
 	var mosts []int32
@@ -82,7 +82,7 @@ func comers(due []pgdb.TakeDueGroupedRow) []engine.Insert {
 	jobs := make([]engine.Insert, 0, len(due))
 	for _, j := range due {
 		if j.GroupMost > 0 {
-			jobs = append(jobs, engine.Insert{ID: j.JobID.Bytes, Queue: j.Queue, Priority: j.Priority, Group: j.GroupKey, AtMost: j.GroupMost})
+			jobs = append(jobs, engine.Insert{ID: j.JobID.Bytes, Queue: j.Queue, Priority: j.Priority, Group: j.GroupKey, GroupLimit: j.GroupMost})
 		}
 	}
 	return jobs

@@ -138,7 +138,7 @@ func keyColumns(jobs []engine.Insert, channel string) pgdb.EnqueueKeyedParams {
 		UniqueKeys: make([]string, len(jobs)), GroupKeys: make([]string, len(jobs)), Mosts: make([]int32, len(jobs)),
 	}
 	for i := range jobs {
-		p.UniqueKeys[i], p.GroupKeys[i], p.Mosts[i] = jobs[i].Unique, jobs[i].Group, jobs[i].AtMost
+		p.UniqueKeys[i], p.GroupKeys[i], p.Mosts[i] = jobs[i].Unique, jobs[i].Group, jobs[i].GroupLimit
 	}
 	return p
 }

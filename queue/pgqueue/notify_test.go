@@ -137,7 +137,7 @@ func (notifyTests) TellsWhoeverIsToCancel(t *testing.T, d *notifyEnv) {
 	l := d.listen(t)
 	was, err := other.Cancel(suite.Soon(t), id)
 	assert.NoError(t, err)
-	assert.Equal(t, queue.Claimed, was)
+	assert.Equal(t, queue.JobClaimed, was)
 	isFrom(t, l.next(t), "word", member)
 	assert.ErrorIs(t, suite.Wait(t, ended, "the end of the context"), queue.ErrCancelled)
 }

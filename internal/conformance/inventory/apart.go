@@ -294,7 +294,7 @@ func (s *env) changes(ctx context.Context, what, key string) (err error) {
 	}
 	// Lookup says that it is expired before the sweep, too.
 	recorded := "SELECT state FROM dblock_reservation WHERE reservation_key = '" + key + "'"
-	for state := inventory.Held; err == nil && state != inventory.Expired; {
+	for state := inventory.ReservationHeld; err == nil && state != inventory.ReservationExpired; {
 		if _, err = s.Sweep(ctx, 3); err == nil {
 			err = s.DB.DB.QueryRowContext(ctx, recorded).Scan(&state)
 		}
@@ -319,6 +319,6 @@ func (mergeTests) WhatStaysLockedIsBusy(t *testing.T, s *env) {
 	err = suite.Second(store.Cancel(ctx, "slow"))
 	assert.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, dblock.ErrBusy), err)
 	release()
-	s.wants(t, onKey(toCancel, "slow"), reply{State: inventory.Cancelled, SKU: "locked", Qty: 1})
+	s.wants(t, onKey(toCancel, "slow"), reply{State: inventory.ReservationCancelled, SKU: "locked", Qty: 1})
 	s.sound(t)
 }

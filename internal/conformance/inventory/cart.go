@@ -37,10 +37,10 @@ func (mergeTests) ACartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
 	b := func(qty int64) inventory.Line { return inventory.Line{SKU: "b", Qty: qty} }
 	whole := cartOf("whole", b(2), gift, inventory.Line{SKU: "a", Qty: 1}, b(1))
 	lines := []inventory.Line{{SKU: "a", Qty: 1}, {SKU: "b", Qty: 3}, gift}
-	s.wants(t, whole, reply{State: inventory.Sold, Lines: lines})
-	s.wants(t, whole, reply{State: inventory.Sold, Lines: lines, Replayed: true})
-	s.wants(t, onKey(toLookUp, "whole"), reply{State: inventory.Sold, Lines: lines})
-	s.wants(t, onKey(toConfirm, "whole"), reply{State: inventory.Sold, Lines: lines, Replayed: true})
+	s.wants(t, whole, reply{State: inventory.ReservationSold, Lines: lines})
+	s.wants(t, whole, reply{State: inventory.ReservationSold, Lines: lines, Replayed: true})
+	s.wants(t, onKey(toLookUp, "whole"), reply{State: inventory.ReservationSold, Lines: lines})
+	s.wants(t, onKey(toConfirm, "whole"), reply{State: inventory.ReservationSold, Lines: lines, Replayed: true})
 	s.wants(t, onKey(toCancel, "whole"), reply{Kind: isConfirmed})
 	s.wantsBooks(t, "a", 4, 0, 1)
 	s.wantsBooks(t, "b", 2, 0, 3)
@@ -53,7 +53,7 @@ func (mergeTests) ACartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
 		{isUnknownSKU, "nonsense", []inventory.Line{{SKU: "a", Qty: 1}, {SKU: "nonsense", Qty: 3}}},
 		{isLimited, "b, used 0", []inventory.Line{{SKU: "a", Qty: 1}, {SKU: "b", Qty: 2, Limit: 1}}},
 	} {
-		refused := reply{State: inventory.Refused, Lines: unlimited(c.lines), Kind: c.kind, Detail: c.detail}
+		refused := reply{State: inventory.ReservationRefused, Lines: unlimited(c.lines), Kind: c.kind, Detail: c.detail}
 		s.wants(t, cartOf(c.detail, c.lines...), refused)
 		s.wants(t, onKey(toLookUp, c.detail), reply{Kind: isNotFound})
 	}
@@ -62,11 +62,11 @@ func (mergeTests) ACartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
 		t.Helper()
 		cart := heldCart(key, b(2), inventory.Line{SKU: "a", Qty: 2, Limit: 2}, gift)
 		lines = []inventory.Line{{SKU: "a", Qty: 2}, {SKU: "b", Qty: 2}, gift}
-		s.wants(t, cart, reply{State: inventory.Held, Lines: lines, Ends: true})
+		s.wants(t, cart, reply{State: inventory.ReservationHeld, Lines: lines, Ends: true})
 	}
 	holds("kept")
 	s.wantsBooks(t, "b", 0, 2, 3)
-	s.wants(t, onKey(toCancel, "kept"), reply{State: inventory.Cancelled, Lines: lines})
+	s.wants(t, onKey(toCancel, "kept"), reply{State: inventory.ReservationCancelled, Lines: lines})
 	s.wantsBooks(t, "a", 4, 0, 1)
 	holds("due")
 	s.isDue(t, "due")
@@ -81,10 +81,10 @@ func (mergeTests) AKeyIsOfOneOrderOrOneCart(t *testing.T, s *env) {
 	s.stock(t, "b", 100)
 	a, b := inventory.Line{SKU: "a", Qty: 1}, inventory.Line{SKU: "b", Qty: 1}
 	orderOf := func(key, sku string, qty int64) op { return op{What: toReserve, Request: order(key, sku, qty)} }
-	s.wants(t, cartOf("one line", a), reply{State: inventory.Sold, SKU: "a", Qty: 1})
-	s.wants(t, orderOf("one line", "a", 1), reply{State: inventory.Sold, SKU: "a", Qty: 1, Replayed: true})
-	s.wants(t, orderOf("an order", "a", 1), reply{State: inventory.Sold, SKU: "a", Qty: 1})
-	s.wants(t, cartOf("a cart", a, b), reply{State: inventory.Sold, Lines: []inventory.Line{a, b}})
+	s.wants(t, cartOf("one line", a), reply{State: inventory.ReservationSold, SKU: "a", Qty: 1})
+	s.wants(t, orderOf("one line", "a", 1), reply{State: inventory.ReservationSold, SKU: "a", Qty: 1, Replayed: true})
+	s.wants(t, orderOf("an order", "a", 1), reply{State: inventory.ReservationSold, SKU: "a", Qty: 1})
+	s.wants(t, cartOf("a cart", a, b), reply{State: inventory.ReservationSold, Lines: []inventory.Line{a, b}})
 	for _, d := range []op{
 		cartOf("an order", a, b), cartOf("an order", b), cartOf("one line", a, a), cartOf("a cart", a),
 		cartOf("a cart", a, inventory.Line{SKU: "b", Qty: 2}), cartOf("a cart", a, b, inventory.Line{SKU: "c", Qty: 1}),
@@ -194,8 +194,8 @@ func (mergeTests) AnArchiveJobLeavesCartsWhole(t *testing.T, s *env) {
 	sold := cartOf("sold", lines...)
 	s.stock(t, "frame", 5)
 	s.stock(t, "poster", 5)
-	s.wants(t, sold, reply{State: inventory.Sold, Lines: lines})
-	s.wants(t, heldCart("held", lines...), reply{State: inventory.Held, Lines: lines, Ends: true})
+	s.wants(t, sold, reply{State: inventory.ReservationSold, Lines: lines})
+	s.wants(t, heldCart("held", lines...), reply{State: inventory.ReservationHeld, Lines: lines, Ends: true})
 	blocks := strings.Split(string(suite.Must(os.ReadFile("../../docs/inventory.md"))(t)), "```sql\n")
 	archive := func(of string) (inTheWay int64) {
 		job := func(block string) string {
@@ -213,7 +213,7 @@ func (mergeTests) AnArchiveJobLeavesCartsWhole(t *testing.T, s *env) {
 	assert.Equal(t, int64(2), archive("'poster', 'frame'"), "the lines that are held")
 	s.isDue(t, "held")
 	s.wants(t, op{What: toSweep, Most: 5}, reply{Qty: 1})
-	s.wants(t, sold, reply{State: inventory.Sold, Lines: lines, Replayed: true})
+	s.wants(t, sold, reply{State: inventory.ReservationSold, Lines: lines, Replayed: true})
 	s.wantsBooks(t, "poster", 4, 0, 1)
 	s.sound(t)
 	assert.Zero(t, archive("'poster', 'frame'"))
@@ -226,7 +226,7 @@ func (mergeTests) ACartWithoutItsFirstLineIsSwept(t *testing.T, s *env) {
 	s.stock(t, "b", 10)
 	cart := heldCart("cart", inventory.Line{SKU: "a", Qty: 1}, inventory.Line{SKU: "b", Qty: 2, Limit: 2})
 	cart.Request.Buyer = "ann"
-	s.wants(t, cart, reply{State: inventory.Held, Lines: unlimited(cart.Lines), Ends: true})
+	s.wants(t, cart, reply{State: inventory.ReservationHeld, Lines: unlimited(cart.Lines), Ends: true})
 	s.Exec(t, "DELETE FROM dblock_reservation WHERE line = 0")
 	s.isDue(t, "cart")
 	s.wants(t, op{What: toSweep, Most: 10}, reply{Qty: 1})

@@ -111,7 +111,7 @@
 //
 //   - Each answer to orders, carts, confirmations, cancellations, extensions and look-ups of a key is right in one order of the calls
 //     (judgeOrder): a key is sold once, races of a hold with its end, its cancellation and sweeps have one result, in Stores, with
-//     Options.Latch and without, in transactions of the caller and from allotments.
+//     Options.SoldOutTTL and without, in transactions of the caller and from allotments.
 //   - No order is refused though enough was left, or though its buyer was under the limit (judgeRefusals). Each unit that is left in the
 //     end is for sale, also from the allotment of a killed process (allIsSold).
 //   - Stock, reservations, deliveries and limits balance, and no buyer exceeds a limit, in each snapshot while the processes run and in

@@ -17,21 +17,21 @@ import (
 // possible.
 func (mergeTests) AHeldOrderGoesItsWay(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
-	is := func(state inventory.State, replayed bool) reply {
-		return reply{State: state, SKU: "sale", Qty: 1, Replayed: replayed, Ends: state == inventory.Held}
+	is := func(state inventory.ReservationState, replayed bool) reply {
+		return reply{State: state, SKU: "sale", Qty: 1, Replayed: replayed, Ends: state == inventory.ReservationHeld}
 	}
 	reserves := func(key string, want reply) {
 		t.Helper()
 		s.wants(t, op{What: toReserve, Request: held(key, "sale")}, want)
 	}
 	for _, key := range []string{"confirmed", "cancelled", "expired", "swept"} {
-		reserves(key, is(inventory.Held, false))
-		reserves(key, is(inventory.Held, true))
+		reserves(key, is(inventory.ReservationHeld, false))
+		reserves(key, is(inventory.ReservationHeld, true))
 	}
 	s.wantsBooks(t, "sale", 6, 4, 0)
 	for _, replayed := range []bool{false, true} {
-		s.wants(t, onKey(toConfirm, "confirmed"), is(inventory.Sold, replayed))
-		s.wants(t, onKey(toCancel, "cancelled"), is(inventory.Cancelled, replayed))
+		s.wants(t, onKey(toConfirm, "confirmed"), is(inventory.ReservationSold, replayed))
+		s.wants(t, onKey(toCancel, "cancelled"), is(inventory.ReservationCancelled, replayed))
 	}
 	s.isDue(t, "swept")
 	s.wants(t, op{What: toSweep, Most: 10}, reply{Qty: 1})
@@ -46,16 +46,16 @@ func (mergeTests) AHeldOrderGoesItsWay(t *testing.T, s *env) {
 		s.wants(t, op{What: toExtend, Request: held(key, "")}, reply{Kind: kind})
 	}
 	s.wants(t, onKey(toCancel, "confirmed"), reply{Kind: isConfirmed})
-	s.wants(t, onKey(toLookUp, "expired"), is(inventory.Expired, false))
+	s.wants(t, onKey(toLookUp, "expired"), is(inventory.ReservationExpired, false))
 	s.wantsBooks(t, "sale", 8, 1, 1)
-	s.wants(t, onKey(toCancel, "expired"), is(inventory.Expired, false))
+	s.wants(t, onKey(toCancel, "expired"), is(inventory.ReservationExpired, false))
 	s.wantsBooks(t, "sale", 9, 0, 1)
-	s.wants(t, onKey(toCancel, "expired"), is(inventory.Expired, true))
-	s.wants(t, onKey(toCancel, "swept"), is(inventory.Expired, true))
-	reserves("confirmed", is(inventory.Sold, true))
-	reserves("cancelled", reply{State: inventory.Cancelled, SKU: "sale", Qty: 1, Replayed: true, Kind: isCancelled})
-	reserves("expired", reply{State: inventory.Expired, SKU: "sale", Qty: 1, Replayed: true, Kind: isExpired})
-	reserves("swept", reply{State: inventory.Expired, SKU: "sale", Qty: 1, Replayed: true, Kind: isExpired})
+	s.wants(t, onKey(toCancel, "expired"), is(inventory.ReservationExpired, true))
+	s.wants(t, onKey(toCancel, "swept"), is(inventory.ReservationExpired, true))
+	reserves("confirmed", is(inventory.ReservationSold, true))
+	reserves("cancelled", reply{State: inventory.ReservationCancelled, SKU: "sale", Qty: 1, Replayed: true, Kind: isCancelled})
+	reserves("expired", reply{State: inventory.ReservationExpired, SKU: "sale", Qty: 1, Replayed: true, Kind: isExpired})
+	reserves("swept", reply{State: inventory.ReservationExpired, SKU: "sale", Qty: 1, Replayed: true, Kind: isExpired})
 	s.wantsBooks(t, "sale", 9, 0, 1)
 	s.sound(t)
 }
@@ -64,21 +64,21 @@ func (mergeTests) AHeldOrderGoesItsWay(t *testing.T, s *env) {
 func (mergeTests) ACancelledKeyIsNeverSold(t *testing.T, s *env) {
 	s.stock(t, "sale", 100)
 	s.stock(t, "other", 100)
-	s.wants(t, onKey(toCancel, "k"), reply{State: inventory.Cancelled})
-	s.wants(t, onKey(toCancel, "k"), reply{State: inventory.Cancelled, Replayed: true})
-	s.wants(t, onKey(toLookUp, "k"), reply{State: inventory.Cancelled})
+	s.wants(t, onKey(toCancel, "k"), reply{State: inventory.ReservationCancelled})
+	s.wants(t, onKey(toCancel, "k"), reply{State: inventory.ReservationCancelled, Replayed: true})
+	s.wants(t, onKey(toLookUp, "k"), reply{State: inventory.ReservationCancelled})
 	for _, r := range []inventory.Request{
 		order("k", "sale", 1), held("k", "sale"), order("k", "other", 3), order("k", "sale", 1000),
 	} {
 		s.wants(t, op{What: toReserve, Request: r},
-			reply{State: inventory.Cancelled, SKU: r.SKU, Qty: r.Qty, Replayed: true, Kind: isCancelled})
+			reply{State: inventory.ReservationCancelled, SKU: r.SKU, Qty: r.Qty, Replayed: true, Kind: isCancelled})
 	}
 	cart := cartOf("k", inventory.Line{SKU: "other", Qty: 1}, inventory.Line{SKU: "sale", Qty: 2})
-	s.wants(t, cart, reply{State: inventory.Cancelled, Lines: cart.Lines, Replayed: true, Kind: isCancelled})
+	s.wants(t, cart, reply{State: inventory.ReservationCancelled, Lines: cart.Lines, Replayed: true, Kind: isCancelled})
 	s.wants(t, onKey(toConfirm, "k"), reply{Kind: isCancelled})
 	reqs := ordersFor(100, "sale")
 	for i := 0; i < len(reqs); i += 2 {
-		s.wants(t, onKey(toCancel, reqs[i].Key), reply{State: inventory.Cancelled})
+		s.wants(t, onKey(toCancel, reqs[i].Key), reply{State: inventory.ReservationCancelled})
 	}
 	for i, a := range crowd(t.Context(), s.Store, reqs) {
 		if i%2 == 1 {
@@ -86,7 +86,7 @@ func (mergeTests) ACancelledKeyIsNeverSold(t *testing.T, s *env) {
 			continue
 		}
 		is := suite.As[*inventory.StateError](t, a.err)
-		assert.True(t, is.State == inventory.Cancelled && is.Key == a.req.Key, "%s: %v", a.req.Key, a.err)
+		assert.True(t, is.State == inventory.ReservationCancelled && is.Key == a.req.Key, "%s: %v", a.req.Key, a.err)
 	}
 	s.wantsBooks(t, "sale", 50, 0, 50)
 	s.sound(t)
@@ -110,7 +110,7 @@ func (mergeTests) HoldsAsLongAsItSays(t *testing.T, s *env) {
 	endsWithin(suite.Must(holds("long", time.Hour))(t), time.Hour, time.Hour)
 	endsWithin(suite.Must(s.Extend(t.Context(), "long", 3*time.Hour))(t), 3*time.Hour, 3*time.Hour)
 	res := suite.Must(s.Extend(t.Context(), "long", time.Minute))(t) // it does not get shorter
-	assert.Equal(t, inventory.Held, res.State)
+	assert.Equal(t, inventory.ReservationHeld, res.State)
 	endsWithin(res, 2*time.Hour, 3*time.Hour) // what is left counts from the call, which may have been long before
 	endsWithin(suite.Must(s.Lookup(t.Context(), "long"))(t), 2*time.Hour, 3*time.Hour)
 	assert.Equal(t, 1, suite.Must(s.Sweep(t.Context(), 10))(t), "one has ended")
@@ -131,7 +131,7 @@ func (mergeTests) WhatComesBackIsForSale(t *testing.T, s *env) {
 	soldOut := func() {
 		t.Helper()
 		s.wants(t, op{What: toReserve, Request: held("late", "sale")},
-			reply{State: inventory.Refused, SKU: "sale", Qty: 1, Kind: isSoldOut, Detail: "sale, left 0"})
+			reply{State: inventory.ReservationRefused, SKU: "sale", Qty: 1, Kind: isSoldOut, Detail: "sale, left 0"})
 	}
 	s.sells(t, held("a", "sale"))
 	s.sells(t, held("b", "sale"))

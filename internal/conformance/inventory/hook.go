@@ -104,10 +104,10 @@ func (mergeTests) WritesTheOwnersRows(t *testing.T, s *env) {
 	assert.Equal(t, slices.Sorted(maps.Keys(sold)), slices.Sorted(maps.Keys(soldIn(t, store, reqs))), "sent again")
 	again, err := store.ReserveAll(t.Context(), cart)
 	assert.True(t, err == nil && again.Replayed, "the cart again: %+v, %v", again, err)
-	want := inventory.Reservation{Key: "cart", Buyer: "ann", Lines: lines, State: inventory.Sold}
+	want := inventory.Reservation{Key: "cart", Buyer: "ann", Lines: lines, State: inventory.ReservationSold}
 	assert.Equal(t, []inventory.Reservation{want}, calls["cart"])
 	if got := calls["held"]; assert.Len(t, got, 1) {
-		assert.Equal(t, inventory.Held, got[0].State)
+		assert.Equal(t, inventory.ReservationHeld, got[0].State)
 		assert.Greater(t, time.Until(got[0].ExpiresAt), time.Minute)
 	}
 	for key := range calls {

@@ -101,7 +101,7 @@ func (mergeTests) ALimitCountsNoExpiredHold(t *testing.T, s *env) {
 		coupon := inventory.Line{SKU: "coupon", Qty: 1, Limit: 1, Unstocked: true}
 		cart := cartOf(name+" cart", coupon, inventory.Line{SKU: "sale", Qty: 2, Limit: 2})
 		cart.Request.Buyer = name + " a cart"
-		assert.Equal(t, inventory.Sold, cart.do(t.Context(), store).State, name)
+		assert.Equal(t, inventory.ReservationSold, cart.do(t.Context(), store).State, name)
 
 		expired("a crowd")
 		reqs := make([]inventory.Request, 30)

@@ -177,7 +177,7 @@ func (mergeTests) KeysOpenElsewhereLockNoStock(t *testing.T, s *env) {
 // its test lasts.
 func (s *env) latched(t *testing.T) *inventory.Store {
 	t.Helper()
-	return s.open(t, inventory.Options{Latch: 10 * time.Second, Timeout: time.Minute})
+	return s.open(t, inventory.Options{SoldOutTTL: 10 * time.Second, Timeout: time.Minute})
 }
 
 // refusal is the refusal of an order that is sold out, or nil.
@@ -193,7 +193,7 @@ func isLatched(t *testing.T, store *inventory.Store, sku string) {
 	suite.Until(t, "it refuses from memory", func() bool {
 		out := refusal(store, order("latch "+rand.Text(), sku, 1))
 		require.NotNil(t, out, "an order of what is sold out")
-		return out.Latched
+		return out.Cached
 	})
 }
 
@@ -210,7 +210,7 @@ func (mergeTests) ALatchRefusesWithoutLocks(t *testing.T, s *env) {
 	for i := range 100 {
 		r := order(fmt.Sprintf("late-%d", i), "sale", 1)
 		r.Limit, r.Hold = int64(i%3), time.Duration(i%2)*time.Hour
-		require.Equal(t, &inventory.SoldOutError{Key: r.Key, SKU: "sale", Wanted: 1, Latched: true}, refusal(store, r))
+		require.Equal(t, &inventory.SoldOutError{Key: r.Key, SKU: "sale", Wanted: 1, Cached: true}, refusal(store, r))
 	}
 	for _, key := range []string{"sold", "sold, too", "sold elsewhere"} {
 		gets(t, store, order(key, "sale", 1), "replayed")
@@ -223,7 +223,7 @@ func (mergeTests) ALatchRefusesWithoutLocks(t *testing.T, s *env) {
 // ALatchEndsWithWhatComesIn has units come in by each way. Those of its own Store are for sale at
 // once, those of another a little later.
 func (mergeTests) ALatchEndsWithWhatComesIn(t *testing.T, s *env) {
-	store, brief := s.latched(t), s.open(t, inventory.Options{Latch: 200 * time.Millisecond, Timeout: time.Minute})
+	store, brief := s.latched(t), s.open(t, inventory.Options{SoldOutTTL: 200 * time.Millisecond, Timeout: time.Minute})
 	s.stock(t, "sale", 2)
 	hold := held("held", "sale")
 	s.sells(t, hold)
@@ -250,10 +250,10 @@ func (mergeTests) ALatchEndsWithWhatComesIn(t *testing.T, s *env) {
 	suite.Until(t, "what came in elsewhere is sold", func() bool {
 		return refusal(brief, order("brief "+rand.Text(), "sale", 1)) == nil
 	})
-	records := s.open(t, inventory.Options{Latch: 10 * time.Second, RecordRefusals: true})
+	records := s.open(t, inventory.Options{SoldOutTTL: 10 * time.Second, RecordRefusals: true})
 	for i := range 50 {
 		out := refusal(records, order(fmt.Sprintf("recorded %d", i), "sale", 1))
-		require.False(t, out.Latched, "a Store that records refusals")
+		require.False(t, out.Cached, "a Store that records refusals")
 	}
 	s.sound(t)
 }

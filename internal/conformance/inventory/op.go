@@ -40,7 +40,7 @@ func onKey(what, key string) op { return op{What: what, Request: inventory.Reque
 
 // reply is the answer to an op, as far as it does not depend on the clock.
 type reply struct {
-	State    inventory.State
+	State    inventory.ReservationState
 	SKU      string
 	Qty      int64 // of a sweep: how many
 	Lines    []inventory.Line

@@ -81,7 +81,7 @@ func (tests) RefusesOrdersOnceClosed(t *testing.T, s *env) {
 
 func (tests) AnswersARepeatedKeyAsBefore(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
-	want := inventory.Reservation{Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 3, State: inventory.Sold}
+	want := inventory.Reservation{Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 3, State: inventory.ReservationSold}
 	for range 2 {
 		assert.Equal(t, want, suite.Must(s.Reserve(t.Context(), order("k", "sale", 3)))(t))
 		want.Replayed = true
@@ -121,14 +121,14 @@ func (tests) RecordsRefusalsWhenAsked(t *testing.T, s *env) {
 	s.stock(t, "sale", 1)
 	plain := op{What: toReserve, Request: order("plain", "sale", 2)}
 	recorded := op{What: toReserve, Request: order("recorded", "sale", 2)}
-	refused := reply{State: inventory.Refused, SKU: "sale", Qty: 2, Kind: isSoldOut, Detail: left("sale", 1)}
+	refused := reply{State: inventory.ReservationRefused, SKU: "sale", Qty: 2, Kind: isSoldOut, Detail: left("sale", 1)}
 	s.wants(t, plain, refused)
 	assert.Equal(t, refused, recorded.do(t.Context(), store))
 	assert.EqualValues(t, 2, refusal(s.Store, plain.Request).Wanted)
 	s.restock(t, "more", "sale", 100)
 	refused.Replayed, refused.Detail = true, "as before"
 	assert.Equal(t, refused, recorded.do(t.Context(), store))
-	s.wants(t, plain, reply{State: inventory.Sold, SKU: "sale", Qty: 2})
+	s.wants(t, plain, reply{State: inventory.ReservationSold, SKU: "sale", Qty: 2})
 	s.wantsBooks(t, "sale", 99, 0, 2)
 	s.sound(t)
 }
@@ -168,7 +168,7 @@ func (tests) FindsWhatIsRecorded(t *testing.T, s *env) {
 	s.stock(t, sku, 10)
 	odd := inventory.Request{Key: "Ünïcode 🔒 ' \" \\ ; -- ? $1 %", SKU: sku, Buyer: "O'Brien\n\t", Qty: 10}
 	s.sells(t, odd)
-	want := inventory.Reservation{Key: odd.Key, SKU: odd.SKU, Buyer: odd.Buyer, Qty: 10, State: inventory.Sold}
+	want := inventory.Reservation{Key: odd.Key, SKU: odd.SKU, Buyer: odd.Buyer, Qty: 10, State: inventory.ReservationSold}
 	assert.Equal(t, want, suite.Must(s.Lookup(t.Context(), odd.Key))(t))
 	s.wants(t, onKey(toLookUp, strings.ToUpper(odd.Key)), reply{Kind: isNotFound})
 	gets(t, s.Store, order("k", "GRÖSSE", 1), isUnknownSKU)

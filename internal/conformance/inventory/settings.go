@@ -45,7 +45,7 @@ func (s *env) sellsAsUsual(t *testing.T, sku string) {
 	assert.Equal(t, map[string]int{"sold": 12, "replayed": n, isSoldOut: 28 - n, isUnknownSKU: 8}, got)
 	recorded := 0
 	for _, r := range reqs {
-		if res, err := s.Lookup(t.Context(), r.Key); err == nil && res.State == inventory.Sold {
+		if res, err := s.Lookup(t.Context(), r.Key); err == nil && res.State == inventory.ReservationSold {
 			recorded++
 		}
 	}

@@ -79,7 +79,7 @@ func alteredCalls[DB any](t *testing.T, b *env[DB]) map[string]func(t *testing.T
 		},
 		"UpdateMany": func(t *testing.T, column string, value any) error {
 			changes := []change{{Key: 1, Expected: version(t), Set: set{column: value}}}
-			return errOf(table(t, "UpdateMany", column).UpdateMany(t.Context(), b.db, changes, optimistic.AllOrNothing))
+			return errOf(table(t, "UpdateMany", column).UpdateMany(t.Context(), b.db, changes, optimistic.UpdateAllOrNothing))
 		},
 		"Upsert": func(t *testing.T, column string, value any) error {
 			b.Exec(t, "DELETE FROM altered WHERE id = 11")
@@ -103,7 +103,7 @@ func (tests[DB]) AlteredVersion(t *testing.T, b *env[DB]) {
 	calls := map[string]func(values) error{
 		"Update": func(v values) error { return errOf(update.Update(ctx, b.db, 1, v, one)) },
 		"UpdateMany": func(v values) error {
-			return errOf(many.UpdateMany(ctx, b.db, []optimistic.Change[values]{{Key: 1, Expected: v, Set: one}}, optimistic.AllOrNothing))
+			return errOf(many.UpdateMany(ctx, b.db, []optimistic.Change[values]{{Key: 1, Expected: v, Set: one}}, optimistic.UpdateAllOrNothing))
 		},
 		"Delete": func(v values) error { return remove.Delete(ctx, b.db, 1, v) },
 	}

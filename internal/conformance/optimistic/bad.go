@@ -33,7 +33,7 @@ func (tests[DB]) NamesAreTakenAsTheyAre(t *testing.T, b *env[DB]) {
 	v := must(odd.Upsert(ctx, b.db, "o'k\\", optimistic.Absent[int64](), set{value: "'; --"}))(t)
 	v = must(odd.Update(ctx, b.db, "o'k\\", v, set{value: "\" ` '"}))(t)
 	v = must(odd.Touch(ctx, b.db, "o'k\\", v))(t)
-	must(odd.UpdateMany(ctx, b.db, []change{{Key: "o'k\\", Expected: v, Set: set{value: "x"}}}, optimistic.EachRow))(t)
+	must(odd.UpdateMany(ctx, b.db, []change{{Key: "o'k\\", Expected: v, Set: set{value: "x"}}}, optimistic.UpdateEachRow))(t)
 	require.NoError(t, odd.Delete(ctx, b.db, "o'k\\", v+1))
 	both := must(b.e.Values(other+"."+table, key, optimistic.Columns(value)))(t)
 	must(both.Upsert(ctx, b.db, "k", optimistic.Absent[values](), set{value: "x"}))(t)
@@ -62,10 +62,10 @@ func (tests[DB]) RefusesBadInput(t *testing.T, b *env[DB]) {
 	}
 	for _, c := range bad {
 		badInput(t, fmt.Sprint(c), errOf(table.Update(ctx, b.db, c.Key, c.Expected, c.Set)))
-		badInput(t, fmt.Sprint("of many: ", c), errOf(table.UpdateMany(ctx, b.db, []change{c}, optimistic.EachRow)))
+		badInput(t, fmt.Sprint("of many: ", c), errOf(table.UpdateMany(ctx, b.db, []change{c}, optimistic.UpdateEachRow)))
 	}
 	twice := []change{{Key: 1, Expected: 1, Set: five}, {Key: int64(1), Expected: 1, Set: five}}
-	badInput(t, "a key twice", errOf(table.UpdateMany(ctx, b.db, twice, optimistic.EachRow)))
+	badInput(t, "a key twice", errOf(table.UpdateMany(ctx, b.db, twice, optimistic.UpdateEachRow)))
 	columns := b.columns(t, "account", "balance", "note")
 	badInput(t, "some of the columns", errOf(columns.Upsert(ctx, b.db, 34, optimistic.Absent[values](), five)))
 	badInput(t, "blindly, some of the columns", errOf(columns.Any().Update(ctx, b.db, 1, five)))
@@ -131,7 +131,7 @@ func (b *env[DB]) refusesOtherEngines(t *testing.T) {
 		table := b.ints(t, "in_"+engine)
 		for call, err := range map[string]error{
 			"Check": table.Check(ctx, b.db), "Update": errOf(table.Update(ctx, b.db, 1, 1, one)),
-			"UpdateMany": errOf(table.UpdateMany(ctx, b.db, []change{{Key: 1, Expected: 1, Set: one}}, optimistic.EachRow)),
+			"UpdateMany": errOf(table.UpdateMany(ctx, b.db, []change{{Key: 1, Expected: 1, Set: one}}, optimistic.UpdateEachRow)),
 		} {
 			badInput(t, engine+": "+call, err, "ENGINE=InnoDB")
 		}
@@ -168,7 +168,7 @@ func (tests[DB]) RefusesBadVersions(t *testing.T, b *env[DB]) {
 		badInput(t, bad, errOf(ints.Update(ctx, b.db, 1, 1, five)))
 		badInput(t, bad, errOf(ints.Version(ctx, b.db, 1)))
 		badInput(t, bad, ints.Delete(ctx, b.db, 1, 7))
-		badInput(t, bad, errOf(ints.UpdateMany(ctx, b.db, []change{{Key: 1, Expected: 1, Set: five}}, optimistic.AllOrNothing)))
+		badInput(t, bad, errOf(ints.UpdateMany(ctx, b.db, []change{{Key: 1, Expected: 1, Set: five}}, optimistic.UpdateAllOrNothing)))
 		badInput(t, bad, errOf(ints.Any().Update(ctx, b.db, 1, five)))
 	}
 	b.Exec(t, "UPDATE account SET tag = "+b.by("'00000000-0000-0000-0000-000000000000'", "REPEAT(CHAR(0), 16)")+" WHERE id = 1")
@@ -202,7 +202,7 @@ func (tests[DB]) NonUniqueKey(t *testing.T, b *env[DB]) {
 	twin := b.ints(t, "twin")
 	for what, err := range map[string]error{
 		"update": errOf(twin.Update(ctx, b.db, 1, 1, five)), "delete": twin.Delete(ctx, b.db, 1, 1),
-		"many":    errOf(twin.UpdateMany(ctx, b.db, []change{{Key: 1, Expected: 1, Set: five}}, optimistic.EachRow)),
+		"many":    errOf(twin.UpdateMany(ctx, b.db, []change{{Key: 1, Expected: 1, Set: five}}, optimistic.UpdateEachRow)),
 		"blindly": errOf(twin.Any().Update(ctx, b.db, 1, five)),
 	} {
 		assert.ErrorIs(t, err, optimistic.ErrTooMany, what)

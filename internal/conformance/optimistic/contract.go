@@ -25,7 +25,7 @@ func (tests[DB]) AtAnyIsolation(t *testing.T, b *env[DB]) {
 			"update": func(db DB) error { return errOf(table.Update(ctx, db, 1, 1, set{"balance": 2})) },
 			"delete": func(db DB) error { return table.Delete(ctx, db, 1, 1) },
 			"many": func(db DB) error {
-				return errOf(table.UpdateMany(ctx, db, []change{{Key: 1, Expected: 1, Set: set{"balance": 2}}}, optimistic.AllOrNothing))
+				return errOf(table.UpdateMany(ctx, db, []change{{Key: 1, Expected: 1, Set: set{"balance": 2}}}, optimistic.UpdateAllOrNothing))
 			},
 		} {
 			b.Exec(t, "UPDATE account SET balance = 0, version = 1")
@@ -69,9 +69,9 @@ func (tests[DB]) CountsStatements(t *testing.T, b *env[DB]) {
 	if b.Postgres() {
 		many = 1
 	}
-	count("many", many, func() error { must(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing))(t); return nil })
+	count("many", many, func() error { must(table.UpdateMany(ctx, db, changes, optimistic.UpdateAllOrNothing))(t); return nil })
 	before := sent()
-	require.ErrorIs(t, errOf(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing)), optimistic.ErrStale)
+	require.ErrorIs(t, errOf(table.UpdateMany(ctx, db, changes, optimistic.UpdateAllOrNothing)), optimistic.ErrStale)
 	assert.EqualValues(t, 1, sent()-before, "statements of many that conflict")
 }
 
@@ -85,7 +85,7 @@ func (tests[DB]) TimesGrow(t *testing.T, b *env[DB]) {
 	now := must(table.Update(ctx, b.db, 1, was.Add(999).In(time.FixedZone("odd", 5*3600+1800)), set{"balance": 1}))(t)
 	require.Equal(t, was.Add(time.Microsecond), now)
 	outcomes := must(table.UpdateMany(ctx, b.db, []optimistic.Change[time.Time]{{Key: 1, Expected: now, Set: set{"balance": 2}}},
-		optimistic.AllOrNothing))(t)
+		optimistic.UpdateAllOrNothing))(t)
 	require.Equal(t, now.Add(time.Microsecond), outcomes[0].Version)
 	b.Exec(t, "UPDATE account SET changed = '2020-03-04 05:06:07"+b.by("+00'", "'"))
 	assert.WithinDuration(t, time.Now(), must(table.Any().Touch(ctx, b.db, 2))(t), time.Hour, "the server's clock")
@@ -133,12 +133,12 @@ func (tests[DB]) ManyKeys(t *testing.T, b *env[DB]) {
 	}
 	b.Exec(t, "INSERT INTO named VALUES "+strings.Join(rows, ", "))
 	named := b.ints(t, "named")
-	for _, mode := range []optimistic.Mode{optimistic.EachRow, optimistic.AllOrNothing} {
+	for _, mode := range []optimistic.UpdateMode{optimistic.UpdateEachRow, optimistic.UpdateAllOrNothing} {
 		same := change{Key: "KEY 0", Expected: 1, Set: set{"balance": 5}}
 		badInput(t, "two keys of a row", errOf(named.UpdateMany(ctx, b.db, append(most[:9:9], same), mode)))
 	}
 	b.is(t, -int64(len(most)), "SELECT sum(balance) FROM named")
-	must(named.UpdateMany(ctx, b.db, most, optimistic.AllOrNothing))(t)
+	must(named.UpdateMany(ctx, b.db, most, optimistic.UpdateAllOrNothing))(t)
 	b.is(t, int64(len(most)), "SELECT count(*) FROM named WHERE id = "+b.by("'key ' || balance", "CONCAT('key ', balance)"))
 
 	b.Exec(t, "CREATE TABLE tagged (id "+b.by("UUID", "BINARY(16)")+" PRIMARY KEY, n INT NOT NULL, version BIGINT NOT NULL DEFAULT 1)")
@@ -148,6 +148,6 @@ func (tests[DB]) ManyKeys(t *testing.T, b *env[DB]) {
 		must(tagged.Upsert(ctx, b.db, key, optimistic.Absent[int64](), set{"n": 0}))(t)
 		changes = append(changes, change{Key: key, Expected: 1, Set: set{"n": i + 1}})
 	}
-	must(tagged.UpdateMany(ctx, b.db, changes, optimistic.AllOrNothing))(t)
+	must(tagged.UpdateMany(ctx, b.db, changes, optimistic.UpdateAllOrNothing))(t)
 	b.is(t, 1, "SELECT count(*) FROM tagged WHERE n = 2 AND "+b.by("id = '02002700-0000-0000-0000-000000000000'", "HEX(id) LIKE '020027%'"))
 }

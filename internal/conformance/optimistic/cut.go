@@ -49,7 +49,7 @@ func cutWrites[DB any](t *testing.T, b *env[DB]) map[string]cutWrite[DB] {
 		"UpdateMany": {"SELECT count(*) / 2.0 FROM account WHERE id IN (%[1]d, %[1]d + 1) AND note = 'mine' AND version = 2",
 			func(ctx context.Context, x *cutTrial[DB]) error {
 				changes := []change{{Key: x.id, Expected: 1, Set: mine}, {Key: x.id + 1, Expected: 1, Set: mine}}
-				return errOf(table.UpdateMany(ctx, x.pool.DB, changes, optimistic.AllOrNothing))
+				return errOf(table.UpdateMany(ctx, x.pool.DB, changes, optimistic.UpdateAllOrNothing))
 			}},
 		"a function": {added, func(ctx context.Context, x *cutTrial[DB]) error {
 			return x.updateBesideAnother(ctx, t, b, optimistic.Backoff(0, 0))

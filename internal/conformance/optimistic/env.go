@@ -35,10 +35,10 @@ type Driver[DB any] struct {
 	// Counted counts the statements that are sent on db.
 	Counted func(db DB) (counted DB, sent func() int64)
 
-	Int    func(table, key string, version optimistic.Token[int64]) (*optimistic.Table[int64, DB], error)
-	Time   func(table, key string, version optimistic.Token[time.Time]) (*optimistic.Table[time.Time, DB], error)
-	UUID   func(table, key string, version optimistic.Token[[16]byte]) (*optimistic.Table[[16]byte, DB], error)
-	Values func(table, key string, version optimistic.Token[optimistic.Values]) (*optimistic.Table[optimistic.Values, DB], error)
+	Int    func(table, key string, version optimistic.Version[int64]) (*optimistic.Table[int64, DB], error)
+	Time   func(table, key string, version optimistic.Version[time.Time]) (*optimistic.Table[time.Time, DB], error)
+	UUID   func(table, key string, version optimistic.Version[[16]byte]) (*optimistic.Table[[16]byte, DB], error)
+	Values func(table, key string, version optimistic.Version[optimistic.Values]) (*optimistic.Table[optimistic.Values, DB], error)
 }
 
 // Pool is a pool, and what runs on it.

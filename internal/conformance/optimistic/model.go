@@ -269,23 +269,23 @@ func (m *model[V, DB]) many(t *testing.T, db DB) {
 	var want []optimistic.Verdict
 	count := map[optimistic.Verdict]int{}
 	for _, n := range m.rand.Perm(modelKeys)[:1+m.rand.IntN(4)] {
-		key, verdict := int64(n+1), optimistic.Conflicted
+		key, verdict := int64(n+1), optimistic.VerdictStale
 		expected, current := m.drawVersion(key)
 		if current {
-			verdict = optimistic.Updated
+			verdict = optimistic.VerdictUpdated
 		} else if !m.rows[key].exists {
-			verdict = optimistic.Missing
+			verdict = optimistic.VerdictNotFound
 		}
 		changes = append(changes, optimistic.Change[V]{Key: key, Expected: expected, Set: m.drawSet(true)})
 		want = append(want, verdict)
 		count[verdict]++
 	}
-	mode := draw(m.rand, optimistic.AllOrNothing, optimistic.EachRow)
+	mode := draw(m.rand, optimistic.UpdateAllOrNothing, optimistic.UpdateEachRow)
 	outcomes, err := m.table.UpdateMany(t.Context(), db, changes, mode)
 	what := fmt.Sprintf("UpdateMany in mode %v of %+v, set %+v", mode, m.rows, changes)
-	if mode == optimistic.AllOrNothing && count[optimistic.Updated] < len(changes) {
+	if mode == optimistic.UpdateAllOrNothing && count[optimistic.VerdictUpdated] < len(changes) {
 		require.Nil(t, outcomes, what)
-		for verdict, class := range map[optimistic.Verdict]error{optimistic.Conflicted: optimistic.ErrStale, optimistic.Missing: optimistic.ErrNotFound} {
+		for verdict, class := range map[optimistic.Verdict]error{optimistic.VerdictStale: optimistic.ErrStale, optimistic.VerdictNotFound: optimistic.ErrNotFound} {
 			if count[verdict] > 0 {
 				require.ErrorIs(t, err, class, what)
 			}
@@ -296,11 +296,11 @@ func (m *model[V, DB]) many(t *testing.T, db DB) {
 	require.NoError(t, err, what)
 	for i, o := range outcomes {
 		key := changes[i].Key.(int64)
-		require.Equal(t, []any{want[i], changes[i].Key, want[i] == optimistic.Updated}, []any{o.Verdict, o.Key, o.Err == nil}, what)
+		require.Equal(t, []any{want[i], changes[i].Key, want[i] == optimistic.VerdictUpdated}, []any{o.Verdict, o.Key, o.Err == nil}, what)
 		switch o.Verdict {
-		case optimistic.Updated:
+		case optimistic.VerdictUpdated:
 			m.wrote(t, what, key, changes[i].Set, o.Version)
-		case optimistic.Conflicted:
+		case optimistic.VerdictStale:
 			conflicts(t, what, o.Err, changes[i].Expected, m.rows[key].version)
 			require.Equal(t, m.rows[key].version, o.Version, what)
 		default:

@@ -80,7 +80,7 @@ func (tests[DB]) IncrementsMany(t *testing.T, b *env[DB]) {
 				return err
 			}
 		}
-		_, err = table.UpdateMany(t.Context(), b.db, changes, optimistic.AllOrNothing)
+		_, err = table.UpdateMany(t.Context(), b.db, changes, optimistic.UpdateAllOrNothing)
 		if errors.Is(err, dblock.ErrConflict) {
 			return fmt.Errorf("not to be repeated: %v", err)
 		}

@@ -74,14 +74,14 @@ func (b *env[DB]) writesColumn(t *testing.T, column, typ string, given []any, ch
 		}
 		c := change{Key: id, Expected: 1, Set: set{column: value}}
 		one := errOf(single.Update(ctx, db, id, 1, c.Set))
-		many := errOf(several.UpdateMany(ctx, db, []change{c}, optimistic.AllOrNothing))
+		many := errOf(several.UpdateMany(ctx, db, []change{c}, optimistic.UpdateAllOrNothing))
 		if one == nil && many == nil {
 			taken = append(taken, c)
 		}
 		assert.Equal(t, one == nil, many == nil, "%s = %T %v: Update: %v; UpdateMany: %v", typ, value, value, one, many)
 	}
 	if len(taken) > 0 {
-		assert.NoError(t, errOf(mixed.UpdateMany(ctx, db, taken, optimistic.AllOrNothing)), "%s: values of different Go types", typ)
+		assert.NoError(t, errOf(mixed.UpdateMany(ctx, db, taken, optimistic.UpdateAllOrNothing)), "%s: values of different Go types", typ)
 	}
 	b.comparesColumn(t, db, column, typ, taken)
 	require.NoError(t, commit())

@@ -66,8 +66,8 @@ func (mainTests) EndsOfDelayedJobsTakeNoPlaces(t *testing.T, d *env) {
 		require.NoError(t, suite.Wait(t, ended, name), name)
 		next := enqueue(t, q, inGroup)[0]
 		places(1)
-		cancel(t, q, next, queue.Blocked)
-		cancel(t, q, first, queue.Ready)
+		cancel(t, q, next, queue.JobBlocked)
+		cancel(t, q, first, queue.JobReady)
 		places(0)
 	}
 	// The control: a group whose row is lost admits another job.
@@ -92,7 +92,7 @@ func (mainTests) ABurialSentTwiceFreesNoKeys(t *testing.T, d *env) {
 	o := queue.Options{PollOnly: true}
 	o.Observer.Trouble = func(doing string, err error) {
 		t.Logf("%s: %v", doing, err)
-		dead, _ := other.List(suite.Soon(t), queue.Filter{State: queue.Dead})
+		dead, _ := other.List(suite.Soon(t), queue.Filter{State: queue.JobDead})
 		if len(dead) == 0 || !lost.CompareAndSwap(false, true) {
 			return
 		}
@@ -112,7 +112,7 @@ func (mainTests) ABurialSentTwiceFreesNoKeys(t *testing.T, d *env) {
 		dialer.ArmAt(d.commit(), 2, faultconn.CutAfter)
 		return queue.Discard(errBadDay)
 	})
-	work(t, q, queue.WorkerOptions{Exchanges: 1, Promote: -1, Rescue: -1, Poll: 10 * time.Millisecond})
+	work(t, q, queue.WorkerOptions{Syncs: 1, Promote: -1, Rescue: -1, Poll: 10 * time.Millisecond})
 	require.NoError(t, suite.Wait(t, revived, "an answer that is lost"))
 	first.end <- nil
 	again.has(t, 1)
@@ -137,7 +137,7 @@ func (d *env) fewWait(t *testing.T, q *queue.Queue) (sessions int64) {
 		sessions = max(sessions, d.sessions(t))
 		for _, group := range []string{"", "other"} {
 			id := enqueue(t, q, queue.Task{Kind: "plain", Queue: "other", Group: group})[0]
-			cancel(t, q, id, queue.Ready)
+			cancel(t, q, id, queue.JobReady)
 		}
 	}
 	assert.LessOrEqual(t, waits, int64(fewConnections), "connections that wait for locks")

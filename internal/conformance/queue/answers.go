@@ -105,7 +105,7 @@ func enqueueAll(ctx context.Context, x *answers.Trial, q *queue.Queue) (late que
 	job := func(n int) queue.Task { return queue.Task{Kind: "job", Args: n, Queue: x.Key} }
 	tasks := []queue.Task{job(2), job(3), job(4), job(5), job(6)}
 	tasks[1].Delay, tasks[2].Unique = 10*time.Millisecond, "one"
-	tasks[3].Group, tasks[3].AtMost, tasks[4].Group, tasks[4].AtMost = "g", 1, "g", 1
+	tasks[3].Group, tasks[3].GroupLimit, tasks[4].Group, tasks[4].GroupLimit = "g", 1, "g", 1
 	id, err := q.Enqueue(ctx, job(1))
 	x.Told(err)
 	x.Told(suite.Second(q.EnqueueMany(ctx, tasks)))

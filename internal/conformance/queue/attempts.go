@@ -36,7 +36,7 @@ func (d *env) strand(t *testing.T) *stranded {
 	tasks := slices.Concat(repeat(quick, queue.Task{Kind: "quick"}),
 		repeat(handlers, queue.Task{Kind: "block", Priority: 1}), repeat(rest, queue.Task{Kind: "rest", Priority: 2}))
 	s.rest = enqueueMany(t, s.q, tasks)[quick+handlers:]
-	work(t, s.q, queue.WorkerOptions{Concurrency: handlers, Exchanges: 1}) // two overtake each other
+	work(t, s.q, queue.WorkerOptions{Concurrency: handlers, Syncs: 1}) // two overtake each other
 	s.has(t, handlers)
 	return s
 }
@@ -111,7 +111,7 @@ func (mainTests) ABeginningProvesItsClaim(t *testing.T, d *env) {
 		repeat(jobs, queue.Task{Kind: "note", Priority: 2, MaxAttempts: 1}))
 	made := enqueueMany(t, zombie, tasks)
 	q := d.open(t, queue.Options{})
-	stop := work(t, zombie, queue.WorkerOptions{Concurrency: 1, Exchanges: 1, Rescue: -1, Promote: -1})
+	stop := work(t, zombie, queue.WorkerOptions{Concurrency: 1, Syncs: 1, Rescue: -1, Promote: -1})
 	held.has(t, 1)
 	require.NoError(t, q.Pause(suite.Soon(t), "")) // the other process does not know of it yet
 	d.evict(t)
@@ -122,7 +122,7 @@ func (mainTests) ABeginningProvesItsClaim(t *testing.T, d *env) {
 		_, dead, err := q.Rescue(suite.Soon(t)) // it passes over a claim that the worker writes to
 		require.NoError(t, err)
 		require.Zero(t, dead)
-		return suite.Must(q.Show(suite.Soon(t), made[quick]))(t).State != queue.Claimed
+		return suite.Must(q.Show(suite.Soon(t), made[quick]))(t).State != queue.JobClaimed
 	})
 	close(held.end)
 	assert.Positive(t, suite.Wait(t, lost, "end that is refused"), "lost")
@@ -148,7 +148,7 @@ func (mainTests) AnAttemptCountsFromItsBeginning(t *testing.T, d *env) {
 		d.claimsForTheDead(t)
 		rescue(t, q, 1, 0) // a job that never began never dies
 	}
-	cancel(t, q, last, queue.Ready)
+	cancel(t, q, last, queue.JobReady)
 	enqueue(t, q, tasks...)
 	attempts := func() int64 { return d.Count(t, "SELECT max(attempt) FROM dblock_queue_job") }
 	for last := range int64(most - 1) { // deaths before a beginning, and one after it

@@ -17,7 +17,7 @@ import (
 func cancelAll(t *testing.T, q *queue.Queue, jobs []queue.ID) {
 	t.Helper()
 	for _, id := range jobs {
-		cancel(t, q, id, queue.Claimed)
+		cancel(t, q, id, queue.JobClaimed)
 	}
 }
 

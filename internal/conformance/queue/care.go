@@ -147,10 +147,10 @@ func (mainTests) HistoryIsKept(t *testing.T, d *env) {
 	}
 	d.handleEffect(t, q, noMore)
 	waiting := enqueue(t, q, repeat(2, queue.Task{Kind: "drops", Queue: "waits"})...)
-	cancel(t, q, waiting[0], queue.Ready)
+	cancel(t, q, waiting[0], queue.JobReady)
 	require.NoError(t, q.Discard(t.Context(), waiting[1], "no more"))
 	require.NoError(t, q.Retry(t.Context(), waiting[1]))
-	cancel(t, q, waiting[1], queue.Ready)
+	cancel(t, q, waiting[1], queue.JobReady)
 	made := enqueue(t, q, queue.Task{Kind: "does", Args: 7}, queue.Task{Kind: "drops"}, queue.Task{Kind: "discards"},
 		queue.Task{Kind: "fails", MaxAttempts: 2}, queue.Task{Kind: "effect"})
 	assert.ErrorIs(t, suite.Second(q.Cancel(t.Context(), waiting[1])), queue.ErrNoJob)
@@ -158,22 +158,22 @@ func (mainTests) HistoryIsKept(t *testing.T, d *env) {
 	d.empty(t)
 	assert.NoError(t, stop())
 	for _, id := range made[2:4] {
-		assert.Equal(t, queue.Dead, suite.Must(q.Show(t.Context(), id))(t).State)
-		cancel(t, q, id, queue.Dead)
+		assert.Equal(t, queue.JobDead, suite.Must(q.Show(t.Context(), id))(t).State)
+		cancel(t, q, id, queue.JobDead)
 	}
 	type end struct {
-		state    queue.State
+		state    queue.JobState
 		attempts int
 		reason   string
 	}
 	want := map[queue.ID]end{
-		waiting[0]: {queue.Cancelled, 0, queue.ErrCancelled.Error()},
-		waiting[1]: {queue.Cancelled, 0, queue.ErrCancelled.Error()},
-		made[0]:    {queue.Finished, 1, ""},
-		made[1]:    {queue.Cancelled, 1, odd.Error()},
-		made[2]:    {queue.GivenUp, 1, "order 7: " + odd.Error()},
-		made[3]:    {queue.GivenUp, 2, odd.Error()},
-		made[4]:    {queue.Finished, 1, ""},
+		waiting[0]: {queue.JobCancelled, 0, queue.ErrCancelled.Error()},
+		waiting[1]: {queue.JobCancelled, 0, queue.ErrCancelled.Error()},
+		made[0]:    {queue.JobCompleted, 1, ""},
+		made[1]:    {queue.JobCancelled, 1, odd.Error()},
+		made[2]:    {queue.JobDiscarded, 1, "order 7: " + odd.Error()},
+		made[3]:    {queue.JobDiscarded, 2, odd.Error()},
+		made[4]:    {queue.JobCompleted, 1, ""},
 	}
 	endOf := func(r queue.Record) end {
 		if slices.Contains(waiting, r.ID) {
@@ -183,7 +183,7 @@ func (mainTests) HistoryIsKept(t *testing.T, d *env) {
 	}
 	listed, shown := map[queue.ID]end{}, map[queue.ID]end{}
 	for _, name := range []string{"default", "waits"} {
-		for _, state := range []queue.State{queue.Finished, queue.Cancelled, queue.GivenUp} {
+		for _, state := range []queue.JobState{queue.JobCompleted, queue.JobCancelled, queue.JobDiscarded} {
 			for _, r := range suite.Must(q.List(t.Context(), queue.Filter{Queue: name, State: state}))(t) {
 				listed[r.ID] = endOf(r)
 			}

@@ -26,7 +26,7 @@ import (
 // A job that was committed late stands before jobs that were claimed long ago. It is found although
 // there are always more later jobs than a claim takes.
 func (faultTests) FindsWhatWasCommittedLate(t *testing.T, d *env) {
-	d.findsLateJobs(t, 1, queue.WorkerOptions{Concurrency: 2, Batch: 2, Ahead: -1, Exchanges: 1})
+	d.findsLateJobs(t, 1, queue.WorkerOptions{Concurrency: 2, Batch: 2, Ahead: -1, Syncs: 1})
 }
 
 func (mainTests) FindsLateJobsBesideABacklog(t *testing.T, d *env) {

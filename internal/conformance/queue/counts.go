@@ -49,7 +49,7 @@ func (mainTests) CountsEachQueueApart(t *testing.T, d *env) {
 	for i, n := range []int{3, 0, 1, 2, 4} {
 		made[n] = enqueue(t, q, queue.Task{Kind: "x", Args: i, Delay: time.Duration(n+2) * time.Hour})[0]
 	}
-	listed := suite.Must(q.List(t.Context(), queue.Filter{State: queue.Scheduled}))(t)
+	listed := suite.Must(q.List(t.Context(), queue.Filter{State: queue.JobScheduled}))(t)
 	assert.Equal(t, made, idsOf(listed), "ListsBehindOtherQueues")
 }
 
@@ -72,8 +72,8 @@ func (mainTests) TellsRetriesApart(t *testing.T, d *env) {
 	made := enqueue(t, q, queue.Task{Kind: "note"}, queue.Task{Kind: "snooze"}, queue.Task{Kind: "note", Delay: time.Hour})
 	work(t, q, queue.WorkerOptions{})
 	d.Until(t, "SELECT count(*) FROM dblock_queue_scheduled", 4)
-	for state, want := range map[queue.State][]queue.ID{
-		queue.Retrying: {gone[0], made[0]}, queue.Scheduled: {made[1], made[2]},
+	for state, want := range map[queue.JobState][]queue.ID{
+		queue.JobRetrying: {gone[0], made[0]}, queue.JobScheduled: {made[1], made[2]},
 	} {
 		list := suite.Must(q.List(t.Context(), queue.Filter{State: state}))(t)
 		assert.ElementsMatch(t, want, idsOf(list), "listed as %v", state)
@@ -82,13 +82,13 @@ func (mainTests) TellsRetriesApart(t *testing.T, d *env) {
 		}
 		for _, r := range list {
 			assert.Equal(t, state, r.State, "job %v", r.ID)
-			assert.Equal(t, state == queue.Retrying, r.LastError != "", "job %v has an error", r.ID)
+			assert.Equal(t, state == queue.JobRetrying, r.LastError != "", "job %v has an error", r.ID)
 		}
 	}
 	stats := suite.Must(q.Stats(t.Context()))(t)
 	require.Len(t, stats.Queues, 1)
 	assert.Equal(t, []int{2, 2}, []int{stats.Queues[0].Retrying, stats.Queues[0].Scheduled})
-	cancel(t, q, made[0], queue.Retrying)
+	cancel(t, q, made[0], queue.JobRetrying)
 	assert.NoError(t, q.Discard(t.Context(), gone[0], "no more"))
 }
 
@@ -206,8 +206,8 @@ func (mainTests) BadTimesStopNoQueue(t *testing.T, d *env) {
 	require.Len(t, stats.Queues, 3)
 	assert.Equal(t, 2, stats.Queues[2].Scheduled)
 	assert.GreaterOrEqual(t, stats.Queues[2].Paused, time.Duration(0))
-	for _, state := range []queue.State{
-		queue.Ready, queue.Scheduled, queue.Retrying, queue.Claimed, queue.Dead, queue.Finished, queue.GivenUp,
+	for _, state := range []queue.JobState{
+		queue.JobReady, queue.JobScheduled, queue.JobRetrying, queue.JobClaimed, queue.JobDead, queue.JobCompleted, queue.JobDiscarded,
 	} {
 		for _, name := range []string{"default", "later", "held"} {
 			_, err := q.List(t.Context(), queue.Filter{Queue: name, State: state})
@@ -224,7 +224,7 @@ func (mainTests) BadTimesStopNoQueue(t *testing.T, d *env) {
 	for _, id := range given {
 		suite.Until(t, "a job is given up", func() bool {
 			r, err := q.Show(t.Context(), id)
-			return err == nil && r.State == queue.Dead
+			return err == nil && r.State == queue.JobDead
 		})
 	}
 	suite.Must(q.RetryAll(suite.Soon(t), ""))(t)

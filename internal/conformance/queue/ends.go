@@ -29,7 +29,7 @@ func (mainTests) EachEndHasItsReason(t *testing.T, d *env) {
 		return func(job queue.Info, err error) { heard <- []string{job.Kind, how, clean(err.Error())} }
 	}
 	var o queue.Options
-	o.Observer.Dead, o.Observer.Cancelled = hear("dead"), hear("cancelled")
+	o.Observer.Discarded, o.Observer.Cancelled = hear("dead"), hear("cancelled")
 	o.Observer.Failed = func(job queue.Info, err error, again time.Duration) {
 		assert.Equal(t, time.Millisecond, again)
 		hear("failed")(job, err)
@@ -55,8 +55,8 @@ func (mainTests) EachEndHasItsReason(t *testing.T, d *env) {
 	}
 	waits := enqueue(t, q, queue.Task{Kind: "ready"}, queue.Task{Kind: "scheduled", Delay: time.Hour},
 		queue.Task{Kind: "given up"})
-	cancel(t, q, waits[0], queue.Ready)
-	cancel(t, q, waits[1], queue.Scheduled)
+	cancel(t, q, waits[0], queue.JobReady)
+	cancel(t, q, waits[1], queue.JobScheduled)
 	assert.NoError(t, q.Discard(t.Context(), waits[2], "too late"))
 	var fine once
 	handle(t, q, "note", fine.handle)

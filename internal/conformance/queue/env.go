@@ -111,7 +111,7 @@ func rescue(t *testing.T, q *queue.Queue, again, dead int) {
 }
 
 // cancel cancels a job, which must be in a state.
-func cancel(t *testing.T, q *queue.Queue, id queue.ID, want queue.State) {
+func cancel(t *testing.T, q *queue.Queue, id queue.ID, want queue.JobState) {
 	t.Helper()
 	was, err := q.Cancel(suite.Soon(t), id)
 	assert.NoError(t, err, "cancel")

@@ -23,10 +23,10 @@ func (mainTests) ARaisedLimitLetsTheFirstIn(t *testing.T, d *env) {
 	handle(t, q, "note", record(began))
 	tasks := repeat(waiting+late, queue.Task{Kind: "note", Group: "g"})
 	for n := waiting; n < len(tasks); n++ {
-		tasks[n].AtMost = limit
+		tasks[n].GroupLimit = limit
 	}
 	enqueue(t, q, tasks...)
-	work(t, q, queue.WorkerOptions{Concurrency: 1, Exchanges: 1})
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Syncs: 1})
 	for n := range waiting + late { // admitted jobs begin in any order
 		assert.Less(t, suite.Wait(t, began, "a job"), n+limit)
 	}
@@ -38,7 +38,7 @@ func (mainTests) AGroupWithGapsIsDone(t *testing.T, d *env) {
 	const jobs, gone = 60, 19 // seq 3 does not wait
 	q, began := d.open(t, queue.Options{}), make(chan int, jobs)
 	handle(t, q, "note", record(began))
-	enqueue(t, q, repeat(jobs, queue.Task{Kind: "note", Group: "g", AtMost: 3})...)
+	enqueue(t, q, repeat(jobs, queue.Task{Kind: "note", Group: "g", GroupLimit: 3})...)
 	d.exec(t, "DELETE FROM dblock_queue_job WHERE job_id IN (SELECT job_id FROM dblock_queue_blocked WHERE MOD(seq, 3) = 0)",
 		"DELETE FROM dblock_queue_blocked WHERE MOD(seq, 3) = 0", "UPDATE dblock_queue_key SET most = 20")
 	work(t, q, queue.WorkerOptions{Concurrency: 20})

@@ -131,7 +131,7 @@ func (mainTests) RunsWithTheDocumentedGrants(t *testing.T, d *env) {
 func (d *env) everything(t *testing.T, as *env, o queue.Options) {
 	t.Helper()
 	dead, elected := make(chan error, 1), make(chan string, 20)
-	o.Observer.Dead = func(_ queue.Info, err error) { dead <- err }
+	o.Observer.Discarded = func(_ queue.Info, err error) { dead <- err }
 	o.Observer.Trouble = func(doing string, err error) { assert.NoError(t, err, doing) }
 	o.Observer.Elected = func(duty string, is bool) {
 		if is {
@@ -163,7 +163,7 @@ func (d *env) everything(t *testing.T, as *env, o queue.Options) {
 		assert.ErrorIs(t, err, queue.ErrDuplicate)
 	}
 	d.enqueueTx(t, q, queue.Task{Kind: "note", Args: 1},
-		queue.Task{Kind: "note", Args: 1, Group: "g", AtMost: 2, Unique: "tx"})
+		queue.Task{Kind: "note", Args: 1, Group: "g", GroupLimit: 2, Unique: "tx"})
 	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Rescue: 10 * time.Millisecond})
 	for duties := map[string]bool{}; !duties["promote"] || !duties["rescue"]; {
 		duties[suite.Wait(t, elected, "an election")] = true
@@ -222,7 +222,7 @@ func queueCommands(ctx context.Context, operator *queue.Queue, jobs []queue.ID, 
 		func() error { return operator.Pause(ctx, "note") },
 		func() error { return operator.Resume(ctx, "note") },
 	}
-	for state := queue.Ready; state <= queue.Retrying; state++ {
+	for state := queue.JobReady; state <= queue.JobRetrying; state++ {
 		steps = append(steps, func() error { return suite.Second(operator.List(ctx, queue.Filter{State: state})) })
 	}
 	for _, id := range jobs[4:] {

@@ -210,7 +210,7 @@ func (mainTests) AWrongCountStopsNoOthers(t *testing.T, d *env) {
 // session for a statement whose caller has left. The three end once the lock is released.
 func (mainTests) ALockedJobStopsNoEnds(t *testing.T, d *env) {
 	const locked, others = 3, 50
-	wo := queue.WorkerOptions{Exchanges: 1, Backoff: fast, Promote: 10 * time.Millisecond}
+	wo := queue.WorkerOptions{Syncs: 1, Backoff: fast, Promote: 10 * time.Millisecond}
 	var did once
 	q, h := d.processHeld(t, queue.Options{Timeout: 3 * time.Second}, wo, did.handleLater)
 	tasks := repeat(locked+others, queue.Task{Kind: "held"})

@@ -127,7 +127,7 @@ func (mainTests) ReadsAreNeverUnknown(t *testing.T, d *env) {
 		"stats":     suite.Second(q.Stats(ctx)),
 		"show":      suite.Second(q.Show(ctx, job)),
 		"list":      suite.Second(q.List(ctx, queue.Filter{})),
-		"list dead": suite.Second(q.List(ctx, queue.Filter{State: queue.Dead})),
+		"list dead": suite.Second(q.List(ctx, queue.Filter{State: queue.JobDead})),
 		"retry all": suite.Second(q.RetryAll(ctx, "")),
 	} {
 		assert.Contains(t, []error{dblock.ErrBusy, dblock.ErrUnavailable}, classOf(err), "%s: %v", name, err)
@@ -144,9 +144,9 @@ func (mainTests) ListsAndShowsJobs(t *testing.T, d *env) {
 	made = append(made, enqueue(t, q, queue.Task{Kind: "x", Args: 2}, queue.Task{Kind: "y", Args: 3, Delay: time.Hour},
 		queue.Task{Kind: "z", Args: 4, Priority: -1}, queue.Task{Kind: "x", Args: 5})...)
 	require.NoError(t, q.Discard(t.Context(), made[4], "no more"))
-	for i, state := range []queue.State{queue.Claimed, queue.Ready, queue.Scheduled, queue.Ready, queue.Dead} {
+	for i, state := range []queue.JobState{queue.JobClaimed, queue.JobReady, queue.JobScheduled, queue.JobReady, queue.JobDead} {
 		in, worker := "default", ""
-		if state == queue.Claimed {
+		if state == queue.JobClaimed {
 			in, worker = "work", "a test"
 		}
 		r := suite.Must(q.Show(t.Context(), made[i]))(t)
@@ -181,10 +181,10 @@ func (mainTests) CancelOfBlockedJobs(t *testing.T, d *env) {
 	s := suite.Must(q.Stats(t.Context()))(t)
 	require.Len(t, s.Queues, 1)
 	assert.EqualValues(t, 1, s.Queues[0].Blocked)
-	all := suite.Must(q.List(t.Context(), queue.Filter{State: queue.Blocked}))(t)
+	all := suite.Must(q.List(t.Context(), queue.Filter{State: queue.JobBlocked}))(t)
 	require.Len(t, all, 1)
 	assert.Equal(t, blocked, all[0].ID)
-	cancel(t, q, blocked, queue.Blocked)
+	cancel(t, q, blocked, queue.JobBlocked)
 	d.empty(t)
 }
 
@@ -204,7 +204,7 @@ func (mainTests) CancelsWhatRuns(t *testing.T, d *env) {
 		}
 		return ctx.Err()
 	})
-	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: 10, Exchanges: 1})
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: 10, Syncs: 1})
 	enqueueMany(t, q, repeat(300, queue.Task{Kind: "fast"})) // a worker that is fast claims ahead
 	d.empty(t)
 	made := enqueueMany(t, q, repeat(3, queue.Task{Kind: "note"}))
@@ -214,11 +214,11 @@ func (mainTests) CancelsWhatRuns(t *testing.T, d *env) {
 		if i == 0 { // the job that has not begun
 			was := suite.Must(other.Cancel(t.Context(), made[2]))(t)
 			t.Logf("the job that has not begun was %v", was)
-			if was == queue.Claimed {
+			if was == queue.JobClaimed {
 				told = append(told, made[2])
 			}
 		}
-		cancel(t, other, id, queue.Claimed)
+		cancel(t, other, id, queue.JobClaimed)
 		assert.ErrorIs(t, suite.Wait(t, causes, "the end of the context"), queue.ErrCancelled)
 	}
 	d.empty(t)
@@ -240,7 +240,7 @@ func (mainTests) DiscardsRetriesAndPurges(t *testing.T, d *env) {
 	d.empty(t)
 	r := suite.Must(q.Show(ctx, made[0]))(t)
 	assert.Contains(t, r.LastError, "more")
-	assert.Equal(t, queue.Dead, r.State)
+	assert.Equal(t, queue.JobDead, r.State)
 	assert.Zero(t, suite.Must(q.Purge(ctx, "q", time.Hour))(t), "jobs that died an hour ago")
 	require.NoError(t, q.Retry(ctx, made[0]))
 	assert.Equal(t, 1, suite.Must(q.RetryAll(ctx, "q"))(t))
@@ -317,7 +317,7 @@ func (mainTests) RetryBesideAnOpenTransaction(t *testing.T, d *env) {
 	tasks[1].Unique = "key"
 	require.NoError(t, d.die(t, q, tasks)())
 	var keyed queue.ID
-	dead := suite.Must(q.List(t.Context(), queue.Filter{State: queue.Dead}))(t)
+	dead := suite.Must(q.List(t.Context(), queue.Filter{State: queue.JobDead}))(t)
 	require.Len(t, dead, 3)
 	for _, r := range dead {
 		if suite.Must(q.Show(t.Context(), r.ID))(t).UniqueKey != "" {

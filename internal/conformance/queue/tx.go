@@ -90,7 +90,7 @@ func (d *env) effective(t *testing.T, jobs ...queue.ID) {
 // observeDead sends the error of each job that dies.
 func observeDead() (queue.Options, <-chan error) {
 	dead := make(chan error, 100)
-	return queue.Options{Observer: queue.Observer{Dead: func(_ queue.Info, err error) { dead <- err }}}, dead
+	return queue.Options{Observer: queue.Observer{Discarded: func(_ queue.Info, err error) { dead <- err }}}, dead
 }
 
 // quickly is a worker that promotes and polls often.
@@ -168,8 +168,8 @@ func (mainTests) EffectsAndImpatientMiddleware(t *testing.T, d *env) {
 		return errBadDay
 	}}
 	o, dead := observeDead()
-	buried := o.Observer.Dead
-	o.Observer.Dead = func(info queue.Info, err error) {
+	buried := o.Observer.Discarded
+	o.Observer.Discarded = func(info queue.Info, err error) {
 		assert.True(t, handled.Load(), "the handler had returned when the job ended")
 		buried(info, err)
 	}
@@ -204,7 +204,7 @@ func (mainTests) EffectsOfTheCancelled(t *testing.T, d *env) {
 	q := d.runEffects(t, queue.Options{Observer: dropped.observer(t)}, queue.WorkerOptions{}, h.ignoreTx)
 	id := enqueue(t, q, queue.Task{Kind: "effect"})[0]
 	h.has(t, 1)
-	cancel(t, q, id, queue.Claimed)
+	cancel(t, q, id, queue.JobClaimed)
 	assert.Equal(t, id, suite.Wait(t, dropped, "its end").ID)
 	d.effective(t)
 }

@@ -132,7 +132,7 @@ func (d *env) endings(
 	t.Cleanup(release)
 	o := queue.Options{Timeout: time.Second} // no end waits for so long
 	o.Observer.Trouble = func(doing string, _ error) { events <- doing }
-	o.Observer.Dead = func(_ queue.Info, err error) { events <- "died: " + err.Error() }
+	o.Observer.Discarded = func(_ queue.Info, err error) { events <- "died: " + err.Error() }
 	q = d.open(t, o)
 	d.handleEffect(t, q, func(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
 		assert.Equal(t, 1, job.Attempt)
@@ -199,7 +199,7 @@ func (d *env) cutOff(t *testing.T, inTx bool, mode faultconn.Mode, attempts int)
 	c := &cutOff{ends: make(chan string, 10), unknown: make(chan error, 10), wake: make(chan struct{})}
 	asleep := make(chan struct{})
 	o := queue.Options{TTL: time.Hour, Timeout: time.Minute, PollOnly: true}
-	o.Observer.Finished = func(queue.Info, time.Duration) {
+	o.Observer.Completed = func(queue.Info, time.Duration) {
 		if inTx { // else it is called before the end is sent
 			c.ends <- "finished"
 		}
@@ -235,7 +235,7 @@ func (d *env) cutOff(t *testing.T, inTx bool, mode faultconn.Mode, attempts int)
 		})
 	}
 	c.job = enqueue(t, q, queue.Task{Kind: "effect", MaxAttempts: attempts})[0]
-	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Exchanges: 1, Rescue: -1, Promote: -1})
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Syncs: 1, Rescue: -1, Promote: -1})
 	suite.Wait(t, asleep, "an end without a reply")
 	return c
 }
@@ -296,7 +296,7 @@ func (mainTests) EndsWithoutAnAnswer(t *testing.T, d *env) {
 		case gone:
 			d.evict(t)
 		case "cancel":
-			cancel(t, other, c.job, queue.Claimed)
+			cancel(t, other, c.job, queue.JobClaimed)
 			d.othersEnd(t, other)
 		case others:
 			d.othersEnd(t, other)

@@ -82,7 +82,7 @@ func (mainTests) LowerPrioritiesFirst(t *testing.T, d *env) {
 		tasks[n].Priority = int16(-n % 3)
 	}
 	enqueue(t, d.open(t, queue.Options{}), tasks...)
-	d.process(t, queue.Options{}, queue.WorkerOptions{Concurrency: 1, Exchanges: 1}, record(done))
+	d.process(t, queue.Options{}, queue.WorkerOptions{Concurrency: 1, Syncs: 1}, record(done))
 	var got []int
 	for range jobs {
 		got = append(got, suite.Wait(t, done, "a job"))

@@ -21,9 +21,9 @@ type Insert struct {
 	Delay                 time.Duration // 0: it is ready at once
 	Payload               []byte
 
-	Unique string // no other job of the queue may have it; empty: none
-	Group  string // of the jobs of the queue that have it so many, at most, are there to be taken at once; empty: none
-	AtMost int32  // with a Group: at least 1
+	Unique     string // no other job of the queue may have it; empty: none
+	Group      string // of the jobs of the queue that have it so many, at most, are there to be taken at once; empty: none
+	GroupLimit int32  // with a Group: at least 1
 }
 
 // HasKeys tells that it is not only on its own.
