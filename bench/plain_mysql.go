@@ -7,20 +7,19 @@ import (
 	"math/rand/v2"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/inventory"
 )
 
 // mysqlSell sells one order in a transaction that is committed unless it returns an error: ErrSoldOut or ErrBusy, for example.
-type mysqlSell func(context.Context, mysqltext.Conn, inventory.Request) error
+type mysqlSell func(context.Context, mysql.Conn, inventory.Request) error
 
 // OnMySQL sells from the database of db, whose deliveries and books are store's.
 func (p PlainSale) OnMySQL(store *inventory.Store, db *sql.DB) *PlainShop {
 	shop := &PlainShop{Store: store}
 	shop.sell = func(ctx context.Context, r inventory.Request) error {
 		sell := func() error {
-			return inPlainTx(ctx, db, func(tx mysqltext.Conn) error { return p.onMySQL(ctx, tx, r) })
+			return inPlainTx(ctx, db, func(tx mysql.Conn) error { return p.onMySQL(ctx, tx, r) })
 		}
 		if p.Name == "cas" {
 			return swapped(ctx, sell)
@@ -29,25 +28,25 @@ func (p PlainSale) OnMySQL(store *inventory.Store, db *sql.DB) *PlainShop {
 	}
 	if p.spread {
 		shop.spread = func(ctx context.Context, sku string, share int64) error {
-			return inPlainTx(ctx, db, func(tx mysqltext.Conn) error { return spreadMySQL(ctx, tx, sku, share) })
+			return inPlainTx(ctx, db, func(tx mysql.Conn) error { return spreadMySQL(ctx, tx, sku, share) })
 		}
 	}
 	return shop
 }
 
 // inPlainTx sends statements with their arguments in place, so that each is one round trip.
-func inPlainTx(ctx context.Context, db *sql.DB, fn func(mysqltext.Conn) error) error {
+func inPlainTx(ctx context.Context, db *sql.DB, fn func(mysql.Conn) error) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
-	if err := fn(mysqltext.Inline{Conn: tx}); err != nil {
+	if err := fn(mysql.Inline{Conn: tx}); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
 }
 
-func spreadMySQL(ctx context.Context, tx mysqltext.Conn, sku string, share int64) error {
+func spreadMySQL(ctx context.Context, tx mysql.Conn, sku string, share int64) error {
 	const take = "UPDATE dblock_stock SET available = available - ? WHERE sku = ? AND bucket = 0"
 	if _, err := tx.ExecContext(ctx, take, share*(plainBuckets-1), []byte(sku)); err != nil {
 		return err
@@ -64,7 +63,7 @@ func spreadMySQL(ctx context.Context, tx mysqltext.Conn, sku string, share int64
 const seeStockMySQL = "SELECT available FROM dblock_stock WHERE sku = ? AND bucket = 0"
 
 // writePlain writes the order, and takes its units last.
-func writePlain(ctx context.Context, tx mysqltext.Conn, r inventory.Request, bucket int64) error {
+func writePlain(ctx context.Context, tx mysql.Conn, r inventory.Request, bucket int64) error {
 	const order = "INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state) VALUES (?, ?, ?, ?, ?, 2)"
 	if _, err := tx.ExecContext(ctx, order, []byte(r.Key), []byte(r.SKU), bucket, []byte(r.Buyer), r.Qty); err != nil {
 		return err
@@ -74,19 +73,19 @@ func writePlain(ctx context.Context, tx mysqltext.Conn, r inventory.Request, buc
 	return err
 }
 
-func mysqlForUpdate(ctx context.Context, tx mysqltext.Conn, r inventory.Request) error {
+func mysqlForUpdate(ctx context.Context, tx mysql.Conn, r inventory.Request) error {
 	return sellLocked(ctx, tx, r, " FOR UPDATE")
 }
 
-func mysqlNoWait(ctx context.Context, tx mysqltext.Conn, r inventory.Request) error {
+func mysqlNoWait(ctx context.Context, tx mysql.Conn, r inventory.Request) error {
 	err := sellLocked(ctx, tx, r, " FOR UPDATE NOWAIT")
-	if mysqlfault.IsLocked(err) {
+	if mysql.IsLocked(err) {
 		return dblock.ErrBusy
 	}
 	return err
 }
 
-func sellLocked(ctx context.Context, tx mysqltext.Conn, r inventory.Request, lock string) error {
+func sellLocked(ctx context.Context, tx mysql.Conn, r inventory.Request, lock string) error {
 	var left int64
 	if err := tx.QueryRowContext(ctx, seeStockMySQL+lock, []byte(r.SKU)).Scan(&left); err != nil {
 		return err
@@ -99,7 +98,7 @@ func sellLocked(ctx context.Context, tx mysqltext.Conn, r inventory.Request, loc
 
 // mysqlSkipLocked begins with any of the buckets, or all would begin with the same. The primary key is read in its order: sorted, every
 // bucket that is read would be locked.
-func mysqlSkipLocked(ctx context.Context, tx mysqltext.Conn, r inventory.Request) error {
+func mysqlSkipLocked(ctx context.Context, tx mysql.Conn, r inventory.Request) error {
 	const (
 		from   = "SELECT bucket FROM dblock_stock WHERE sku = ? AND available >= ? AND bucket >= ? ORDER BY bucket LIMIT 1 FOR UPDATE SKIP LOCKED"
 		before = "SELECT bucket FROM dblock_stock WHERE sku = ? AND available >= ? AND bucket < ? ORDER BY bucket LIMIT 1 FOR UPDATE SKIP LOCKED"
@@ -123,7 +122,7 @@ func mysqlSkipLocked(ctx context.Context, tx mysqltext.Conn, r inventory.Request
 }
 
 // mysqlCAS takes the units first: most attempts end there.
-func mysqlCAS(ctx context.Context, tx mysqltext.Conn, r inventory.Request) error {
+func mysqlCAS(ctx context.Context, tx mysql.Conn, r inventory.Request) error {
 	var left int64
 	if err := tx.QueryRowContext(ctx, seeStockMySQL, []byte(r.SKU)).Scan(&left); err != nil {
 		return err

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 // A statement that changes a table waits for the transactions that use it, and all others wait behind it. So it waits for
@@ -42,7 +42,7 @@ const (
 
 func blocked(err error) bool {
 	var pg *pgconn.PgError
-	var my *mysql.MySQLError
+	var my *mysqldriver.MySQLError
 	return errors.As(err, &pg) && (pg.Code == pgLockNotAvailable || pg.Code == pgDeadlock) ||
 		errors.As(err, &my) && (my.Number == myLockWaitTimeout || my.Number == myDeadlock)
 }
@@ -142,7 +142,7 @@ func (r *run) settle(ctx context.Context) (restore func(), err error) {
 		const set = "SET SESSION autocommit = %s, SESSION lock_wait_timeout = %s, SESSION innodb_lock_wait_timeout = %s, " +
 			"SESSION sql_select_limit = %s, SESSION sql_mode = '%s', SESSION sql_safe_updates = %s"
 		back = fmt.Sprintf(set, was, wait, rowWait, limit, mode[1:], safe)
-		_, err = r.conn.ExecContext(ctx, fmt.Sprintf(set, "1", "1", "1", mysqlserver.AllRows, "STRICT_TRANS_TABLES", "0"))
+		_, err = r.conn.ExecContext(ctx, fmt.Sprintf(set, "1", "1", "1", mysql.AllRows, "STRICT_TRANS_TABLES", "0"))
 	}
 	return func() {
 		if back == "" {

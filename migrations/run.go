@@ -12,7 +12,7 @@ import (
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlschema"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 )
@@ -43,7 +43,7 @@ type run struct {
 // objects reads what dblock's tables have.
 func (r *run) objects(ctx context.Context) (schema.Shape, error) {
 	if r.engine == MySQL {
-		return mysqlschema.Objects(ctx, r.conn, r.schema)
+		return mysql.Objects(ctx, r.conn, r.schema)
 	}
 	rows, err := r.conn.QueryContext(ctx, postgres.ObjectsQuery, r.versionTable())
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *run) look(ctx context.Context) error {
 func (r *run) expected(ctx context.Context, version int64) (schema.Shape, error) {
 	want := schema.Expected(string(r.engine), version)
 	if r.engine == MySQL {
-		if err := mysqlschema.Forget(ctx, r.conn, r.schema, r.server, want, r.there); err != nil {
+		if err := mysql.ForgetUnseen(ctx, r.conn, r.schema, r.server, want, r.there); err != nil {
 			return nil, fmt.Errorf("dblock: looking at the tables: %w", err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -155,12 +155,12 @@ func (s *store) prepare(ctx context.Context, conn *sql.Conn) (map[int64]bool, er
 }
 
 // checkEngine refuses a version table of another storage engine than InnoDB: a crash could lose its rows.
-func (s *store) checkEngine(ctx context.Context, db mysqlserver.Conn) error {
+func (s *store) checkEngine(ctx context.Context, db mysql.Conn) error {
 	if s.target.engine != MySQL {
 		return nil
 	}
 	name := s.target.engine.quote(s.target.schema) + "." + s.target.engine.quote(schema.VersionTable)
-	table, err := mysqlserver.LookAtTable(ctx, db, name)
+	table, err := mysql.InspectTable(ctx, db, name)
 	if err != nil {
 		return fmt.Errorf("dblock: looking at %s: %w", s.Tablename(), err)
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 // Acquire is one UPDATE where all of a batch is granted, and one SELECT more where not. Rows that are missing are made,
@@ -124,7 +123,7 @@ func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) ([]le
 	if err == nil && taken == 0 && e.mariaDB {
 		token, taken, err = e.makeRows(ctx, by, asks)
 	}
-	if err != nil && !mysqlfault.IsLocked(err) {
+	if err != nil && !mysql.IsLocked(err) {
 		return nil, err
 	}
 	if taken == 1 && token != 0 {
@@ -146,7 +145,7 @@ func (e *engine) take(ctx context.Context, by lease.By, asks []lease.Ask) (taken
 	}
 	if e.mariaDB && alike(asks) {
 		taken, token, err = e.takeAlike(ctx, by, asks)
-		if !mysqlfault.IsLocked(err) {
+		if !mysql.IsLocked(err) {
 			return taken, token, err
 		}
 	}
@@ -333,4 +332,4 @@ func id(text string) (id member.ID) {
 func micros(us int64) time.Duration { return time.Duration(max(us, 0)) * time.Microsecond }
 
 // repeated has a statement ask n times.
-func repeated(query string, n int) string { return mysqltext.Asks(query, n) }
+func repeated(query string, n int) string { return mysql.RepeatAsks(query, n) }

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -41,7 +41,7 @@ func Claim[T any](
 	if err := allow(ctx, tx, query, n, args, o.Scan); err != nil {
 		return nil, txError(ctx, name, err)
 	}
-	answer, err := mysqlserver.Query(ctx, tx, rowlock.Claim(query, n, lock), args...)
+	answer, err := mysql.Query(ctx, tx, rowlock.Claim(query, n, lock), args...)
 	rows, err := collect(answer, err, scan)
 	return rows, txError(ctx, name, err)
 }

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -30,7 +29,7 @@ func (e *engine) onConn(ctx context.Context, statement func(*sql.Conn) error) er
 			return sqlerr.Unwritten(err)
 		}
 		err = statement(conn)
-		mysqltx.GiveBack(ctx, conn)
+		mysql.GiveBack(ctx, conn)
 		if n == attempts || !unsent(err) && e.Classify(err) != sqlerr.Retryable {
 			return sent(err)
 		}
@@ -56,17 +55,17 @@ func (e *engine) bounded(ctx context.Context, long string, statement func(mysqld
 	}
 	return e.onConn(ctx, func(conn *sql.Conn) error {
 		if _, err := conn.ExecContext(ctx, bound); err != nil {
-			mysqltx.Discard(conn) // it may be set
+			mysql.Discard(conn) // it may be set
 			return sqlerr.Unwritten(err)
 		}
 		err := statement(e.on(conn))
-		if mysqltx.HasLeft(ctx, conn) {
+		if mysql.HasLeft(ctx, conn) {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if _, failed := conn.ExecContext(ctx, unbound); failed != nil {
-			mysqltx.Discard(conn)
+			mysql.Discard(conn)
 		}
 		return err
 	})
@@ -82,7 +81,7 @@ func unsent(err error) bool { return errors.Is(err, driver.ErrBadConn) }
 
 // sent is the error of a statement, marked where nothing of it can have reached the server.
 func sent(err error) error {
-	if mysqlfault.NeverSent(err) {
+	if mysql.NeverSent(err) {
 		return sqlerr.Unwritten(err)
 	}
 	return err

@@ -7,8 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/mysqlschema"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 // engine is the leases of one database, which schema names; empty: that of the connections.
@@ -38,7 +37,7 @@ func (e *engine) Lingers() time.Duration { return e.lockWait }
 
 // LongestStatement is the server's max_allowed_packet, without the bound that each statement gets. The server closes a connection on
 // which more than that arrives.
-func (e *engine) LongestStatement() int { return max(0, e.longest-len(mysqltext.TableBound)) }
+func (e *engine) LongestStatement() int { return max(0, e.longest-len(mysql.TableBound)) }
 
 // close gives the heart's connection back to the pool.
 func (e *engine) close() { e.heart.close() }
@@ -46,21 +45,21 @@ func (e *engine) close() { e.heart.close() }
 // check makes sure that server and tables are what the statements here were written for.
 func (e *engine) check(ctx context.Context) error {
 	var err error
-	if e.schema, err = mysqlschema.Home(ctx, e.pool, e.schema); err != nil {
+	if e.schema, err = mysql.Home(ctx, e.pool, e.schema); err != nil {
 		return err
 	}
-	server, err := mysqlschema.Check(ctx, e.pool, e.schema)
+	server, err := mysql.CheckSchema(ctx, e.pool, e.schema)
 	if err != nil {
 		return err
 	}
 	if e.notDurable, err = e.undurable(ctx); err != nil {
-		return mysqlschema.Unavailable(err)
+		return mysql.Unavailable(err)
 	}
 	limits, err := e.q.StatementLimits(ctx, e.on(e.pool))
 	if err != nil {
-		return mysqlschema.Unavailable(err)
+		return mysql.Unavailable(err)
 	}
-	e.longest = int(limits.MaxPacket) - mysqltext.PacketOverhead
+	e.longest = int(limits.MaxPacket) - mysql.PacketOverhead
 	if e.mariaDB = server == "MariaDB"; !e.mariaDB {
 		e.lockWait = time.Duration(limits.LockWaitSeconds) * time.Second
 	}
@@ -68,8 +67,8 @@ func (e *engine) check(ctx context.Context) error {
 }
 
 // on returns what the generated queries run on: their tables are in the database that the host chose.
-func (e *engine) on(conn mysqltext.Conn) mysqldb.DBTX {
-	on := mysqlschema.On(conn, e.schema)
+func (e *engine) on(conn mysql.Conn) mysqldb.DBTX {
+	on := mysql.On(conn, e.schema)
 	on.Longest, on.BoundTables = e.longest, !e.mariaDB
 	return on
 }

@@ -3,8 +3,7 @@ package mysqllock
 import (
 	"errors"
 
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -31,7 +30,7 @@ func (e *batchLocked) Unwrap() error { return e.error }
 
 // ofBatch is the error of a statement for a batch of that size.
 func ofBatch(err error, size int) error {
-	if size > 1 && mysqlfault.IsLocked(err) {
+	if size > 1 && mysql.IsLocked(err) {
 		return &batchLocked{err}
 	}
 	return err
@@ -48,9 +47,9 @@ func (*engine) Classify(err error) sqlerr.Class {
 		return sqlerr.Unresolved
 	case errors.Is(err, errLocked):
 		return sqlerr.Busy
-	case errors.Is(err, mysqltext.ErrTooLong):
+	case errors.Is(err, mysql.ErrTooLong):
 		return sqlerr.BadInput
 	default:
-		return mysqlfault.OfOwn(err)
+		return mysql.ClassifyOwn(err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -18,16 +18,16 @@ import (
 // false, whatever err wraps, for dblock.ErrFenced and dblock.ErrLost, as the lock is gone, and for dblock.ErrOutcomeUnknown,
 // as it may be written.
 func Retryable(err error) bool {
-	return !sqlerr.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || mysqlfault.IsConflict(err))
+	return !sqlerr.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || mysql.IsConflict(err))
 }
 
 // IsLockTimeout tells that a lock was not had within innodb_lock_wait_timeout, 50 s by default, or within lock_wait_timeout
 // (1205), or at once where NOWAIT asked for that (3572; 1205 on MariaDB). It looks through errors that wrap others. Only the
 // statement is rolled back: the transaction stands, with its locks, until you end it. Where innodb_deadlock_detect is off,
 // deadlocks look like this, too.
-func IsLockTimeout(err error) bool { return mysqlfault.IsLocked(err) }
+func IsLockTimeout(err error) bool { return mysql.IsLocked(err) }
 
 // IsDeadlock tells that transactions waited for each other, and this one was chosen to end (1213), or sessions for each other's
 // named locks (3058; 1213 on MariaDB). It looks through errors that wrap others. All of it is Retryable; it occurs less where
 // all take their locks in the same order.
-func IsDeadlock(err error) bool { return mysqlfault.IsDeadlock(err) }
+func IsDeadlock(err error) bool { return mysql.IsDeadlock(err) }

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/conformance/answers"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/mysqllock"
 )
@@ -23,7 +23,7 @@ func TestVerdicts(t *testing.T) {
 			t.Parallel()
 			answers.Verdicts{
 				Kind: kind, Retryable: mysqllock.Retryable, IsLockTimeout: mysqllock.IsLockTimeout, IsDeadlock: mysqllock.IsDeadlock,
-				Of: mysqlfault.Of,
+				Of: mysql.Classify,
 			}.Run(t)
 		})
 	}
@@ -49,11 +49,11 @@ func TestVerdictsOfClusters(t *testing.T) {
 		{1317, "70100", "Query execution was interrupted", false, sqlerr.Unresolved},
 		{9999, "40001", "whatever a proxy may call it", true, sqlerr.Retryable},
 	} {
-		err := fmt.Errorf("a service: %w", &mysql.MySQLError{Number: c.number, SQLState: [5]byte([]byte(c.state)), Message: c.text})
+		err := fmt.Errorf("a service: %w", &mysqldriver.MySQLError{Number: c.number, SQLState: [5]byte([]byte(c.state)), Message: c.text})
 		if got := mysqllock.Retryable(err); got != c.again {
 			t.Errorf("Retryable is %v: %v", got, err)
 		}
-		if got := mysqlfault.Of(err); got != c.fault {
+		if got := mysql.Classify(err); got != c.fault {
 			t.Errorf("it means %d, want %d: %v", got, c.fault, err)
 		}
 	}
@@ -68,7 +68,7 @@ func TestVerdictOfADial(t *testing.T) {
 		t.Fatalf("the dial: %v", err)
 	}
 	for _, err := range []error{err, sqlerr.Unwritten(err), fmt.Errorf("a service: %w", err)} {
-		if got := mysqlfault.Of(err); got != sqlerr.Unavailable {
+		if got := mysql.Classify(err); got != sqlerr.Unavailable {
 			t.Errorf("it means %d, want %d: %v", got, sqlerr.Unavailable, err)
 		}
 	}

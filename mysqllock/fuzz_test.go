@@ -7,7 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/faultwire"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -38,7 +38,7 @@ func FuzzNames(f *testing.F) {
 		if err == nil && (len(id) == 0 || len(id) > 64 || strings.ContainsAny(string(id), "'\"\\\x00") || !strings.EqualFold(string(id), name)) {
 			t.Errorf("raw %q is %q", name, id)
 		}
-		if text := mysqltext.Text("SELECT ?", []byte(name)); strings.ContainsRune(text[len("SELECT x'"):len(text)-1], '\'') {
+		if text := mysql.Interpolate("SELECT ?", []byte(name)); strings.ContainsRune(text[len("SELECT x'"):len(text)-1], '\'') {
 			t.Errorf("%q becomes %s", name, text)
 		}
 	})

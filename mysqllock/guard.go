@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqlschema"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 // Guards check fences inside transactions. The zero value is good for use. They bound no idle
@@ -30,7 +30,7 @@ func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var q mysqldb.Queries
 	var ours []int32
 	var err error
-	on := mysqlschema.OnCaller(tx, g.Schema)
+	on := mysql.OnCaller(tx, g.Schema)
 	switch f.Mode {
 	case dblock.ModePermit:
 		ours, err = guardPermits(ctx, on, f)
@@ -82,7 +82,7 @@ func (g Guards) AdvanceFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, re
 		return err
 	}
 	var q mysqldb.Queries
-	if err := q.Raise(ctx, mysqlschema.OnCaller(tx, g.Schema), []byte(resource), f.Token, raiser[:]); err != nil {
+	if err := q.Raise(ctx, mysql.OnCaller(tx, g.Schema), []byte(resource), f.Token, raiser[:]); err != nil {
 		return err
 	}
 	return g.CheckFence(ctx, tx, f, resource)
@@ -98,7 +98,7 @@ func (g Guards) CheckFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, reso
 		return err
 	}
 	var q mysqldb.Queries
-	ours, err := q.CheckRaised(ctx, mysqlschema.OnCaller(tx, g.Schema), []byte(resource), f.Token, raiser[:])
+	ours, err := q.CheckRaised(ctx, mysql.OnCaller(tx, g.Schema), []byte(resource), f.Token, raiser[:])
 	return fenced(ours, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -211,7 +210,7 @@ func (l *LeaseLocker) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(
 			own = fn(ctx, tx)
 			return own
 		})
-		if own == nil && mysqlfault.IsConflict(err) {
+		if own == nil && mysql.IsConflict(err) {
 			return fmt.Errorf("%w: nothing was written under %q: %w", dblock.ErrConflict, lock.Key(), err)
 		}
 		return err
@@ -233,7 +232,7 @@ func (l *LeaseLocker) guardedTx(ctx context.Context, fences []dblock.Fence, fn f
 		_ = conn.Close()
 		return errBegin(ctx, err)
 	}
-	tx, err := mysqltx.BeginOn(ctx, conn, modes)
+	tx, err := mysql.BeginOn(ctx, conn, modes)
 	if err != nil {
 		return errBegin(ctx, err)
 	}
@@ -271,14 +270,14 @@ func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore 
 		return func() {}, nil
 	}
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", seconds)); err != nil {
-		mysqltx.Discard(conn)
+		mysql.Discard(conn)
 		return nil, err
 	}
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", before)); err != nil {
-			mysqltx.Discard(conn)
+			mysql.Discard(conn)
 		}
 	}, nil
 }

@@ -6,8 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 // waiting has MariaDB run a statement that waits for a lock for so long. Error 1205 comes then. MySQL has nothing like it,
@@ -52,7 +51,7 @@ func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, 
 		taken, token, err = changed(result)
 		return err
 	})
-	if mysqlfault.IsLocked(err) {
+	if mysql.IsLocked(err) {
 		return 0, 0, nil
 	}
 	return taken, token, err
@@ -69,7 +68,7 @@ func (e *engine) freeOne(ctx context.Context, b lease.Back) (freed int64, err er
 		}
 		return err
 	})
-	if mysqlfault.IsLocked(err) {
+	if mysql.IsLocked(err) {
 		return 0, nil
 	}
 	return freed, err
@@ -77,7 +76,7 @@ func (e *engine) freeOne(ctx context.Context, b lease.Back) (freed int64, err er
 
 // changed returns how many rows a statement changed, and their token. If a trigger hides the token it is 0: see reads it.
 func changed(result sql.Result) (rows, token int64, err error) {
-	return mysqltext.Carried(result, leastToken)
+	return mysql.CarriedID(result, leastToken)
 }
 
 // leastToken is a number below all tokens, which are microseconds since 1970.

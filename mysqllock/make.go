@@ -7,7 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -26,7 +26,7 @@ func (e *engine) makeDivided(
 ) {
 	fresh := pick(asks, missing)
 	token, made, err := e.makeRows(ctx, by, fresh)
-	locked := mysqlfault.IsLocked(err)
+	locked := mysql.IsLocked(err)
 	from, to := 0, 0
 	switch {
 	case locked && e.hasTime(ctx):

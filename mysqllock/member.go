@@ -8,8 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqltext"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -29,7 +28,7 @@ func (e *engine) Beat(ctx context.Context, id member.ID, ttl time.Duration) (bea
 			return err
 		}
 		var rows int64
-		rows, beat, err = mysqltext.Carried(result, 1)
+		rows, beat, err = mysql.CarriedID(result, 1)
 		if err == nil && rows > 0 && beat == 0 {
 			beat, err = e.q.SeeBeat(ctx, on, id[:])
 		}
@@ -64,7 +63,7 @@ type heart struct {
 func newHeart(pool *sql.DB) *heart { return &heart{pool: pool, turn: make(chan struct{}, 1)} }
 
 // do runs one autocommit statement. After any error the next one gets a connection of its own.
-func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
+func (h *heart) do(ctx context.Context, on func(mysql.Conn) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
@@ -78,7 +77,7 @@ func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, st
 		err := statement(on(h.conn))
 		if err != nil {
 			h.broken.Add(1)
-			mysqltx.Discard(h.conn)
+			mysql.Discard(h.conn)
 		}
 		if err != nil || h.pool.Stats().MaxOpenConnections == 1 {
 			h.drop()

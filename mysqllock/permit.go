@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -198,7 +198,7 @@ func (e *engine) makePermits(ctx context.Context, key string, limit int) error {
 			args = append(args, []byte(key), int64(slot+n))
 		}
 		err = e.bounded(ctx, waitingBriefly, func(on mysqldb.DBTX) error {
-			_, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.MakePermits, step), args...)
+			_, err := on.ExecContext(ctx, mysql.RepeatRows(mysqldb.MakePermits, step), args...)
 			return err
 		})
 	}

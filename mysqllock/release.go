@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 // passes is how often a row that is locked is tried again at once. Whoever asks for a key that is held
@@ -55,7 +55,7 @@ func (e *engine) free(ctx context.Context, backs []lease.Back, at []int) (freed 
 	}
 	if e.mariaDB {
 		freed, err = e.freeAlike(ctx, backs, at)
-		if !mysqlfault.IsLocked(err) {
+		if !mysql.IsLocked(err) {
 			return freed, err
 		}
 	}

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -79,7 +77,7 @@ func LockRows[K any](
 	var locked []int
 	l := locking[K]{tx: tx, from: from, where: where, lock: lock}
 	if o.Wait == dblock.NoWait || o.Wait == dblock.SkipLocked {
-		l.bound, l.hint = "/*M! SET STATEMENT lock_wait_timeout = 1 FOR */ ", mysqltext.TableBound
+		l.bound, l.hint = "/*M! SET STATEMENT lock_wait_timeout = 1 FOR */ ", mysql.TableBound
 	}
 	if o.Wait > 0 {
 		l.bound = fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = %d, lock_wait_timeout = %d FOR */ ",
@@ -92,15 +90,15 @@ func LockRows[K any](
 			}
 			return err
 		})
-		if mysqlfault.Number(err) != mysqlfault.NoSuchIndex {
+		if mysql.ErrorNumber(err) != mysql.NoSuchIndex {
 			break
 		}
 		verdicts.forget(verdictOf(from, where, keys[0])) // somebody has dropped it, or this is another database: look again
 	}
 	switch {
-	case mysqlfault.IsLocked(err) && o.Wait == dblock.NoWait:
+	case mysql.IsLocked(err) && o.Wait == dblock.NoWait:
 		return dblock.LockedRows[K]{}, rowlock.Held(name, nil)
-	case mysqlfault.IsLocked(err) && o.Wait > 0:
+	case mysql.IsLocked(err) && o.Wait > 0:
 		return dblock.LockedRows[K]{}, rowlock.Held(name, rowlock.Bound(o.Wait))
 	case err != nil:
 		return dblock.LockedRows[K]{}, txError(ctx, name, err)
@@ -139,7 +137,7 @@ func (l locking[K]) rows(ctx context.Context, keys []K) (locked []int, err error
 	seen := make([]bool, len(keys))
 	for _, part := range parts {
 		query, args := l.query(keys, part)
-		answer, err := mysqlserver.Query(ctx, l.tx, l.bound+query+" "+l.lock, args...)
+		answer, err := mysql.Query(ctx, l.tx, l.bound+query+" "+l.lock, args...)
 		rows, err := collect(answer, err, l.marks)
 		if err != nil {
 			return nil, err
@@ -181,7 +179,7 @@ func (l locking[K]) query(keys []K, part string) (string, []any) {
 			query.WriteString(", ?")
 		}
 	}
-	fmt.Fprintf(&query, ") ORDER BY %s LIMIT %s", l.where, mysqlserver.AllRows)
+	fmt.Fprintf(&query, ") ORDER BY %s LIMIT %s", l.where, mysql.AllRows)
 	return query.String(), args
 }
 
@@ -247,11 +245,11 @@ func (l locking[K]) marks(r *sql.Rows) (of []int, err error) {
 // parts are the partitions that keys may be in, in quotes and in the order of the table's definition. One empty name stands for all.
 func (l locking[K]) parts(ctx context.Context, keys []K) ([]string, error) {
 	query, args := l.query(keys, "")
-	plan, err := mysqlserver.ShowOf(ctx, l.tx, "EXPLAIN /*M! PARTITIONS */ /*!80000 FORMAT=TRADITIONAL */ "+query, args...)
+	plan, err := mysql.ShowOf(ctx, l.tx, "EXPLAIN /*M! PARTITIONS */ /*!80000 FORMAT=TRADITIONAL */ "+query, args...)
 	if err != nil || len(plan) != 1 || plan[0]["partitions"] == "" { // of one key there may be a constant instead
 		return []string{""}, err
 	}
-	all, err := mysqlserver.Partitions(ctx, l.tx, l.from)
+	all, err := mysql.Partitions(ctx, l.tx, l.from)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +281,7 @@ func (l locking[K]) skipped(ctx context.Context, keys []K, locked []int, rows *d
 		}
 		found, err := l.rows(ctx, []K{key})
 		switch {
-		case mysqlfault.IsLocked(err):
+		case mysql.IsLocked(err):
 			rows.Skipped = append(rows.Skipped, key)
 		case err != nil:
 			return err
@@ -294,7 +292,7 @@ func (l locking[K]) skipped(ctx context.Context, keys []K, locked []int, rows *d
 	return nil
 }
 
-func collect[T any](rows *mysqlserver.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
+func collect[T any](rows *mysql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}

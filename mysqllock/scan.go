@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -64,8 +64,8 @@ func accessTo(ctx context.Context, tx *sql.Tx, from, where, column string, key a
 }
 
 // lockable refuses a table whose rows can't be locked.
-func lockable(ctx context.Context, tx *sql.Tx, from string) (mysqlserver.Table, error) {
-	table, err := mysqlserver.LookAtTable(ctx, tx, from)
+func lockable(ctx context.Context, tx *sql.Tx, from string) (mysql.Table, error) {
+	table, err := mysql.InspectTable(ctx, tx, from)
 	if err != nil {
 		return table, err
 	}
@@ -76,9 +76,9 @@ func lockable(ctx context.Context, tx *sql.Tx, from string) (mysqlserver.Table, 
 }
 
 // find looks for the index, and makes sure that it can be searched for the key.
-func (a *access) find(ctx context.Context, tx *sql.Tx, table mysqlserver.Table, from, where, column string, key any) error {
+func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, where, column string, key any) error {
 	statement := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ?", where, from, where)
-	lines, err := mysqlserver.ShowOf(ctx, tx, "SHOW INDEX FROM "+from)
+	lines, err := mysql.ShowOf(ctx, tx, "SHOW INDEX FROM "+from)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysqlserver.Table, 
 func isPrimary(index string) bool { return strings.EqualFold(index, "PRIMARY") }
 
 // beside is a column that an index does not have. Every index has those of the primary key.
-func beside(table mysqlserver.Table, lines []map[string]string, index string) (string, error) {
+func beside(table mysql.Table, lines []map[string]string, index string) (string, error) {
 	for _, column := range table.Columns {
 		if !slices.ContainsFunc(lines, func(i map[string]string) bool {
 			return (i["Key_name"] == index || isPrimary(i["Key_name"])) && strings.EqualFold(i["Column_name"], column)
@@ -179,7 +179,7 @@ func callsNoOwn(ctx context.Context, tx *sql.Tx, c rowlock.Conditions) error {
 				called = name
 			}
 		}
-		lines, err := mysqlserver.ShowOf(ctx, tx, own+"("+strings.Repeat("?, ", len(names)-1)+"?) LIMIT 1", names...)
+		lines, err := mysql.ShowOf(ctx, tx, own+"("+strings.Repeat("?, ", len(names)-1)+"?) LIMIT 1", names...)
 		if err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index"
 
 // planOf explains a statement without its lock: the server may read a row by its key to make a plan, and would lock it.
 func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]planStep, error) {
-	lines, err := mysqlserver.ShowOf(ctx, tx, "EXPLAIN FORMAT=TRADITIONAL "+statement, args...)
+	lines, err := mysql.ShowOf(ctx, tx, "EXPLAIN FORMAT=TRADITIONAL "+statement, args...)
 	steps := make([]planStep, len(lines))
 	for i, line := range lines {
 		steps[i] = planStep{line["type"], line["possible_keys"], line["Extra"]}

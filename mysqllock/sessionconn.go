@@ -11,15 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqlschema"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
-	"github.com/dblock-go/dblock/internal/mysqltext"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -88,10 +84,10 @@ func (e *sessionEngine) Most() int { return 10_000 }
 // Classify returns the class of an error. A deadlock of named locks rolls nothing back: the call
 // may be sent again.
 func (e *sessionEngine) Classify(err error) sqlerr.Class {
-	if mysqlfault.IsDeadlock(err) {
+	if mysql.IsDeadlock(err) {
 		return sqlerr.Retryable
 	}
-	return mysqlfault.Of(err)
+	return mysql.Classify(err)
 }
 
 // Open takes a connection out of the pool, for good.
@@ -114,10 +110,10 @@ func (e *sessionEngine) Open(ctx context.Context, _ func(session.ID)) (session.C
 
 // prepare makes sure that session locks exclude where the connection leads, and that the server ends it when it is silent.
 func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
-	if _, err := c.conn.ExecContext(ctx, "SET SESSION autocommit = 1, SESSION sql_select_limit = "+mysqlserver.AllRows); err != nil {
+	if _, err := c.conn.ExecContext(ctx, "SET SESSION autocommit = 1, SESSION sql_select_limit = "+mysql.AllRows); err != nil {
 		return err
 	}
-	server, err := mysqlserver.Look(ctx, c.conn)
+	server, err := mysql.Inspect(ctx, c.conn)
 	if err != nil {
 		return err
 	}
@@ -148,8 +144,8 @@ func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) er
 	for id, key := range keys {
 		args = append(args, []byte(id), []byte(e.namespace), []byte(key))
 	}
-	on := mysqlschema.On(e.pool, e.database)
-	if _, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.NoteSessionKeys, len(keys)), args...); err != nil {
+	on := mysql.On(e.pool, e.database)
+	if _, err := on.ExecContext(ctx, mysql.RepeatRows(mysqldb.NoteSessionKeys, len(keys)), args...); err != nil {
 		return err
 	}
 	return e.q.ForgetSessionKeys(ctx, on)
@@ -192,7 +188,7 @@ const waitAtServer = 365 * 24 * 60 * 60
 func (c *sessionConn) Wait(ctx context.Context, id session.ID, _ bool) error {
 	var got sql.NullInt64
 	err := c.conn.QueryRowContext(ctx, "SELECT GET_LOCK("+quote(string(id))+", "+strconv.Itoa(waitAtServer)+")").Scan(&got)
-	var server *mysql.MySQLError
+	var server *mysqldriver.MySQLError
 	if err != nil && !errors.As(err, &server) { // readTimeout of the DSN, or the end of ctx: the server waits still
 		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -212,7 +208,7 @@ func (c *sessionConn) Closed() bool { return c.closed.Load() }
 // Close ends it. The pool never gets it back.
 func (c *sessionConn) Close() {
 	if !c.closed.Swap(true) {
-		mysqltx.Discard(c.conn)
+		mysql.Discard(c.conn)
 		_ = c.conn.Close()
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlschema"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -27,8 +26,8 @@ func SessionLocks(ctx context.Context, pool *sql.DB, schema string) ([]dblock.Se
 	if pool == nil {
 		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
 	}
-	on := mysqlschema.On(pool, schema)
-	if _, err := mysqlschema.Check(ctx, pool, schema); err != nil {
+	on := mysql.On(pool, schema)
+	if _, err := mysql.CheckSchema(ctx, pool, schema); err != nil {
 		return nil, err
 	}
 	var q mysqldb.Queries
@@ -78,21 +77,21 @@ func SessionLocks(ctx context.Context, pool *sql.DB, schema string) ([]dblock.Se
 var namedLocks = []string{
 	"SELECT l.OBJECT_NAME, t.PROCESSLIST_ID, l.LOCK_STATUS = 'PENDING' FROM performance_schema.metadata_locks l" +
 		" JOIN performance_schema.threads t ON t.THREAD_ID = l.OWNER_THREAD_ID WHERE l.OBJECT_TYPE = 'USER LEVEL LOCK'" +
-		" LIMIT " + mysqlserver.AllRows,
+		" LIMIT " + mysql.AllRows,
 	"SELECT l.TABLE_SCHEMA, l.THREAD_ID, FALSE FROM information_schema.METADATA_LOCK_INFO l WHERE l.LOCK_TYPE = 'User lock'" +
-		" LIMIT " + mysqlserver.AllRows,
+		" LIMIT " + mysql.AllRows,
 }
 
 // heldNames reads what the server shows.
 func heldNames(ctx context.Context, pool *sql.DB) (held []dblock.SessionLock, err error) {
 	for _, query := range namedLocks {
 		rows, err := pool.QueryContext(ctx, query)
-		var refused *mysql.MySQLError
+		var refused *mysqldriver.MySQLError
 		if errors.As(err, &refused) {
 			continue
 		}
 		if err != nil {
-			return nil, mysqlschema.Unavailable(err)
+			return nil, mysql.Unavailable(err)
 		}
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
@@ -103,7 +102,7 @@ func heldNames(ctx context.Context, pool *sql.DB) (held []dblock.SessionLock, er
 			held = append(held, l)
 		}
 		if err := rows.Err(); err != nil {
-			return nil, mysqlschema.Unavailable(err)
+			return nil, mysql.Unavailable(err)
 		}
 	}
 	return held, nil
@@ -113,9 +112,9 @@ type client struct{ user, host string }
 
 // clientsOf are the sessions that this account may see, by their numbers.
 func clientsOf(ctx context.Context, pool *sql.DB) (map[string]client, error) {
-	processes, err := mysqlserver.Processes(ctx, pool)
+	processes, err := mysql.Processes(ctx, pool)
 	if err != nil {
-		return nil, mysqlschema.Unavailable(err)
+		return nil, mysql.Unavailable(err)
 	}
 	clients := make(map[string]client, len(processes))
 	for _, p := range processes {

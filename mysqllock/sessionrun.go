@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -117,8 +117,8 @@ func (c *sessionConn) prepare(ctx context.Context, b batch) (*sql.Stmt, error) {
 		function = "GET_LOCK(?, 0)"
 	}
 	statement, err := c.conn.PrepareContext(ctx, concat(slices.Repeat([]string{function}, b.n)))
-	var refused *mysql.MySQLError
-	if errors.As(err, &refused) && mysqlfault.Of(err) != sqlerr.Unavailable { // max_prepared_stmt_count, say
+	var refused *mysqldriver.MySQLError
+	if errors.As(err, &refused) && mysql.Classify(err) != sqlerr.Unavailable { // max_prepared_stmt_count, say
 		c.plain = true
 		return nil, nil
 	}
@@ -193,8 +193,8 @@ func (c *sessionConn) read(row *sql.Row, n int) ([]bool, error) {
 
 // failed closes the connection unless it is the server itself that says that something failed.
 func (c *sessionConn) failed(err error) error {
-	var server *mysql.MySQLError
-	if !errors.As(err, &server) || mysqlfault.Of(err) == sqlerr.Unavailable {
+	var server *mysqldriver.MySQLError
+	if !errors.As(err, &server) || mysql.Classify(err) == sqlerr.Unavailable {
 		c.Close()
 	}
 	return err

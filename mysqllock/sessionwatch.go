@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -36,7 +36,7 @@ type sessionWatch struct{ conn *sql.Conn }
 
 // Close ends the connection. A statement that was given up ends by itself, at the server, when its look is over.
 func (w *sessionWatch) Close() {
-	mysqltx.Discard(w.conn)
+	mysql.Discard(w.conn)
 	_ = w.conn.Close()
 }
 

@@ -11,8 +11,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -74,7 +73,7 @@ func (e *engine) enter(ctx context.Context, by lease.By, asks []lease.Ask, at []
 	}
 	entered, token, err := e.change(ctx, statement, args)
 	switch {
-	case mysqlfault.IsLocked(err):
+	case mysql.IsLocked(err):
 		return at, nil
 	case err != nil || entered == 0:
 		return at, err
@@ -218,12 +217,12 @@ func (e *engine) makeUnheld(ctx context.Context, shared bool, keys []string) err
 	if len(keys) == 0 {
 		return nil
 	}
-	statement, args := mysqltext.Rows(mysqldb.MakeFreeLeases, len(keys)), []any(nil)
+	statement, args := mysql.RepeatRows(mysqldb.MakeFreeLeases, len(keys)), []any(nil)
 	switch {
 	case !e.mariaDB:
 		statement = repeated(mysqldb.MakeUnheldSkipping, len(keys))
 	case shared:
-		statement = mysqltext.Rows(mysqldb.MakeShared, len(keys))
+		statement = mysql.RepeatRows(mysqldb.MakeShared, len(keys))
 	}
 	for _, key := range keys {
 		args = append(args, []byte(key))
@@ -239,10 +238,10 @@ func (e *engine) makeUnheld(ctx context.Context, shared bool, keys []string) err
 		_, err := on.ExecContext(ctx, statement, args...)
 		return err
 	})
-	if half := len(keys) / 2; mysqlfault.IsLocked(err) && half > 0 && e.hasTime(ctx) {
+	if half := len(keys) / 2; mysql.IsLocked(err) && half > 0 && e.hasTime(ctx) {
 		return cmp.Or(e.makeUnheld(ctx, shared, keys[:half]), e.makeUnheld(ctx, shared, keys[half:]))
 	}
-	if mysqlfault.IsLocked(err) && e.mariaDB {
+	if mysql.IsLocked(err) && e.mariaDB {
 		return nil
 	}
 	return sqlerr.Unwritten(err)

@@ -7,8 +7,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/retry"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -65,7 +64,7 @@ func RunTx(ctx context.Context, db *sql.DB, o TxOptions, fn func(*sql.Tx) error)
 	if fn == nil {
 		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
 	}
-	return retry.Run(ctx, again, mysqlfault.IsConflict, func() error { return runTx(ctx, db, modes, fn) })
+	return retry.Run(ctx, again, mysql.IsConflict, func() error { return runTx(ctx, db, modes, fn) })
 }
 
 // levels are the isolations as SQL says them.
@@ -88,7 +87,7 @@ func (o TxOptions) modes() (string, error) {
 
 // runTx is one attempt.
 func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error) error {
-	tx, err := mysqltx.Begin(ctx, db, modes, nil)
+	tx, err := mysql.Begin(ctx, db, modes, nil)
 	if err != nil {
 		return errBegin(ctx, err)
 	}
@@ -97,7 +96,7 @@ func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error
 
 // runOn runs fn in a transaction that begin has begun, and commits it. The commit is acknowledged only if the server
 // confirms that the transaction is open. It calls after when it is over.
-func runOn(ctx context.Context, tx *mysqltx.Tx, fn func(*sql.Tx) error, after func()) error {
+func runOn(ctx context.Context, tx *mysql.Tx, fn func(*sql.Tx) error, after func()) error {
 	defer tx.Return(after) // where fn panics, too
 	if err := fn(tx.Tx); err != nil {
 		return err
@@ -123,13 +122,13 @@ func errBegin(ctx context.Context, err error) error {
 
 // errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
 func errUnwritten(what string, err error) error {
-	return sqlerr.Wrap(mysqlfault.Of(sqlerr.Unwritten(err)).OfHost(), err, what, "")
+	return sqlerr.Wrap(mysql.Classify(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 }
 
 // errUnmarked says what it means that the savepoint can't be released.
 func errUnmarked(ctx context.Context, err error) error {
 	switch {
-	case mysqlfault.IsNoSavepoint(err):
+	case mysql.IsNoSavepoint(err):
 		return fmt.Errorf("%w: its function ended it, did not return an error that rolled it back, or sent a statement that commits: "+
 			"what was sent after that is written (what came before a commit, too): leave the end to RunTx, return all errors, and "+
 			"send no such statements: %w",
@@ -144,12 +143,12 @@ func errUnmarked(ctx context.Context, err error) error {
 // errCommit says what became of a transaction whose fn has returned nil.
 func errCommit(ctx context.Context, err error) error {
 	switch {
-	case err == nil || mysqlfault.IsConflict(err):
+	case err == nil || mysql.IsConflict(err):
 		return err
 	case errors.Is(err, sql.ErrTxDone): // never sent
 		return errNotCommitted(ctx, err)
 	}
-	switch mysqlfault.Of(err) {
+	switch mysql.Classify(err) {
 	case sqlerr.Unresolved, sqlerr.Unclassified:
 		return fmt.Errorf("%w: no answer came to a COMMIT: look up whether what it wrote is there: %w", dblock.ErrOutcomeUnknown, err)
 	default:

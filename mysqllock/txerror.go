@@ -7,18 +7,18 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // advice is what to do about errors of a caller's transaction or tables.
 var advice = map[uint16]string{
-	mysqlfault.ReadOnlyTransaction: "the transaction is read-only: begin one that may write",
-	mysqlfault.NoSuchTable:         "there is no such table: name its database as well, or create it",
-	mysqlfault.UnknownDatabase:     "there is no such database",
-	mysqlfault.NoSuchColumn:        "there is no such column in the table",
-	mysqlfault.NotPermitted: "to lock rows takes the privilege SELECT on the table, and on MySQL one of UPDATE, DELETE " +
+	mysql.ReadOnlyTransaction: "the transaction is read-only: begin one that may write",
+	mysql.NoSuchTable:         "there is no such table: name its database as well, or create it",
+	mysql.UnknownDatabase:     "there is no such database",
+	mysql.NoSuchColumn:        "there is no such column in the table",
+	mysql.NotPermitted: "to lock rows takes the privilege SELECT on the table, and on MySQL one of UPDATE, DELETE " +
 		"and LOCK TABLES",
 }
 
@@ -29,21 +29,21 @@ func txError(ctx context.Context, name string, err error) error {
 		return nil
 	case errors.As(err, new(*ScanError)), errors.Is(err, dblock.ErrUnsupported):
 		return err
-	case ended != nil && mysqlfault.Number(err) == 0:
+	case ended != nil && mysql.ErrorNumber(err) == 0:
 		return rowlock.Held(name, fmt.Errorf("%w (%w)", ended, err))
 	case errors.Is(err, sql.ErrTxDone):
 		return fmt.Errorf("dblock: to lock %s: the transaction has ended: locks like this need one that is open: %w", name, err)
-	case mysqlfault.IsConflict(err):
+	case mysql.IsConflict(err):
 		return sqlerr.Wrap(sqlerr.Retryable, err, "to lock "+name+": roll back and run the transaction again", "")
-	case mysqlfault.IsLocked(err):
+	case mysql.IsLocked(err):
 		return rowlock.Held(name, fmt.Errorf("by the server: %w", err))
 	}
-	what, number := "to lock "+name, mysqlfault.Number(err)
+	what, number := "to lock "+name, mysql.ErrorNumber(err)
 	if text := advice[number]; text != "" {
 		what += ": " + text
 	}
 	if number == 0 {
 		return sqlerr.Wrap(sqlerr.Unclassified, err, what, "")
 	}
-	return sqlerr.Wrap(mysqlfault.Of(sqlerr.Unwritten(err)).OfHost(), err, what, "")
+	return sqlerr.Wrap(mysql.Classify(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 }

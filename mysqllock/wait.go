@@ -13,9 +13,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltext"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -27,7 +25,7 @@ func (e *engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time
 		for _, key := range keys {
 			args = append(args, key, id[:], ttl.Microseconds())
 		}
-		_, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.WaitForLeases, len(keys)), args...)
+		_, err := on.ExecContext(ctx, mysql.RepeatRows(mysqldb.WaitForLeases, len(keys)), args...)
 		return err
 	})
 }
@@ -51,7 +49,7 @@ func inOrder(keys []string) [][]byte {
 // passing runs a statement on a member's rows of keys, but for those that another transaction has locked.
 func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, statement func(mysqldb.DBTX, [][]byte) error) error {
 	err := e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error { return statement(on, keys) })
-	if !mysqlfault.IsLocked(err) {
+	if !mysql.IsLocked(err) {
 		return sqlerr.Unwritten(err)
 	}
 	var there, free [][]byte
@@ -126,7 +124,7 @@ type watch struct {
 
 // Close ends the connection. A statement that was given up ends by itself, at the server, when its look is over.
 func (w *watch) Close() {
-	mysqltx.Discard(w.conn)
+	mysql.Discard(w.conn)
 	_ = w.conn.Close()
 }
 

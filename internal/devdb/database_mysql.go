@@ -5,9 +5,9 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 func (s *Server) askMySQLVersion(ctx context.Context) (serverVersion, error) {
@@ -23,8 +23,8 @@ func (s *Server) withMySQL(ctx context.Context, fn func(*sql.DB) error) error {
 	if err != nil {
 		return err
 	}
-	c.Logger = &mysql.NopLogger{} // refused connections are expected while a server starts
-	connector, err := mysql.NewConnector(c)
+	c.Logger = &mysqldriver.NopLogger{} // refused connections are expected while a server starts
+	connector, err := mysqldriver.NewConnector(c)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *Server) createMySQL(ctx context.Context, name string) (string, func(con
 // dropMySQL first ends the sessions in the database: an open transaction there would make DROP
 // wait for its metadata lock.
 func dropMySQL(ctx context.Context, db *sql.DB, name string) error {
-	processes, err := mysqlserver.Processes(ctx, db)
+	processes, err := mysql.Processes(ctx, db)
 	if err != nil {
 		return err
 	}

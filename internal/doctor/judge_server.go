@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 )
@@ -43,7 +43,7 @@ func writes(f Facts) []Finding {
 	case !f.postgres() && f.Settings["autocommit"] == "OFF":
 		return []Finding{finding(Problem, "the session has autocommit off: no statement of dblock's would be committed",
 			"leases, queues, sales and updates by version are refused: take autocommit=0 out of the DSN and of the server's settings")}
-	case !f.postgres() && f.Settings[selectLimit] != mysqlserver.AllRows:
+	case !f.postgres() && f.Settings[selectLimit] != mysql.AllRows:
 		return []Finding{finding(Problem, "the session has sql_select_limit = "+f.Settings[selectLimit]+": the server leaves out rows that are read",
 			"leases, queues, sales and updates by version are refused: take sql_select_limit out of the DSN and of the server's settings")}
 	case !f.postgres() && f.Settings["completion_type"] != "NO_CHAIN":
@@ -72,7 +72,7 @@ func charset(f Facts) []Finding {
 	switch {
 	case f.postgres():
 		return encoding(f.Settings["server_encoding"], f.ClientEncoding)
-	case slices.Contains(mysqlserver.Unsafe, name):
+	case slices.Contains(mysql.UnsafeCharsets, name):
 		return []Finding{finding(Problem, "connections use "+name+": a quote or a backslash can be the second byte of a character",
 			"with interpolateParams=true values in your own queries can become SQL, and names that are not ASCII end early: set charset=utf8mb4 in the DSN")}
 	}

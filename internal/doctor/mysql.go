@@ -5,22 +5,19 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqlschema"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // MySQL examines the server of MySQL or MariaDB that config leads to, with dblock's tables in the database of that name; ""
 // is the connection's own. A server that can't be reached is a finding as well. It writes nothing.
-func MySQL(ctx context.Context, config *mysql.Config, name string) Report {
+func MySQL(ctx context.Context, config *mysqldriver.Config, name string) Report {
 	target := config.Addr + "/" + config.DBName
-	connector, err := mysql.NewConnector(config)
+	connector, err := mysqldriver.NewConnector(config)
 	if err != nil {
 		return unreachable(engineMySQL, target, err)
 	}
@@ -44,7 +41,7 @@ func mysqlFacts(ctx context.Context, conn *sql.Conn, name string) (Facts, error)
 	if err != nil {
 		return Facts{}, err
 	}
-	s, err := mysqlserver.Look(ctx, conn)
+	s, err := mysql.Inspect(ctx, conn)
 	if err != nil {
 		return Facts{}, err
 	}
@@ -92,19 +89,19 @@ func readAllRows(ctx context.Context, conn *sql.Conn) (limit string, err error) 
 	if err := conn.QueryRowContext(ctx, "SELECT CAST(@@"+selectLimit+" AS CHAR) LIMIT 1").Scan(&limit); err != nil {
 		return "", err
 	}
-	if limit != mysqlserver.AllRows {
-		_, err = conn.ExecContext(ctx, "SET SESSION "+selectLimit+" = "+mysqlserver.AllRows)
+	if limit != mysql.AllRows {
+		_, err = conn.ExecContext(ctx, "SET SESSION "+selectLimit+" = "+mysql.AllRows)
 	}
 	return limit, err
 }
 
 func (f *Facts) tablesMySQL(ctx context.Context, conn *sql.Conn, server string) error {
 	var q mysqldb.Queries
-	have, err := q.SchemaVersion(ctx, mysqlschema.On(conn, f.Schema))
+	have, err := q.SchemaVersion(ctx, mysql.On(conn, f.Schema))
 	switch {
 	case err == nil:
 		f.Have = have
-	case mysqlfault.Of(err) != sqlerr.NoSchema:
+	case mysql.Classify(err) != sqlerr.NoSchema:
 		f.Unread = err
 	}
 	columns, seen, err := f.seenMySQL(ctx, conn)
@@ -119,14 +116,14 @@ func (f *Facts) tablesMySQL(ctx context.Context, conn *sql.Conn, server string) 
 	}
 	f.setTables(seen)
 	if f.current() {
-		f.Differ, err = mysqlschema.Differences(ctx, conn, f.Schema, server, f.Have)
+		f.Differ, err = mysql.Differences(ctx, conn, f.Schema, server, f.Have)
 	}
 	return err
 }
 
 // seenMySQL lists the tables that the user may see, with the name of a column each.
 func (f *Facts) seenMySQL(ctx context.Context, conn *sql.Conn) (columns map[string]string, seen map[string]Table, err error) {
-	rows, err := mysqltext.Inline{Conn: conn}.QueryContext(ctx, "SELECT t.TABLE_NAME, COALESCE(t.ENGINE, ''), MIN(c.COLUMN_NAME)"+
+	rows, err := mysql.Inline{Conn: conn}.QueryContext(ctx, "SELECT t.TABLE_NAME, COALESCE(t.ENGINE, ''), MIN(c.COLUMN_NAME)"+
 		" FROM information_schema.TABLES t JOIN information_schema.COLUMNS c USING (TABLE_SCHEMA, TABLE_NAME)"+
 		` WHERE t.TABLE_SCHEMA = _utf8mb4 ? AND t.TABLE_NAME LIKE 'dblock|_%' ESCAPE '|' GROUP BY t.TABLE_NAME, t.ENGINE`, []byte(f.Schema))
 	if err != nil {
@@ -160,9 +157,9 @@ func (f *Facts) lacksMySQL(ctx context.Context, conn *sql.Conn, name, column str
 		if err == nil {
 			err = drain(rows)
 		}
-		if mysqlfault.IsDenied(err) {
+		if mysql.IsDenied(err) {
 			lacks = append(lacks, right)
-		} else if mysqlfault.Of(err) == sqlerr.Unresolved {
+		} else if mysql.Classify(err) == sqlerr.Unresolved {
 			return nil, err
 		}
 	}

@@ -27,7 +27,7 @@ var numbers = map[uint16]meaning{
 
 	// The connection ended.
 	1053: {Unresolved, Unavailable}, // ER_SERVER_SHUTDOWN
-	1180: {Unresolved, Unavailable}, // ER_ERROR_DURING_COMMIT: see mysqlfault for Retryable
+	1180: {Unresolved, Unavailable}, // ER_ERROR_DURING_COMMIT: see internal/mysql for Retryable
 	1927: {Unresolved, Unavailable}, // ER_CONNECTION_KILLED, on MariaDB
 	3169: {Unresolved, Unavailable}, // ER_SESSION_WAS_KILLED, on MySQL
 	4031: always(Unavailable),       // ER_CLIENT_INTERACTION_TIMEOUT, on MySQL: it was idle

@@ -11,7 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -33,7 +33,7 @@ func TestTheServerEndsLongReads(t *testing.T) {
 			_, err = db.ExecContext(t.Context(), "INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited) "+
 				"SELECT UUID(), 0, 'sku', 0, '', 1, 2, false FROM "+ten+" a, "+ten+" b, "+ten+" c, "+ten+" d, "+ten+" e")
 			require.NoError(t, err)
-			d := &database{pool: mysqltx.NewPool(db)}
+			d := &database{pool: mysql.NewPool(db)}
 			d.pool.MariaDB = kind == devdb.MariaDB
 			read := func(ctx context.Context) error {
 				_, err := new(mysqldb.Queries).Balances(t.Context(), d.reads(ctx), mysqldb.BalancesParams{Every: 1, Skus: blobs(nil)})

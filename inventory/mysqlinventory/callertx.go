@@ -10,7 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -76,23 +76,23 @@ func (t callerTx) below(ctx context.Context, savepoint string, fn func() error) 
 	}
 	err := fn()
 	if err == nil {
-		if _, err = t.on.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint); mysqlfault.IsNoSavepoint(err) {
+		if _, err = t.on.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint); mysql.IsNoSavepoint(err) {
 			return errNoTx(err)
 		}
 		return sqlerr.Unwritten(err)
 	}
-	if mysqlfault.Of(err) == sqlerr.Retryable {
+	if mysql.Classify(err) == sqlerr.Retryable {
 		return err
 	}
 	switch {
-	case mysqlfault.IsLocked(err):
+	case mysql.IsLocked(err):
 		err = &bounded{err}
-	case mysqlfault.Number(err) == mysqlfault.ReadOnlyTransaction:
+	case mysql.ErrorNumber(err) == mysql.ReadOnlyTransaction:
 		err = fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, failed := t.on.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint); mysqlfault.IsNoSavepoint(failed) {
+	if _, failed := t.on.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint); mysql.IsNoSavepoint(failed) {
 		return errNoTx(err)
 	} else if failed != nil {
 		return errors.Join(err, failed)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/migrations"
@@ -85,7 +85,7 @@ func untilItWaits(ctx context.Context, t *testing.T, db *sql.DB) {
 	const waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id " +
 		"WHERE p.db = DATABASE() AND t.trx_state = 'LOCK WAIT' AND LOCATE(?, t.trx_query) > 0"
 	for n := 0; n == 0; time.Sleep(150 * time.Millisecond) {
-		key := mysqltext.Text("?", []byte("order"))
+		key := mysql.Interpolate("?", []byte("order"))
 		if err := db.QueryRowContext(ctx, waiting, key).Scan(&n); err != nil {
 			t.Fatal(err)
 		}

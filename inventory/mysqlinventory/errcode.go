@@ -3,8 +3,7 @@ package mysqlinventory
 import (
 	"errors"
 
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -18,16 +17,16 @@ func (d *database) Classify(err error) sqlerr.Class {
 		return sqlerr.Busy
 	case errors.Is(err, errKeyTaken), engine.IsKeyOpen(err):
 		return sqlerr.Duplicate
-	case mysqlfault.IsLocked(err):
+	case mysql.IsLocked(err):
 		return sqlerr.Retryable
-	case errors.Is(err, mysqltext.ErrTooLong): // half of the batch may fit
+	case errors.Is(err, mysql.ErrTooLong): // half of the batch may fit
 		return sqlerr.BadInput
 	}
-	return mysqlfault.OfOwn(err)
+	return mysql.ClassifyOwn(err)
 }
 
 // IsLocked reports that a lock was not had in time.
-func (d *database) IsLocked(err error) bool { return mysqlfault.IsLocked(err) }
+func (d *database) IsLocked(err error) bool { return mysql.IsLocked(err) }
 
 // errKeyTaken says that somebody else has recorded an order of the same key.
 var errKeyTaken = errors.New("mysqlinventory: the key was recorded after the transaction first read")
@@ -40,8 +39,8 @@ func orKeyOpen(err error) error {
 	return err
 }
 
-// isRowLocked is mysqlfault.IsLocked for rows. It may have been a table if the statement waits for both.
-func isRowLocked(err error) bool { return mysqlfault.IsLocked(err) && !sqlerr.IsTableLocked(err) }
+// isRowLocked is mysql.IsLocked for rows. It may have been a table if the statement waits for both.
+func isRowLocked(err error) bool { return mysql.IsLocked(err) && !sqlerr.IsTableLocked(err) }
 
 // bounded says that a caller's transaction waited for a row for as long as it may, which is the caller's bound, or a statement that
 // waits briefly.

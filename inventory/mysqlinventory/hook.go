@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -51,7 +51,7 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan
 	switch {
 	case err == nil:
 		return d.afterHook(ctx, conn)
-	case mysqlfault.Number(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
+	case mysql.ErrorNumber(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
 		return inventory.HookFailed(err, sqlerr.Unclassified)
 	}
 	return inventory.HookFailed(err, d.Classify(err))
@@ -87,7 +87,7 @@ func (t *hookTx) closeRows() {
 // goes on outside of any.
 func (d *database) afterHook(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, "RELEASE SAVEPOINT dblock_hook")
-	if mysqlfault.IsNoSavepoint(err) {
+	if mysql.IsNoSavepoint(err) {
 		return inventory.ErrHookEnded
 	}
 	return err

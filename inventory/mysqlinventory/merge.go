@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -237,7 +237,7 @@ func repeat[T any](ctx context.Context, on mysqldb.DBTX, query string, all []T, 
 		return nil
 	}
 	for some, n := range portions(on, query, all, args) {
-		if _, err := on.ExecContext(ctx, mysqltext.Rows(query, n), some...); err != nil {
+		if _, err := on.ExecContext(ctx, mysql.RepeatRows(query, n), some...); err != nil {
 			return err
 		}
 	}
@@ -249,7 +249,7 @@ func portions[T any](on mysqldb.DBTX, query string, all []T, args func(T) []any)
 	flat := flat(all, args)
 	each := len(flat) / len(all)
 	return func(yield func([]any, int) bool) {
-		for some := range mysqltext.Portions(on, query, each, len(all), flat) {
+		for some := range mysql.Portions(on, query, each, len(all), flat) {
 			if !yield(some, len(some)/each) {
 				return
 			}
@@ -266,7 +266,7 @@ func askAll[T any](
 		return nil
 	}
 	for some, n := range portions(on, query, all, args) {
-		if err := each(ctx, on, mysqltext.Asks(query, n), some, scan); err != nil {
+		if err := each(ctx, on, mysql.RepeatAsks(query, n), some, scan); err != nil {
 			return err
 		}
 	}

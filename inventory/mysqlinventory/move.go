@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -96,7 +96,7 @@ func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys [
 func writeMoves(ctx context.Context, on mysqldb.DBTX, moves engine.Moves) error {
 	if len(moves.Set) > 0 {
 		for some, n := range portions(on, mysqldb.SetReservations, moves.Set, setArgs) {
-			if _, err := on.ExecContext(ctx, mysqltext.Asks(mysqldb.SetReservations, n), some...); err != nil {
+			if _, err := on.ExecContext(ctx, mysql.RepeatAsks(mysqldb.SetReservations, n), some...); err != nil {
 				return err
 			}
 		}

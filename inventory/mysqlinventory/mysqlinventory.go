@@ -22,9 +22,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlschema"
-	"github.com/dblock-go/dblock/internal/mysqltext"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -46,29 +44,29 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	if err != nil {
 		return nil, err
 	}
-	d := &database{pool: mysqltx.NewPool(db), schema: o.Schema}
+	d := &database{pool: mysql.NewPool(db), schema: o.Schema}
 	for _, option := range more {
 		option(d)
 	}
-	if d.schema, err = mysqlschema.Home(ctx, d.pool, d.schema); err != nil {
+	if d.schema, err = mysql.Home(ctx, d.pool, d.schema); err != nil {
 		return nil, err
 	}
-	server, err := mysqlschema.Check(ctx, d.pool, d.schema)
+	server, err := mysql.CheckSchema(ctx, d.pool, d.schema)
 	if err != nil {
 		return nil, err
 	}
 	d.pool.MariaDB = server == "MariaDB"
 	limits, err := d.q.StatementLimits(ctx, d.on(d.pool))
 	if err != nil {
-		return nil, mysqlschema.Unavailable(err)
+		return nil, mysql.Unavailable(err)
 	}
-	d.longest = int(limits.MaxPacket) - mysqltext.PacketOverhead
+	d.longest = int(limits.MaxPacket) - mysql.PacketOverhead
 	return inventory.New(d, o), nil
 }
 
 // database is the MySQL side of a Store.
 type database struct {
-	pool   mysqltx.Pool
+	pool   mysql.Pool
 	schema string
 	q      mysqldb.Queries
 	hook   Hook // nil: none
@@ -87,15 +85,15 @@ func (d *database) Ways() engine.Ways {
 func (d *database) Connections() int { return d.pool.Stats().MaxOpenConnections }
 
 // on returns what the generated queries run on.
-func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX {
+func (d *database) on(conn mysql.Conn) mysqldb.DBTX {
 	on := d.onCaller(conn)
 	on.BoundTables = !d.pool.MariaDB
 	return on
 }
 
 // onCaller is on in a caller's transaction, whose waits are the caller's to bound.
-func (d *database) onCaller(conn mysqltext.Conn) mysqltext.Inline {
-	on := mysqlschema.OnCaller(conn, d.schema)
+func (d *database) onCaller(conn mysql.Conn) mysql.Inline {
+	on := mysql.OnCaller(conn, d.schema)
 	on.Longest = d.longest
 	return on
 }

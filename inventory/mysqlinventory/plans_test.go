@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
@@ -56,7 +56,7 @@ func lockOthers(t *testing.T, db *sql.DB, others int) *sql.Tx {
 			"INSERT INTO dblock_quota VALUES (?, 'buyer', 1, 9)",
 			"INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES (?, 'sku', '', 1, 1)",
 		} {
-			if _, err := exec(t.Context(), mysqltext.Text(query, name)); err != nil {
+			if _, err := exec(t.Context(), mysql.Interpolate(query, name)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -75,8 +75,8 @@ func lockingStatements(n int) map[string]string {
 		quotas = append(quotas, name, []byte("buyer"), int64(1))
 		units = append(units, name, int64(0), int64(1))
 	}
-	ask := func(query string, args []any) string { return mysqltext.Text(mysqltext.Asks(query, n), args...) }
-	values := func(query string, args []any) string { return mysqltext.Text(mysqltext.Rows(query, n), args...) }
+	ask := func(query string, args []any) string { return mysql.Interpolate(mysql.RepeatAsks(query, n), args...) }
+	values := func(query string, args []any) string { return mysql.Interpolate(mysql.RepeatRows(query, n), args...) }
 	return map[string]string{
 		"MakeQuotas":       values(mysqldb.MakeQuotas, two),
 		"LockQuotas":       ask(mysqldb.LockQuotas, two),

@@ -8,7 +8,7 @@ import (
 	"weak"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -69,7 +69,7 @@ func checkPool(ctx context.Context, db DB) error {
 		return refused("db", "its connections have autocommit off, so no statement on it would be committed; nothing was written: "+
 			"take autocommit=0 out of the DSN and of the server's settings, or use a transaction")
 	}
-	if limit != mysqlserver.AllRows {
+	if limit != mysql.AllRows {
 		return refused("db", "its connections have a sql_select_limit, so the server leaves out rows that are read; nothing was written: "+
 			"take sql_select_limit out of the DSN and of the server's settings")
 	}

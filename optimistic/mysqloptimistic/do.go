@@ -5,7 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic"
 )
@@ -33,7 +33,7 @@ func Do(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx
 		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
 	}
 	e.plan.Row = e.row()
-	e.plan.IsConflict = mysqlfault.IsConflict
+	e.plan.IsConflict = mysql.IsConflict
 	return e.plan.Run(ctx, func(ctx context.Context, attempt int) error {
 		call := func(tx *sql.Tx) error { return fn(ctx, tx, attempt) }
 		if e.plan.Escalates(attempt) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -72,7 +72,7 @@ func (b *batch) run(ctx context.Context, db DB) error {
 			if err := few(args); err != nil {
 				return err
 			}
-			result, err := mysqlserver.Exec(ctx, db, text, args...)
+			result, err := mysql.Exec(ctx, db, text, args...)
 			if err != nil {
 				return err
 			}
@@ -157,12 +157,12 @@ func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 	text := fmt.Sprintf("SELECT CASE %[1]s%[2]s END, CASE %[1]s%[3]s END, COALESCE(CASE %[1]s%[4]s END, 0), %[5]s, %[6]s "+
 		"FROM %[7]s FORCE INDEX (%[8]s) WHERE %[9]s ORDER BY %[1]s LIMIT %[10]s FOR UPDATE",
 		key, first.String(), last.String(), same.String(), clock, strings.Join(read(b.p), ", "), b.p.From, quoted(b.p.Index), among(key, n),
-		mysqlserver.AllRows)
+		mysql.AllRows)
 	args := slices.Concat(keys, reversed, versioned, keys)
 	if err := few(args); err != nil {
 		return 0, err
 	}
-	answer, err := mysqlserver.Query(ctx, db, text, args...)
+	answer, err := mysql.Query(ctx, db, text, args...)
 	if err != nil {
 		return 0, err
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
@@ -73,7 +73,7 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 	if err := checkPool(ctx, db); err != nil {
 		return f, err
 	}
-	lines, err := mysqlserver.ShowOf(ctx, db, "SHOW COLUMNS FROM "+s.From)
+	lines, err := mysql.ShowOf(ctx, db, "SHOW COLUMNS FROM "+s.From)
 	if isMissing(err) {
 		return f, nil
 	}
@@ -89,17 +89,17 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 			return f, err
 		}
 	}
-	table, err := mysqlserver.LookAtTable(ctx, db, s.From)
+	table, err := mysql.InspectTable(ctx, db, s.From)
 	if err != nil {
 		return f, err
 	}
 	f.Odd = table.RowLocks(s.Table)
-	lines, err = mysqlserver.ShowOf(ctx, db, "SHOW INDEX FROM "+s.From)
+	lines, err = mysql.ShowOf(ctx, db, "SHOW INDEX FROM "+s.From)
 	if err != nil {
 		return f, err
 	}
 	f.Index = uniqueIndex(lines, s.Key)
-	lines, err = mysqlserver.ShowOf(ctx, db, "SELECT @@max_allowed_packet AS bytes LIMIT 1")
+	lines, err = mysql.ShowOf(ctx, db, "SELECT @@max_allowed_packet AS bytes LIMIT 1")
 	if err == nil && len(lines) == 1 {
 		f.Most, err = strconv.Atoi(lines[0]["bytes"])
 	}
@@ -116,7 +116,7 @@ func locationOf(ctx context.Context, db DB, s engine.Spec, all map[string]engine
 	if times < 0 {
 		return time.UTC, nil
 	}
-	rows, err := mysqlserver.Query(ctx, db, "SELECT TIMESTAMP'2000-01-01 00:00:00', CONCAT(CAST(? AS CHAR(19)), CAST(? AS CHAR(19))) LIMIT 1",
+	rows, err := mysql.Query(ctx, db, "SELECT TIMESTAMP'2000-01-01 00:00:00', CONCAT(CAST(? AS CHAR(19)), CAST(? AS CHAR(19))) LIMIT 1",
 		time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), time.Date(2000, 7, 1, 0, 0, 1, 0, time.UTC))
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func uniqueIndex(lines []map[string]string, key string) (index string) {
 
 func (room) Twins(ctx context.Context, db DB, p *engine.Plan, key any) (n int64, err error) {
 	text := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s = ? LIMIT 2) AS twins LIMIT 1", p.From, quoted(p.Key))
-	rows, err := mysqlserver.Query(ctx, db, text, key)
+	rows, err := mysql.Query(ctx, db, text, key)
 	if err != nil {
 		return 0, err
 	}
@@ -181,11 +181,11 @@ func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, latest boo
 	if err := checkPool(ctx, db); err != nil {
 		return r, false, false, err
 	}
-	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ? LIMIT %s", strings.Join(read(p), ", "), p.From, quoted(p.Key), mysqlserver.AllRows)
+	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ? LIMIT %s", strings.Join(read(p), ", "), p.From, quoted(p.Key), mysql.AllRows)
 	if latest {
 		text += " LOCK IN SHARE MODE"
 	}
-	rows, err := mysqlserver.Query(ctx, db, text, key)
+	rows, err := mysql.Query(ctx, db, text, key)
 	if err != nil {
 		return r, false, false, err
 	}

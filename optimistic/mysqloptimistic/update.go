@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic"
 )
@@ -106,7 +106,7 @@ func effortOn(db DB, opts []optimistic.Option) (e effort, err error) {
 	if e.lock, err = lockOf(&e.plan); err != nil {
 		return e, err
 	}
-	e.plan.IsConflict = mysqlfault.IsConflict
+	e.plan.IsConflict = mysql.IsConflict
 	e.pool, e.alone, err = beginnerOf(db)
 	if e.pool == nil {
 		e.plan.CallersTx, e.plan.Lock = true, nil

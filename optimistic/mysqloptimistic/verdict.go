@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
@@ -20,7 +20,7 @@ func unwritten(ctx context.Context, err error) error {
 	switch {
 	case optimistic.IsDefinite(err), ctx.Err() != nil:
 		return err
-	case mysqlfault.Number(err) != 0 && mysqlfault.Of(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
+	case mysql.ErrorNumber(err) != 0 && mysql.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
 		return sqlerr.Wrap(sqlerr.Unavailable, err, "a statement failed", "")
 	default:
 		return err // it may well be the caller's own
@@ -40,7 +40,7 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	if errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrConflict) {
 		return fmt.Errorf("optimistic: %s: %w", what, err) // of a transaction of UpdateMany's own
 	}
-	if mysqlfault.Number(err) == 0 && ctx.Err() == nil && !isBroken(err) {
+	if mysql.ErrorNumber(err) == 0 && ctx.Err() == nil && !isBroken(err) {
 		return fmt.Errorf("optimistic: %s: %w", what, err) // an argument that can't be sent, or a transaction that has ended
 	}
 	known := err
@@ -50,13 +50,13 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	return engine.Wrap(classOf(known), what, err)
 }
 
-// classOf is mysqlfault.Of of a statement, and not of a commit: one that was never sent is not
+// classOf is mysql.Classify of a statement, and not of a commit: one that was never sent is not
 // unresolved.
 func classOf(err error) sqlerr.Class {
-	if mysqlfault.NeverSent(err) {
+	if mysql.NeverSent(err) {
 		return sqlerr.Unavailable
 	}
-	return mysqlfault.Of(err)
+	return mysql.Classify(err)
 }
 
 // isBroken tells that there is no connection, or not any more. A context's error may be one of the caller's own, and tells nothing.
@@ -68,16 +68,16 @@ func isBroken(err error) bool {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
 	}
-	for _, kind := range []error{mysql.ErrInvalidConn, mysql.ErrMalformPkt, mysql.ErrPktSync, mysql.ErrPktSyncMul} {
+	for _, kind := range []error{mysqldriver.ErrInvalidConn, mysqldriver.ErrMalformPkt, mysqldriver.ErrPktSync, mysqldriver.ErrPktSyncMul} {
 		if errors.Is(err, kind) {
 			return true
 		}
 	}
-	return mysqlfault.NeverSent(err) || errors.As(err, new(net.Error))
+	return mysql.NeverSent(err) || errors.As(err, new(net.Error))
 }
 
 // isMissing tells that there is no such table.
 func isMissing(err error) bool {
-	n := mysqlfault.Number(err)
-	return n == mysqlfault.NoSuchTable || n == mysqlfault.UnknownDatabase
+	n := mysql.ErrorNumber(err)
+	return n == mysql.NoSuchTable || n == mysql.UnknownDatabase
 }

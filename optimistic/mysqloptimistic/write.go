@@ -8,8 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
@@ -39,7 +38,7 @@ func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) 
 		return insertKept(ctx, db, p, w)
 	}
 	rows, last, err := execute(ctx, db, p, w)
-	if w.Stmt.Op == engine.Insert && mysqlfault.Of(err) == sqlerr.Duplicate { // the index is in the text alone
+	if w.Stmt.Op == engine.Insert && mysql.Classify(err) == sqlerr.Duplicate { // the index is in the text alone
 		return 0, engine.Raw{}, &engine.TakenError{Err: err}
 	}
 	if err != nil {
@@ -78,7 +77,7 @@ func insertKept(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (row
 		_, failed := db.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint)
 		return errors.Join(err, sqlerr.Unwritten(failed))
 	})
-	if mysqlfault.Of(err) == sqlerr.Duplicate {
+	if mysql.Classify(err) == sqlerr.Duplicate {
 		err = &engine.TakenError{Err: err}
 	}
 	return rows, nextOf(p, w), err
@@ -86,7 +85,7 @@ func insertKept(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (row
 
 // execute runs the statement of w, and returns the two numbers that the server answers with.
 func execute(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows, last int64, err error) {
-	result, err := mysqlserver.Exec(ctx, db, w.Stmt.Text, argsOf(p, w)...)
+	result, err := mysql.Exec(ctx, db, w.Stmt.Text, argsOf(p, w)...)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -172,8 +171,8 @@ func writeAny(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows 
 // lockVersion reads the version of a row and the server's clock. It locks the row, within a transaction.
 // It is not ok if there is no row, or if its version has no next one.
 func lockVersion(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.Raw, now int64, ok bool, err error) {
-	text := fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s = ? LIMIT %s FOR UPDATE", clock, strings.Join(read(p), ", "), p.From, quoted(p.Key), mysqlserver.AllRows)
-	rows, err := mysqlserver.Query(ctx, db, text, key)
+	text := fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s = ? LIMIT %s FOR UPDATE", clock, strings.Join(read(p), ", "), p.From, quoted(p.Key), mysql.AllRows)
+	rows, err := mysql.Query(ctx, db, text, key)
 	if err != nil {
 		return r, 0, false, err
 	}
@@ -218,7 +217,7 @@ func isAt(ctx context.Context, db DB, p *engine.Plan, w engine.Write, lock strin
 	if w.Stmt.Op == engine.Update {
 		text, args = text+" AND "+matches(p), expected(args, p, w.Expected)
 	}
-	rows, err := mysqlserver.Query(ctx, db, text+" LIMIT "+mysqlserver.AllRows+" "+lock, args...)
+	rows, err := mysql.Query(ctx, db, text+" LIMIT "+mysql.AllRows+" "+lock, args...)
 	if err != nil {
 		return false, sqlerr.Unwritten(err)
 	}
@@ -263,7 +262,7 @@ func isInTx(ctx context.Context, conn *sql.Conn) (bool, error) {
 		return false, sqlerr.Unwritten(err)
 	}
 	_, err := conn.ExecContext(ctx, "RELEASE SAVEPOINT "+mark)
-	if mysqlfault.IsNoSavepoint(err) {
+	if mysql.IsNoSavepoint(err) {
 		return false, nil
 	}
 	return err == nil, sqlerr.Unwritten(err)

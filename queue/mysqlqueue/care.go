@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -38,7 +38,7 @@ func (d *database) beginJobs(ctx context.Context, on mysqldb.DBTX, m member.ID, 
 		return []engine.ID{all[0].Job}, nil, nil
 	}
 	for some := range slices.Chunk(args, 3*mostAsks) {
-		err := each(ctx, on, mysqltext.Asks(mysqldb.BegunJobs, len(some)/3), some, func(scan func(...any) error) error {
+		err := each(ctx, on, mysql.RepeatAsks(mysqldb.BegunJobs, len(some)/3), some, func(scan func(...any) error) error {
 			var job []byte
 			var recorded bool
 			err := scan(&job, &recorded)
@@ -85,7 +85,7 @@ func (d *database) PromoteUrgent(ctx context.Context, most int) (int, error) {
 	}
 	return d.promote(ctx, func(on mysqldb.DBTX) (due []mysqldb.DueJobsRow, err error) {
 		for some := range slices.Chunk(places, 2*mostAsks) {
-			err := each(ctx, on, mysqltext.Asks(mysqldb.LockScheduled, len(some)/2), some, func(scan func(...any) error) error {
+			err := each(ctx, on, mysql.RepeatAsks(mysqldb.LockScheduled, len(some)/2), some, func(scan func(...any) error) error {
 				var j mysqldb.DueJobsRow
 				err := scan(&j.RunUs, &j.JobID, &j.Queue, &j.Priority)
 				due = append(due, j)

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 // inTx runs fn in a READ COMMITTED transaction of its own, and commits it where fn says so. An error of the commit itself leaves it open
@@ -24,7 +24,7 @@ func (d *database) written(ctx context.Context, fn func(mysqldb.DBTX) error) err
 // patiently runs a transaction again that waited for a lock for a second, while ctx lives.
 func patiently(ctx context.Context, run func() error) error {
 	for {
-		if err := run(); !mysqlfault.IsLocked(err) || ctx.Err() != nil {
+		if err := run(); !mysql.IsLocked(err) || ctx.Err() != nil {
 			return err
 		}
 	}

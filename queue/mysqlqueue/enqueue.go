@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -128,8 +128,8 @@ func rows(ctx context.Context, on mysqldb.DBTX, query string, n int, args []any)
 		return nil
 	}
 	each := len(args) / n
-	for some := range mysqltext.Portions(on, query, each, n, args) {
-		if _, err := on.ExecContext(ctx, mysqltext.Rows(query, len(some)/each), some...); err != nil {
+	for some := range mysql.Portions(on, query, each, n, args) {
+		if _, err := on.ExecContext(ctx, mysql.RepeatRows(query, len(some)/each), some...); err != nil {
 			return err
 		}
 	}

@@ -3,15 +3,14 @@ package mysqlqueue
 import (
 	"errors"
 
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Classify tells what an error means.
 func (*database) Classify(err error) sqlerr.Class {
-	if errors.Is(err, mysqltext.ErrTooLong) { // of one row: others are not to blame
+	if errors.Is(err, mysql.ErrTooLong) { // of one row: others are not to blame
 		return sqlerr.BadInput
 	}
-	return mysqlfault.OfOwn(err)
+	return mysql.ClassifyOwn(err)
 }

@@ -9,9 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltext"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -32,7 +30,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 		if errors.Is(err, errSomeLost) {
 			got, err = d.exchange(ctx, x, true)
 		}
-		if !mysqlfault.IsLocked(err) || waited >= x.RowWait() || time.Since(sent) >= mysqltx.LockWait || !sleep(ctx, pause) {
+		if !mysql.IsLocked(err) || waited >= x.RowWait() || time.Since(sent) >= mysql.LockWait || !sleep(ctx, pause) {
 			break
 		}
 	}
@@ -298,7 +296,7 @@ func has(ours [][]byte, job engine.ID) bool {
 // lockPlaces locks the rows of jobs in their claim, and returns those that are there.
 func lockPlaces(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, member, claim []byte) (found [][]byte, err error) {
 	for some := range slices.Chunk(jobs, mostAsks) {
-		err := each(ctx, on, mysqltext.Asks(mysqldb.LockPlaces, len(some)), append(anys(some), member, claim), func(scan func(...any) error) error {
+		err := each(ctx, on, mysql.RepeatAsks(mysqldb.LockPlaces, len(some)), append(anys(some), member, claim), func(scan func(...any) error) error {
 			var job []byte
 			err := scan(&job)
 			found = append(found, job)
@@ -314,7 +312,7 @@ func lockPlaces(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, member, cla
 // byKeys runs a statement that asks for nothing but the ids of jobs, and has other arguments after them.
 func byKeys(ctx context.Context, on mysqldb.DBTX, query string, jobs [][]byte, others ...any) (affected int64, err error) {
 	for some := range slices.Chunk(jobs, mostAsks) {
-		result, err := on.ExecContext(ctx, mysqltext.Asks(query, len(some)), append(anys(some), others...)...)
+		result, err := on.ExecContext(ctx, mysql.RepeatAsks(query, len(some)), append(anys(some), others...)...)
 		if err != nil {
 			return affected, err
 		}
@@ -344,8 +342,8 @@ func asks(ctx context.Context, on mysqldb.DBTX, query string, n int, args []any)
 		return 0, nil
 	}
 	each := len(args) / n
-	for some := range mysqltext.Portions(on, query, each, mostAsks, args) {
-		result, err := on.ExecContext(ctx, mysqltext.Asks(query, len(some)/each), some...)
+	for some := range mysql.Portions(on, query, each, mostAsks, args) {
+		result, err := on.ExecContext(ctx, mysql.RepeatAsks(query, len(some)/each), some...)
 		if err != nil {
 			return affected, err
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -234,7 +234,7 @@ func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32
 func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysqldb.DblockQueueKey, error) {
 	groups := make(map[key]*mysqldb.DblockQueueKey, len(keys))
 	for some := range slices.Chunk(keys, mostAsks) {
-		err := each(ctx, on, mysqltext.Asks(mysqldb.LockGroups, len(some)), args(some), func(scan func(...any) error) error {
+		err := each(ctx, on, mysql.RepeatAsks(mysqldb.LockGroups, len(some)), args(some), func(scan func(...any) error) error {
 			g := new(mysqldb.DblockQueueKey)
 			err := scan(&g.Queue, &g.GroupKey, &g.Most, &g.Taken, &g.NextSeq)
 			groups[key{string(g.Queue), string(g.GroupKey)}] = g
@@ -260,8 +260,8 @@ func blockedHeads(
 			all = append(all, []byte(k.queue), []byte(k.name), behind)
 		}
 	}
-	for some := range mysqltext.Portions(on, mysqldb.BlockedHeads, width, mostAsks, all) {
-		next, err := readBlocked(ctx, on, mysqltext.Asks(mysqldb.BlockedHeads, len(some)/width), some...)
+	for some := range mysql.Portions(on, mysqldb.BlockedHeads, width, mostAsks, all) {
+		next, err := readBlocked(ctx, on, mysql.RepeatAsks(mysqldb.BlockedHeads, len(some)/width), some...)
 		if err != nil {
 			return nil, err
 		}

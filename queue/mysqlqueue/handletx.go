@@ -7,7 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -49,7 +49,7 @@ var _ engine.Beginner[*sql.Tx] = (*database)(nil)
 func (d *database) Begin(ctx context.Context, m member.ID, first *engine.Place) (*sql.Tx, engine.Work, engine.Beginning, error) {
 	got := engine.BeginRecorded
 	var recording error
-	tx, err := mysqltx.Begin(ctx, d.pool.DB, mysqltx.ReadCommitted+", READ WRITE", func(conn *sql.Conn) error {
+	tx, err := mysql.Begin(ctx, d.pool.DB, mysql.ReadCommitted+", READ WRITE", func(conn *sql.Conn) error {
 		if first == nil {
 			return nil
 		}

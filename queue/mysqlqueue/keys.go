@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -137,7 +137,7 @@ func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.
 // heldBy reads who has unique keys, by one of two statements.
 func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map[key]engine.ID, error) {
 	by := make(map[key]engine.ID, len(keys))
-	err := each(ctx, on, mysqltext.Asks(query, len(keys)), args(keys), func(scan func(...any) error) error {
+	err := each(ctx, on, mysql.RepeatAsks(query, len(keys)), args(keys), func(scan func(...any) error) error {
 		var queue, name, job []byte
 		if err := scan(&queue, &name, &job); err != nil {
 			return err
@@ -198,7 +198,7 @@ func (e *exchange) free(*engine.Exchange, *engine.Exchanged) error {
 // lockNow locks the rows of keys that are there, by one of two statements, or fails at once where another transaction has one locked.
 func lockNow(ctx context.Context, on mysqldb.DBTX, query string, keys []key) error {
 	for some := range slices.Chunk(keys, mostAsks) {
-		if err := each(ctx, on, mysqltext.Asks(query, len(some)), args(some), func(func(...any) error) error { return nil }); err != nil {
+		if err := each(ctx, on, mysql.RepeatAsks(query, len(some)), args(some), func(func(...any) error) error { return nil }); err != nil {
 			return err
 		}
 	}

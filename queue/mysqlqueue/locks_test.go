@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
@@ -21,17 +21,17 @@ func TestEndsReadNoMore(t *testing.T) {
 			const jobs = 12
 			member := id16(0)
 			for n := range jobs {
-				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload) VALUES (?, 'q', 'k', 0, 1, '')", id16(n)))
-				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at) VALUES (?, ?, ?, 'q', 0, '2026-01-01')",
+				exec(t, db, mysql.Interpolate("INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload) VALUES (?, 'q', 'k', 0, 1, '')", id16(n)))
+				exec(t, db, mysql.Interpolate("INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at) VALUES (?, ?, ?, 'q', 0, '2026-01-01')",
 					member, member, id16(n)))
-				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_cancel (member_id, job_id) VALUES (?, ?)", member, id16(n)))
-				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, last_error, payload) "+
+				exec(t, db, mysql.Interpolate("INSERT INTO dblock_queue_cancel (member_id, job_id) VALUES (?, ?)", member, id16(n)))
+				exec(t, db, mysql.Interpolate("INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, last_error, payload) "+
 					"VALUES (?, 'q', 'k', 0, 1, 1, '2026-01-01', '', '')", id16(n)))
 			}
 			stranger := begin(t, db)
 			for _, where := range []string{"job WHERE", "dead WHERE", "claim WHERE member_id = '0000000000000000' AND claim_id = '0000000000000000' AND",
 				"cancel WHERE member_id = '0000000000000000' AND"} {
-				if _, err := stranger.ExecContext(t.Context(), mysqltext.Text("SELECT 1 FROM dblock_queue_"+where+" job_id = ? FOR UPDATE", id16(jobs-1))); err != nil {
+				if _, err := stranger.ExecContext(t.Context(), mysql.Interpolate("SELECT 1 FROM dblock_queue_"+where+" job_id = ? FOR UPDATE", id16(jobs-1))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -39,7 +39,7 @@ func TestEndsReadNoMore(t *testing.T) {
 			if _, err := ours.ExecContext(t.Context(), "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
 				t.Fatal(err)
 			}
-			d := mysqltext.Inline{Conn: ours}
+			d := mysql.Inline{Conn: ours}
 			var all [][]byte
 			for n := range jobs - 1 {
 				all = append(all, id16(n))
@@ -63,7 +63,7 @@ func TestEndsReadNoMore(t *testing.T) {
 						args = append(args, member, member, job)
 					}
 				}
-				if _, err := d.ExecContext(t.Context(), mysqltext.Asks(of.text, len(keys)), append(args, of.more...)...); err != nil {
+				if _, err := d.ExecContext(t.Context(), mysql.RepeatAsks(of.text, len(keys)), append(args, of.more...)...); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -80,12 +80,12 @@ func TestBeginningsKeepTheirClaims(t *testing.T) {
 			db := testdb.MigratedMySQL(t, kind)
 			member := id16(0)
 			for n := range 3 {
-				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload) VALUES (?, 'q', 'k', 0, 1, '')", id16(n)))
-				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at) VALUES (?, ?, ?, 'q', 0, '2026-01-01')",
+				exec(t, db, mysql.Interpolate("INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload) VALUES (?, 'q', 'k', 0, 1, '')", id16(n)))
+				exec(t, db, mysql.Interpolate("INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at) VALUES (?, ?, ?, 'q', 0, '2026-01-01')",
 					member, member, id16(n)))
 			}
-			ours := mysqltext.Inline{Conn: begin(t, db)}
-			if _, err := ours.ExecContext(t.Context(), mysqltext.Asks(mysqldb.BeginJobs, 2), member, member, id16(0), member, member, id16(1)); err != nil {
+			ours := mysql.Inline{Conn: begin(t, db)}
+			if _, err := ours.ExecContext(t.Context(), mysql.RepeatAsks(mysqldb.BeginJobs, 2), member, member, id16(0), member, member, id16(1)); err != nil {
 				t.Fatal(err)
 			}
 			var free int

@@ -10,8 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqltext"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -30,7 +29,7 @@ func (d *database) Beat(ctx context.Context, id member.ID, ttl time.Duration) (b
 			return err
 		}
 		var rows int64
-		rows, beat, err = mysqltext.Carried(result, 1)
+		rows, beat, err = mysql.CarriedID(result, 1)
 		if err == nil && rows > 0 && beat == 0 {
 			beat, err = d.q.SeeBeat(ctx, on, id[:])
 		}
@@ -66,17 +65,17 @@ func (d *database) Stands(ctx context.Context, m member.ID) (bool, error) {
 // heart is a connection that only heartbeats use, so that they come through when all others are busy. Where the pool has no more than
 // one, it is not kept.
 type heart struct {
-	pool mysqltx.Pool
+	pool mysql.Pool
 	turn chan struct{} // holds one: whose turn it is to use conn; a channel, as a wait for it can end
 	conn *sql.Conn     // nil: to be made
 
 	broken atomic.Int64 // how many were dropped after an error
 }
 
-func newHeart(pool mysqltx.Pool) *heart { return &heart{pool: pool, turn: make(chan struct{}, 1)} }
+func newHeart(pool mysql.Pool) *heart { return &heart{pool: pool, turn: make(chan struct{}, 1)} }
 
 // do runs one autocommit statement. After any error the next one gets a connection of its own.
-func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
+func (h *heart) do(ctx context.Context, on func(mysql.Conn) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
@@ -98,7 +97,7 @@ func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, st
 		if err != nil || h.pool.Stats().MaxOpenConnections == 1 {
 			h.drop(ctx, err == nil)
 		}
-		if n == mysqltx.Attempts || !errors.Is(err, driver.ErrBadConn) {
+		if n == mysql.Attempts || !errors.Is(err, driver.ErrBadConn) {
 			return err
 		}
 	}

@@ -16,9 +16,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlschema"
-	"github.com/dblock-go/dblock/internal/mysqltext"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -41,11 +39,11 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 	if err != nil {
 		return nil, err
 	}
-	d := &database{pool: mysqltx.NewPool(db), schema: o.Schema}
-	if d.schema, err = mysqlschema.Home(ctx, d.pool, d.schema); err != nil {
+	d := &database{pool: mysql.NewPool(db), schema: o.Schema}
+	if d.schema, err = mysql.Home(ctx, d.pool, d.schema); err != nil {
 		return nil, err
 	}
-	server, err := mysqlschema.Check(ctx, d.pool, d.schema)
+	server, err := mysql.CheckSchema(ctx, d.pool, d.schema)
 	if err != nil {
 		return nil, err
 	}
@@ -53,15 +51,15 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 	d.heart = newHeart(d.pool)
 	limits, err := d.q.StatementLimits(ctx, d.on(d.pool))
 	if err != nil {
-		return nil, mysqlschema.Unavailable(err)
+		return nil, mysql.Unavailable(err)
 	}
-	d.longest = int(limits.MaxPacket) - mysqltext.PacketOverhead
+	d.longest = int(limits.MaxPacket) - mysql.PacketOverhead
 	return queue.New(d, o)
 }
 
 // database is the MySQL side of a Queue.
 type database struct {
-	pool   mysqltx.Pool
+	pool   mysql.Pool
 	heart  *heart
 	schema string
 
@@ -73,15 +71,15 @@ type database struct {
 var _ engine.Engine = (*database)(nil)
 
 // on returns what the generated queries run on. The server bounds for how long they wait for tables and, on MariaDB, for rows.
-func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX {
+func (d *database) on(conn mysql.Conn) mysqldb.DBTX {
 	on := d.onCaller(conn)
 	on.BoundTables = !d.pool.MariaDB
 	return d.pool.Bounded(on)
 }
 
 // onCaller is on in a caller's transaction, whose waits are the caller's to bound.
-func (d *database) onCaller(conn mysqltext.Conn) mysqltext.Inline {
-	on := mysqlschema.OnCaller(conn, d.schema)
+func (d *database) onCaller(conn mysql.Conn) mysql.Inline {
+	on := mysql.OnCaller(conn, d.schema)
 	on.Longest = d.longest
 	return on
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -203,7 +203,7 @@ func (d *database) takeFree(ctx context.Context, on mysqldb.DBTX, queue, key, jo
 }
 
 // IsLocked tells that another transaction had a row locked.
-func (*database) IsLocked(err error) bool { return mysqlfault.IsLocked(err) }
+func (*database) IsLocked(err error) bool { return mysql.IsLocked(err) }
 
 // Forget deletes the row.
 func (d *database) Forget(ctx context.Context, job engine.ID) (found bool, err error) {

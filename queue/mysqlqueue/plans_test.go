@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
@@ -23,9 +23,9 @@ func TestPlans(t *testing.T) {
 			exec(t, db, "INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT 'default', 0, UNHEX(REPLACE(UUID(), '-', '')) FROM "+
 				digits+" a CROSS JOIN "+digits+" b CROSS JOIN "+digits+" c CROSS JOIN "+digits+" d CROSS JOIN "+digits+" e")
 			member := []byte("0123456789abcdef")
-			exec(t, db, mysqltext.Text("INSERT INTO dblock_member (member_id, label, expires_at) VALUES (?, '', '2999-01-01')", member))
+			exec(t, db, mysql.Interpolate("INSERT INTO dblock_member (member_id, label, expires_at) VALUES (?, '', '2999-01-01')", member))
 			claim := func(id string) string {
-				return mysqltext.Text(mysqldb.ClaimJobs, member, []byte(id), []byte("default"), int16(0), int16(0), int16(0), int64(1),
+				return mysql.Interpolate(mysqldb.ClaimJobs, member, []byte(id), []byte("default"), int16(0), int16(0), int16(0), int64(1),
 					make([]byte, 16), member, int64(0), []byte("default"), int32(100))
 			}
 			if plan := explain(t, db, claim("1")); !strings.Contains(plan, "r PRIMARY") || strings.Contains(plan, "filesort") {
@@ -46,7 +46,7 @@ func TestPlans(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if plan := explain(t, db, mysqltext.Text(mysqldb.TakeReady, member, []byte("0000000000000000"))); !strings.Contains(plan, "c PRIMARY") ||
+			if plan := explain(t, db, mysql.Interpolate(mysqldb.TakeReady, member, []byte("0000000000000000"))); !strings.Contains(plan, "c PRIMARY") ||
 				!strings.Contains(plan, "r PRIMARY") || strings.Contains(plan, "ALL") {
 				t.Errorf("what was claimed is taken so:\n%s", plan)
 			}
@@ -55,7 +55,7 @@ func TestPlans(t *testing.T) {
 			planAll(t, db)
 			word, one := []byte("a"), int64(1)
 			two := func(query string, ask ...any) string {
-				return mysqltext.Text(mysqltext.Asks(query, 2), append(ask, ask...)...)
+				return mysql.Interpolate(mysql.RepeatAsks(query, 2), append(ask, ask...)...)
 			}
 			for _, of := range []struct{ alias, statement string }{
 				{"b", two(mysqldb.BlockedHeads, word, word, one)}, {"x", two(mysqldb.BlockedHeads, word, word, one)},
@@ -85,11 +85,11 @@ func readsFirstOnly(t *testing.T, db *sql.DB) {
 	for behind := range int64(next) {
 		ask = append(ask, []byte("default"), []byte("g"), behind, []byte("default"), []byte("h"), behind)
 	}
-	heads := mysqltext.Text(mysqltext.Asks(mysqldb.BlockedHeads, 2*next), ask...)
+	heads := mysql.Interpolate(mysql.RepeatAsks(mysqldb.BlockedHeads, 2*next), ask...)
 	if rows, read := rowsRead(t, db, heads); rows != 2*next || read > bound {
 		t.Errorf("the next %d jobs: %d rows, for which %d are read", 2*next, rows, read)
 	}
-	locked := mysqltext.Text(mysqldb.LockBlocked, []byte("default"), []byte("g"), int64(next))
+	locked := mysql.Interpolate(mysqldb.LockBlocked, []byte("default"), []byte("g"), int64(next))
 	if rows, read := rowsRead(t, db, locked); rows != next || read > bound {
 		t.Errorf("the next %d jobs of a group: %d rows, for which %d are read", next, rows, read)
 	}

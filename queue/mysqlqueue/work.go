@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
-	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
 // work is a transaction that a handler works in.
 type work struct {
 	d  *database
-	tx *mysqltx.Tx
+	tx *mysql.Tx
 }
 
 // End looks whether the transaction is still the one that was begun: in another one, or in none, the end would be written by itself.
@@ -59,12 +58,12 @@ func (w *work) lockKeys(e *exchange) func(*engine.Exchange, *engine.Exchanged) e
 			if err == nil {
 				break
 			}
-			if refused = err; !mysqlfault.IsLocked(err) || waited >= x.RowWait() || !sleep(e.ctx, pause) {
+			if refused = err; !mysql.IsLocked(err) || waited >= x.RowWait() || !sleep(e.ctx, pause) {
 				return err
 			}
 		}
 		_, err := w.tx.ExecContext(e.ctx, "RELEASE SAVEPOINT "+keysMark)
-		if refused != nil && mysqlfault.IsNoSavepoint(err) {
+		if refused != nil && mysql.IsNoSavepoint(err) {
 			return refused
 		}
 		return err
@@ -89,7 +88,7 @@ func ended(err error) error {
 	case errors.Is(err, sql.ErrTxDone):
 		return fmt.Errorf("%w: the handler committed it or rolled it back: return nil to have it committed, an error to have it rolled back: %w",
 			dblock.ErrTxEnded, err)
-	case mysqlfault.IsNoSavepoint(err):
+	case mysql.IsNoSavepoint(err):
 		return fmt.Errorf("%w: the handler did not return an error that rolled it back, or sent a statement that commits: what was sent "+
 			"after that is written (what came before a statement that commits, too): return all errors, and keep such statements out: %w",
 			dblock.ErrTxEnded, err)

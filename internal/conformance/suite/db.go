@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
@@ -18,7 +18,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
@@ -188,7 +188,7 @@ func (d *DB) User(t *testing.T, postgres, others func(in, user string) []string)
 		u.User = url.UserPassword(name, "secret")
 		dsn = u.String()
 	} else {
-		cfg := Must(mysql.ParseDSN(d.DSN))(t)
+		cfg := Must(mysqldriver.ParseDSN(d.DSN))(t)
 		user := "svc_" + cfg.DBName[max(0, len(cfg.DBName)-20):]
 		created, grants = "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'secret'", others(cfg.DBName, user)
 		drops = []string{"DROP USER '" + user + "'@'%'"}
@@ -224,7 +224,7 @@ func (d *DB) OperatorNeedsEachGrant(t *testing.T, ofThese func(table string) boo
 		for _, right := range schema.OperatorRights(engine, table) {
 			d.Exec(t, fmt.Sprintf("REVOKE %s ON %s FROM %s", right, table, name))
 			err := run()
-			assert.True(t, err != nil && (strings.Contains(err.Error(), "permission denied") || mysqlfault.IsDenied(err)),
+			assert.True(t, err != nil && (strings.Contains(err.Error(), "permission denied") || mysql.IsDenied(err)),
 				"without %s on %s: %v", right, table, err)
 			d.Exec(t, fmt.Sprintf("GRANT %s ON %s TO %s", right, table, name))
 		}
@@ -245,12 +245,12 @@ func ConnectOn(kind devdb.Kind, dsn string, dialer *faultconn.Dialer) (*sql.DB, 
 		cfg.DialFunc = dialer.DialContext
 		return stdlib.OpenDB(*cfg), nil
 	}
-	cfg, err := mysql.ParseDSN(dsn)
+	cfg, err := mysqldriver.ParseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
-	cfg.DialFunc, cfg.Logger = dialer.DialContext, &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(cfg)
+	cfg.DialFunc, cfg.Logger = dialer.DialContext, &mysqldriver.NopLogger{}
+	connector, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,208 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+)
+
+// Pool is a host's.
+type Pool struct {
+	*sql.DB
+	MariaDB bool // the server is one
+
+	lingering *atomic.Int64 // connections whose callers have left
+}
+
+// NewPool returns a pool of a MySQL server, until MariaDB is set.
+func NewPool(db *sql.DB) Pool { return Pool{DB: db, lingering: new(atomic.Int64)} }
+
+// Exhausted reports that all connections of the pool serve callers. Those whose callers have left don't count.
+func (p Pool) Exhausted() bool {
+	s := p.Stats()
+	return s.MaxOpenConnections > 0 && s.InUse-int(p.lingering.Load()) >= s.MaxOpenConnections
+}
+
+// Attempts is how often a statement is sent whose connection was dead before.
+const Attempts = 4
+
+// ReadCommitted has the next transaction be of READ COMMITTED, whatever the session's default.
+const ReadCommitted = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+const (
+	start = "START TRANSACTION READ WRITE"
+
+	keepBound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1, " +
+		"@dblock_table_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
+	hostBound = "SET SESSION innodb_lock_wait_timeout = @dblock_wait, SESSION lock_wait_timeout = @dblock_table_wait"
+)
+
+// LockWait is for how long a statement waits for a lock at most.
+const LockWait = time.Second
+
+// lingers is for how long a connection whose caller has left counts as in use, as it is on the server: MySQL looks once a second for
+// waits that are over.
+const lingers = 2 * LockWait
+
+// In runs fn in a READ COMMITTED transaction, and commits it if fn says so. After an error of the commit itself it is not known whether it
+// took place.
+//
+// It is not a *sql.Tx, because Commit and Rollback of one take no context: if the network goes silent they hang for minutes.
+func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error)) error {
+	begin := []string{ReadCommitted, start}
+	if !p.MariaDB {
+		begin[0] = keepBound + ", @@transaction_isolation = 'READ-COMMITTED'"
+	}
+	conn, err := p.connect(ctx, begin...)
+	if err != nil {
+		return sqlerr.Unwritten(err)
+	}
+	ended := false
+	defer func() { p.Return(ctx, conn, ended) }()
+	commit, err := fn(conn)
+	if err != nil || !commit {
+		ended = !HasLeft(ctx, conn) && rollback(ctx, conn)
+		return sqlerr.Unwritten(err)
+	}
+	_, err = conn.ExecContext(ctx, "COMMIT")
+	ended = err == nil
+	return WithHint(err)
+}
+
+// Bind returns a connection on which statements outside of transactions are bounded, too, once they run on Bounded.
+func (p Pool) Bind(ctx context.Context) (*sql.Conn, error) {
+	if p.MariaDB {
+		return p.connect(ctx)
+	}
+	return p.connect(ctx, keepBound)
+}
+
+// Return gives a connection back to the pool. One that is not clean is closed: its transaction may be open. If ctx ended during a
+// statement, the server may still wait for a lock; the connection counts as in use for as long.
+func (p Pool) Return(ctx context.Context, conn *sql.Conn, clean bool) {
+	switch {
+	case !clean && HasLeft(ctx, conn):
+		p.linger(conn)
+		return
+	case !clean:
+		Discard(conn)
+	case !p.MariaDB:
+		restore(ctx, conn)
+	}
+	_ = conn.Close()
+}
+
+// connect returns a connection of the pool, which may have dead ones, after some statements.
+func (p Pool) connect(ctx context.Context, statements ...string) (*sql.Conn, error) {
+	for n := 1; ; n++ {
+		conn, err := p.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range statements {
+			if _, err = conn.ExecContext(ctx, s); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			return conn, nil
+		}
+		Discard(conn)
+		_ = conn.Close()
+		if n == Attempts || !errors.Is(err, driver.ErrBadConn) {
+			return nil, WithHint(err)
+		}
+	}
+}
+
+// restore restores the host's bound on MySQL, or has the connection closed. A goroutine of its own would save the round trip, but the next
+// transaction would open another connection meanwhile.
+func restore(ctx context.Context, conn *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, hostBound); err != nil {
+		Discard(conn)
+	}
+}
+
+// Discard closes a connection whose transaction may still be open: the pool must not get it.
+func Discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+}
+
+// rollback ends the transaction even if ctx has ended.
+func rollback(ctx context.Context, conn *sql.Conn) (ended bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, err := conn.ExecContext(ctx, "ROLLBACK")
+	return err == nil
+}
+
+// HasLeft tells that ctx has ended during a statement: then the driver has closed the connection.
+func HasLeft(ctx context.Context, conn *sql.Conn) (closed bool) {
+	if ctx.Err() == nil {
+		return false
+	}
+	_ = conn.Raw(func(c any) error {
+		v, ok := c.(driver.Validator)
+		closed = ok && !v.IsValid()
+		return nil
+	})
+	return closed
+}
+
+// Bounded bounds for how long each statement waits for a lock: on MariaDB, for a second. On MySQL it is on itself.
+func (p Pool) Bounded(on mysqldb.DBTX) mysqldb.DBTX {
+	if !p.MariaDB {
+		return on
+	}
+	return within{on, forASecond}
+}
+
+// AtOnce has statements that write wait for no lock. On MySQL it is on itself.
+func (p Pool) AtOnce(on mysqldb.DBTX) mysqldb.DBTX {
+	if !p.MariaDB {
+		return on
+	}
+	if w, is := on.(within); is {
+		on = w.DBTX
+	}
+	return within{on, notAtAll}
+}
+
+const (
+	notAtAll   = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
+	forASecond = "SET STATEMENT innodb_lock_wait_timeout = 1 FOR "
+)
+
+type within struct {
+	mysqldb.DBTX
+	write string // the bound of a statement that writes
+}
+
+// LongestStatement is how long a statement may be without its bound; 0: no limit.
+func (w within) LongestStatement() int {
+	if longest := LongestOn(w.DBTX); longest > 0 {
+		return longest - len(forASecond)
+	}
+	return 0
+}
+
+func (w within) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return w.DBTX.ExecContext(ctx, w.write+query, args...)
+}
+
+// QueryContext never bounds by 0: SKIP LOCKED fails with error 1180 then, where a row is locked.
+func (w within) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return w.DBTX.QueryContext(ctx, forASecond+query, args...)
+}
+
+func (w within) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return w.DBTX.QueryRowContext(ctx, forASecond+query, args...)
+}

@@ -1,0 +1,35 @@
+package mysql
+
+import "testing"
+
+// TestBoundTables: the bound stands behind the verb, in the one comment of hints that a statement has.
+func TestBoundTables(t *testing.T) {
+	t.Parallel()
+	const hint = "SET_VAR(lock_wait_timeout = 1)"
+	for query, want := range map[string]string{
+		"-- name: A :one\nSELECT 1 FROM (SELECT 2) x": "-- name: A :one\nSELECT /*+ " + hint + " */ 1 FROM (SELECT 2) x",
+		"INSERT IGNORE INTO t SELECT 1":               "INSERT /*+ " + hint + " */ IGNORE INTO t SELECT 1",
+		"UPDATE (\nSELECT 1) x":                       "UPDATE /*+ " + hint + " */ (\nSELECT 1) x",
+		"DELETE d FROM d":                             "DELETE /*+ " + hint + " */ d FROM d",
+		"-- name: B :many\n/*M! SET STATEMENT a = 1 FOR */ SELECT /*+ MAX_EXECUTION_TIME(50) */ 1": "-- name: B :many\n" +
+			"/*M! SET STATEMENT a = 1 FOR */ SELECT /*+ " + hint + " MAX_EXECUTION_TIME(50) */ 1",
+		"SAVEPOINT a": "SAVEPOINT a",
+		"/* open":     "/* open",
+	} {
+		if got := boundTables(query); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestWaitsForRows(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]bool{
+		"SELECT 1": false, "SELECT 1 FOR UPDATE": true, "SELECT 1 FOR SHARE": true,
+		"SELECT 1 FOR UPDATE SKIP LOCKED": false, "SELECT 1 FOR SHARE NOWAIT": false,
+	} {
+		if got := waitsForRows(query); got != want {
+			t.Errorf("%s: %v", query, got)
+		}
+	}
+}
