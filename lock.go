@@ -72,7 +72,8 @@ func (l *Lock) end(why error) {
 // Bind returns a context that ends with ctx or with the lock, whichever comes first. If the lock has ended, the context
 // has ended too. Its memory is freed when ctx or the lock ends: for many calls under one lock, pass a ctx that ends.
 func (l *Lock) Bind(ctx context.Context) context.Context {
-	bound, _ := l.bind(ctx)
+	bound, stop := l.bind(ctx)
+	context.AfterFunc(bound, stop)
 	return bound
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
@@ -82,5 +84,37 @@ func TestNilArguments(t *testing.T) {
 	var typed *dblocktest.Locker
 	if _, err := dblock.NewElector(typed, "k", dblock.ElectorOptions{}); !errors.Is(err, dblock.ErrInvalid) {
 		t.Errorf("a nil Locker of a type: %v", err)
+	}
+}
+
+// TestBindFrees: the lock keeps nothing of a bound context whose parent has ended. The control is one
+// whose parent lives.
+func TestBindFrees(t *testing.T) {
+	t.Parallel()
+	lock, _ := lockInMemory(t)
+	defer giveBack(t, lock)
+	type key struct{}
+	type value [1 << 10]byte
+	bind := func(ends bool) weak.Pointer[value] {
+		v := new(value)
+		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, v))
+		bound := lock.Bind(ctx)
+		if ends {
+			cancel()
+			<-bound.Done()
+		} else {
+			t.Cleanup(cancel)
+		}
+		return weak.Make(v)
+	}
+	kept, freed := bind(false), bind(true)
+	for deadline := time.Now().Add(time.Minute); freed.Value() != nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the lock keeps the context")
+		}
+		runtime.GC()
+	}
+	if kept.Value() == nil {
+		t.Error("the control was freed, too")
 	}
 }
