@@ -1,6 +1,10 @@
 package optimistic
 
-import "context"
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
+)
 
 // Do calls fn until its error is none of a conflict, or as often as Attempts says, with pauses in
 // between. attempt is 1 the first time. fn reads, changes and writes anew each time; it must leave
@@ -31,11 +35,11 @@ func Do(ctx context.Context, fn func(ctx context.Context, attempt int) error, op
 	return p.Run(ctx, fn)
 }
 
-// planOf refuses what only an engine room can do.
-func planOf(opts []Option) (Plan, error) {
-	p, err := NewPlan(opts)
+// planOf refuses what only a driver can do.
+func planOf(opts []Option) (attempt.Plan, error) {
+	p, err := attempt.New(opts)
 	if err == nil && p.Lock != nil {
-		err = invalid("EscalateAfter", "a lock needs a transaction: use Update or Do of the engine room that the option is from")
+		err = invalid("EscalateAfter", "a lock needs a transaction: use Update or Do of the driver that the option is from")
 	}
 	return p, err
 }

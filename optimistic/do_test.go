@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
 func conflict() error { return optimistic.Rows(0, nil, at) }
@@ -156,7 +157,7 @@ func TestDoRefusesWhatMakesNoSense(t *testing.T) {
 		"no attempt": {optimistic.Attempts(0)}, "less": {optimistic.Attempts(-1)}, "too many": {optimistic.Attempts(1001)},
 		"first above most": {optimistic.Backoff(2, 1)}, "negative": {optimistic.Backoff(-1, 1)},
 		"too long": {optimistic.Backoff(0, time.Minute+1)}, "nil": {nil}, "RetryIf": {optimistic.RetryIf(nil)},
-		"an engine room's": {func(p *optimistic.Plan) { p.EscalateAfter, p.Lock = 1, "a lock" }},
+		"a driver's": {attempt.Opt(func(p *attempt.Plan) { p.EscalateAfter, p.Lock = 1, "a lock" })},
 	} {
 		calls := 0
 		err := optimistic.Do(t.Context(), func(context.Context, int) error { calls++; return nil }, opts...)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
 // Errors of optimistic updates. They are disjoint: match them with errors.Is.
@@ -13,19 +14,19 @@ var (
 	// ErrStale: another caller has written the row since it was read, or deleted it. Nothing was
 	// written. The error is a *StaleError. A transaction that the server rolled back for the sake
 	// of others is dblock.ErrConflict.
-	ErrStale = errors.New("optimistic: the row has changed since it was read")
+	ErrStale = attempt.ErrStale
 
 	// ErrNotFound: there is no such row. Nothing was written. The error is a *NotFoundError.
-	ErrNotFound = errors.New("optimistic: no such row")
+	ErrNotFound = attempt.ErrNotFound
 
 	// ErrSuppressed: the row has the version expected, and the server did not write it. A trigger
 	// of the host's has suppressed the write, or a rule or a row-level policy. Nothing was written.
 	// It is not tried again. The error is a *SuppressedError.
-	ErrSuppressed = errors.New("optimistic: the server suppressed the write")
+	ErrSuppressed = attempt.ErrSuppressed
 
 	// ErrTooMany: the statement hit more than one row, so its key is not unique or its condition is too wide. Roll back: outside
 	// of a transaction the rows are written. The error is a *TooManyError.
-	ErrTooMany = errors.New("optimistic: more than one row was hit")
+	ErrTooMany = attempt.ErrTooMany
 )
 
 // Row says which row a statement was about, and what was expected of it. It is for errors alone: what is not known may be left out.
@@ -132,4 +133,17 @@ func (e *TooManyError) Is(target error) bool { return target == ErrTooMany }
 // invalid says which argument is refused. Nothing was sent.
 func invalid(field, format string, args ...any) error {
 	return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+func init() { attempt.Counted = counted }
+
+// counted is err with the number of attempts in its conflict. That is copied, as it may be somebody else's.
+func counted(err error, attempts int) error {
+	var conflict *StaleError
+	if !errors.As(err, &conflict) {
+		return err
+	}
+	c := *conflict
+	c.Attempts = attempts
+	return amend(&c, err)
 }

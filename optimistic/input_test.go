@@ -20,7 +20,8 @@ func (noEngine) Quote() string { return `"` }
 func (noEngine) Fold(name string) string { return name }
 
 func newTable[V any](table, key string, version optimistic.Version[V]) (*optimistic.Table[V, struct{}], error) {
-	return optimistic.New(noEngine{}, table, key, version)
+	t := new(optimistic.Table[V, struct{}])
+	return t, engine.Describe(t, noEngine{}, table, key, version)
 }
 
 // second is the error of a call.

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
 // queued is a plan whose callers stand in line for that row.
-func queued(row any) *optimistic.Plan {
-	return &optimistic.Plan{Attempts: 10, EscalateAfter: 9, Lock: "a lock", Row: row}
+func queued(row any) *attempt.Plan {
+	return &attempt.Plan{Attempts: 10, EscalateAfter: 9, Lock: "a lock", Row: row}
 }
 
 // TestOneAfterTheOther: of a crowd that has failed one tries at a time, and all get there. Without a row they all try at once.

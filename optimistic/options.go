@@ -1,38 +1,35 @@
 package optimistic
 
-import "time"
+import (
+	"time"
 
-// Option changes how often Do and Update try, and who is told.
-type Option func(*Plan)
-
-const (
-	mostAttempts = 1_000
-	longestPause = time.Minute
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
-// defaults: the first pause is about as long as a read and a write take on a database near by. On one row that many want at
-// once ten attempts are too few for some of them, unless a lock is taken: see LockRowAfter and EscalateAfter of the
-// engine rooms.
-var defaults = Plan{Attempts: 10, First: 2 * time.Millisecond, Most: 100 * time.Millisecond}
+// Option changes how often Do and Update try, and what is called meanwhile. Make one with Attempts,
+// Backoff, OnConflict or RetryIf, or with EscalateAfter or LockRowAfter of a driver.
+type Option interface{ attempt.Option }
 
 // Attempts is how often at most it is tried: 1 to 1,000. Default: 10.
-func Attempts(n int) Option { return func(p *Plan) { p.Attempts = n } }
+func Attempts(n int) Option { return attempt.Opt(func(p *attempt.Plan) { p.Attempts = n }) }
 
 // Backoff bounds the pauses between attempts. Each is of a random length, evenly between nothing and a bound (full jitter); the
 // bound is first after the first attempt, then twice as long each time, up to most, which is at most a minute. Zero for both: no
 // pauses. Default: 2 ms and 100 ms.
 func Backoff(first, most time.Duration) Option {
-	return func(p *Plan) { p.First, p.Most = first, most }
+	return attempt.Opt(func(p *attempt.Plan) { p.First, p.Most = first, most })
 }
 
 // OnConflict is told of each attempt that failed by what is tried again, the last one too: its error, and the attempt, from 1. It
 // runs before the pause, and holds it up. A panic of its is ignored. Default: nothing is called.
-func OnConflict(f func(err error, attempt int)) Option { return func(p *Plan) { p.OnConflict = f } }
+func OnConflict(f func(err error, attempt int)) Option {
+	return attempt.Opt(func(p *attempt.Plan) { p.OnConflict = f })
+}
 
 // RetryIf adds to what is tried again. It is asked neither of an error that may mean a write (dblock.ErrOutcomeUnknown), nor of a
 // lock that is lost, nor of a context's end. Given more than once, one of them is enough. A panic counts as false. Default: conflicts alone.
 //
 // A wait for a lock that took too long is the caller's bound and so is not tried again; RetryIf(mysqllock.IsLockTimeout) has it so.
 func RetryIf(f func(error) bool) Option {
-	return func(p *Plan) { p.RetryIf = append(p.RetryIf, f) }
+	return attempt.Opt(func(p *attempt.Plan) { p.RetryIf = append(p.RetryIf, f) })
 }

@@ -15,8 +15,7 @@ import (
 )
 
 // Table writes rows of a table of yours, each only if it still has the version it was read with. V
-// is the Go type of the version; DB is what the engine room calls so: a pool, a connection or a
-// transaction. Make one with NewTable of pgoptimistic or mysqloptimistic, once, and share it: it is
+// is the Go type of the version; DB is the driver's: a pool, a connection or a transaction. Make one with NewTable of pgoptimistic or mysqloptimistic, once, and share it: it is
 // safe for concurrent use.
 //
 // The version expected is a required argument, and its zero value is refused, but by IntFromZero: a
@@ -54,35 +53,46 @@ type Table[V, DB any] struct {
 // maxStmts bounds the texts that are kept. Who sets ever other columns has them made anew.
 const maxStmts = 512
 
-// New is for the engine rooms: use their NewTable.
-func New[V, DB any](e engine.Engine[DB], table, key string, version Version[V]) (*Table[V, DB], error) {
-	if version.kind == 0 {
-		return nil, invalid("version", "make one with Int, IntFromZero, Timestamp, UUID or Columns")
+func init() {
+	engine.Describe = func(table, e any, name, key string, version any) error {
+		return table.(describer).describe(e, name, key, version)
+	}
+}
+
+// describer is a *Table of any types.
+type describer interface {
+	describe(e any, table, key string, version any) error
+}
+
+// describe makes a new Table what NewTable of a driver returns.
+func (t *Table[V, DB]) describe(of any, table, key string, version any) error {
+	e, token := of.(engine.Engine[DB]), version.(Version[V])
+	if token.kind == 0 {
+		return invalid("version", "make one with Int, IntFromZero, Timestamp, UUID or Columns")
 	}
 	from, err := rowlock.Table(table, e.Quote())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := rowlock.Name("key", key, e.Quote()); err != nil {
-		return nil, err
+		return err
 	}
-	if len(version.columns) == 0 {
-		return nil, invalid("version", "no column is named")
+	if len(token.columns) == 0 {
+		return invalid("version", "no column is named")
 	}
 	seen := map[string]bool{e.Fold(key): true}
-	for _, column := range version.columns {
+	for _, column := range token.columns {
 		if _, err := rowlock.Name("version", column, e.Quote()); err != nil {
-			return nil, err
+			return err
 		}
 		if seen[e.Fold(column)] {
-			return nil, invalid("version", "the column %q is named twice, or is the key", column)
+			return invalid("version", "the column %q is named twice, or is the key", column)
 		}
 		seen[e.Fold(column)] = true
 	}
-	return &Table[V, DB]{
-		e: e, token: version, stmts: map[string]*engine.Stmt{},
-		spec: engine.Spec{Table: table, From: from, Key: key, Kind: version.kind, First: version.first, Columns: version.columns},
-	}, nil
+	t.e, t.token, t.stmts = e, token, map[string]*engine.Stmt{}
+	t.spec = engine.Spec{Table: table, From: from, Key: key, Kind: token.kind, First: token.first, Columns: token.columns}
+	return nil
 }
 
 // Check asks the server whether the table will do, unless it has been asked: that there is such a table, that its key has a

@@ -1,6 +1,10 @@
 package optimistic
 
-import "context"
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
+)
 
 // Update reads a row, changes it and writes it, and does all of that again where somebody else has
 // written the row meanwhile. It returns the row as save returned it.
@@ -32,7 +36,7 @@ func Update[T any](
 	if err != nil {
 		return none, err
 	}
-	if err := CheckUpdate(load != nil, mutate != nil, save != nil); err != nil {
+	if err := attempt.CheckSteps(load != nil, mutate != nil, save != nil); err != nil {
 		return none, err
 	}
 	err = p.Run(ctx, func(ctx context.Context, _ int) error {
@@ -41,7 +45,7 @@ func Update[T any](
 			return err
 		}
 		if err := mutate(ctx, &row); err != nil {
-			return Stop(err)
+			return attempt.Stop(err)
 		}
 		saved, err = save(ctx, row)
 		return err
@@ -50,17 +54,4 @@ func Update[T any](
 		return none, err
 	}
 	return saved, nil
-}
-
-// CheckUpdate refuses functions that are nil (*dblock.InvalidError). It is for engine rooms.
-func CheckUpdate(load, mutate, save bool) error {
-	switch {
-	case !load:
-		return invalid("load", "it is nil")
-	case !mutate:
-		return invalid("mutate", "it is nil")
-	case !save:
-		return invalid("save", "it is nil")
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
 // Do calls fn in a new transaction at READ COMMITTED each time, and commits it where fn returns nil. Where fn returns a conflict, or
@@ -23,7 +24,7 @@ import (
 func Do(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx, attempt int) error, opts ...optimistic.Option) error {
 	e := effort{pool: db}
 	var err error
-	if e.plan, err = optimistic.NewPlan(opts); err != nil {
+	if e.plan, err = attempt.New(opts); err != nil {
 		return err
 	}
 	if e.lock, err = lockOf(&e.plan); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
 // EscalateAfter has the attempts after the first n made in a transaction that takes a lock first, so that nobody can come in between:
@@ -20,7 +21,7 @@ import (
 // lock runs its statements on what it is given, a *sql.Tx. Its errors are the attempt's. In a transaction of the caller's it is
 // never called. Default: no lock is taken, and in a crowd some run out of attempts.
 func EscalateAfter(n int, lock func(context.Context, DB) error) optimistic.Option {
-	return func(p *optimistic.Plan) { p.EscalateAfter, p.Lock, p.Row = n, lock, nil }
+	return attempt.Opt(func(p *attempt.Plan) { p.EscalateAfter, p.Lock, p.Row = n, lock, nil })
 }
 
 // LockRow is a lock for EscalateAfter: that of the row of a table in which column has the value key, as mysqllock.LockRow takes it. It
@@ -32,7 +33,7 @@ func LockRow[K any](table, column string, key K) func(context.Context, DB) error
 		if !ok {
 			return &dblock.InvalidError{Field: "db", Reason: fmt.Sprintf("%T is no transaction, or none that is seen: a lock would be free again at once", db)}
 		}
-		return mysqllock.LockRow(ctx, tx, table, column, key, dblock.RowLock{Wait: optimistic.LockWait(ctx)})
+		return mysqllock.LockRow(ctx, tx, table, column, key, dblock.RowLock{Wait: attempt.LockWait(ctx)})
 	}
 }
 
@@ -49,7 +50,7 @@ func LockRow[K any](table, column string, key K) func(context.Context, DB) error
 func LockRowAfter[K any](n int, table, column string, key K) optimistic.Option {
 	lock := LockRow(table, column, key)
 	name := table + "\x00" + column + "\x00" + fmt.Sprint(key)
-	return func(p *optimistic.Plan) { p.EscalateAfter, p.Lock, p.Row = n, lock, name }
+	return attempt.Opt(func(p *attempt.Plan) { p.EscalateAfter, p.Lock, p.Row = n, lock, name })
 }
 
 // row is one that callers of this process may stand in line for.
@@ -67,15 +68,15 @@ func (e *effort) row() any {
 	return row{e.pool, name}
 }
 
-// lockOf refuses the lock of another engine room.
-func lockOf(p *optimistic.Plan) (func(context.Context, DB) error, error) {
+// lockOf refuses the lock of another driver.
+func lockOf(p *attempt.Plan) (func(context.Context, DB) error, error) {
 	if p.Lock == nil {
 		return nil, nil
 	}
 	lock, ok := p.Lock.(func(context.Context, DB) error)
 	switch {
 	case !ok:
-		return nil, &dblock.InvalidError{Field: "EscalateAfter", Reason: "it is that of another engine room"}
+		return nil, &dblock.InvalidError{Field: "EscalateAfter", Reason: "it is that of another driver"}
 	case lock == nil:
 		return nil, &dblock.InvalidError{Field: "EscalateAfter", Reason: "its lock is nil"}
 	}

@@ -28,7 +28,11 @@ type Table[V any] = optimistic.Table[V, DB]
 // Columns set what LAST_INSERT_ID() returns on their connection. Triggers may write other tables as they
 // like, but must not change the version.
 func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
-	return optimistic.New[V, DB](room{}, table, key, version)
+	t := new(Table[V])
+	if err := engine.Describe(t, room{}, table, key, version); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // room is the engine of MySQL and MariaDB.

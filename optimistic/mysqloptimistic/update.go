@@ -7,6 +7,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
 // Update reads a row, changes it and writes it, and does all of that again where somebody else has written the row meanwhile; see
@@ -37,7 +38,7 @@ func Update[T any](
 	if err != nil {
 		return none, err
 	}
-	if err := optimistic.CheckUpdate(load != nil, mutate != nil, save != nil); err != nil {
+	if err := attempt.CheckSteps(load != nil, mutate != nil, save != nil); err != nil {
 		return none, err
 	}
 	if err := checkPool(ctx, db); err != nil {
@@ -72,7 +73,7 @@ func (s steps[T]) once(ctx context.Context, db DB, alone bool) (saved T, err err
 		return saved, unwritten(ctx, err)
 	}
 	if err := s.mutate(ctx, &row); err != nil {
-		return saved, optimistic.Stop(err)
+		return saved, attempt.Stop(err)
 	}
 	saved, err = s.save(ctx, db, row)
 	if alone {
@@ -93,14 +94,14 @@ func underLock[T any](ctx context.Context, e effort, s steps[T]) (saved T, err e
 
 // effort is a plan, and what it is carried out on.
 type effort struct {
-	plan  optimistic.Plan
+	plan  attempt.Plan
 	pool  *sql.DB // nil: the transaction is the caller's, or may be
 	lock  func(context.Context, DB) error
 	alone bool // a statement is written when it has run, and not with a transaction later
 }
 
 func effortOn(db DB, opts []optimistic.Option) (e effort, err error) {
-	if e.plan, err = optimistic.NewPlan(opts); err != nil {
+	if e.plan, err = attempt.New(opts); err != nil {
 		return e, err
 	}
 	if e.lock, err = lockOf(&e.plan); err != nil {

@@ -12,6 +12,7 @@ import (
 	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
@@ -135,7 +136,7 @@ func TestRefusesWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	ctx, pool := t.Context(), testdb.MySQL(t)
 	lock := mysqloptimistic.LockRow("account", "id", 1)
-	foreign := func(p *optimistic.Plan) { p.EscalateAfter, p.Lock = 1, func() {} }
+	foreign := attempt.Opt(func(p *attempt.Plan) { p.EscalateAfter, p.Lock = 1, func() {} })
 	for name, of := range map[string]struct {
 		db   mysqloptimistic.DB
 		opts []optimistic.Option

@@ -11,14 +11,14 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
 // unwritten says what the error of a statement means that has left nothing written: it reads, or its transaction is rolled back.
 func unwritten(ctx context.Context, err error) error {
 	switch {
-	case optimistic.IsDefinite(err), ctx.Err() != nil:
+	case attempt.IsDefinite(err), ctx.Err() != nil:
 		return err
 	case mysql.ErrorNumber(err) != 0 && mysql.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
 		return sqlerr.Wrap(sqlerr.Unavailable, err, "a statement failed", "")
@@ -29,7 +29,7 @@ func unwritten(ctx context.Context, err error) error {
 
 // maybeWritten says what the error of a statement means that is a transaction by itself.
 func maybeWritten(ctx context.Context, err error) error {
-	if optimistic.IsDefinite(err) {
+	if attempt.IsDefinite(err) {
 		return err
 	}
 	return engine.WrapCallers(ctx, classOf(err), err)

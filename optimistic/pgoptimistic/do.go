@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/pglock"
 )
 
@@ -24,7 +25,7 @@ import (
 func Do(ctx context.Context, pool pglock.TxBeginner, fn func(ctx context.Context, tx pgx.Tx, attempt int) error, opts ...optimistic.Option) error {
 	e := effort{pool: pool}
 	var err error
-	if e.plan, err = optimistic.NewPlan(opts); err != nil {
+	if e.plan, err = attempt.New(opts); err != nil {
 		return err
 	}
 	if e.lock, err = lockOf(&e.plan); err != nil {

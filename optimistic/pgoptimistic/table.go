@@ -19,7 +19,11 @@ type Table[V any] = optimistic.Table[V, DB]
 // such as the primary key, and its version. Names are taken as they are, and may contain anything but, in the table's, a further
 // dot. Nothing is sent; what the server thinks of it Table.Check tells.
 func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
-	return optimistic.New[V, DB](room{}, table, key, version)
+	t := new(Table[V])
+	if err := engine.Describe(t, room{}, table, key, version); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // room is the engine of Postgres.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/pglock"
 )
 
@@ -34,7 +35,7 @@ func Update[T any](
 	if err != nil {
 		return none, err
 	}
-	if err := optimistic.CheckUpdate(load != nil, mutate != nil, save != nil); err != nil {
+	if err := attempt.CheckSteps(load != nil, mutate != nil, save != nil); err != nil {
 		return none, err
 	}
 	s := steps[T]{load, mutate, save}
@@ -66,7 +67,7 @@ func (s steps[T]) once(ctx context.Context, db DB, alone bool) (saved T, err err
 		return saved, unwritten(ctx, err)
 	}
 	if err := s.mutate(ctx, &row); err != nil {
-		return saved, optimistic.Stop(err)
+		return saved, attempt.Stop(err)
 	}
 	saved, err = s.save(ctx, db, row)
 	if alone {
@@ -87,14 +88,14 @@ func underLock[T any](ctx context.Context, e effort, s steps[T]) (saved T, err e
 
 // effort is a plan, and what it is carried out on.
 type effort struct {
-	plan  optimistic.Plan
+	plan  attempt.Plan
 	pool  pglock.TxBeginner // nil: the transaction is the caller's, or may be
 	lock  func(context.Context, DB) error
 	alone bool // a statement is written when it has run, and not with a transaction later
 }
 
 func effortOn(db DB, opts []optimistic.Option) (e effort, err error) {
-	if e.plan, err = optimistic.NewPlan(opts); err != nil {
+	if e.plan, err = attempt.New(opts); err != nil {
 		return e, err
 	}
 	if e.lock, err = lockOf(&e.plan); err != nil {

@@ -1,4 +1,4 @@
-package optimistic
+package attempt
 
 import (
 	"errors"
@@ -7,22 +7,11 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// counted is err with the number of attempts in its conflict. That is copied, as it may be somebody else's.
-func counted(err error, attempts int) error {
-	var conflict *StaleError
-	if !errors.As(err, &conflict) {
-		return err
-	}
-	c := *conflict
-	c.Attempts = attempts
-	return amend(&c, err)
-}
-
 // exhausted is the error of the last attempt that there was.
 func (p *Plan) exhausted(err error, attempts int) error {
 	switch {
 	case errors.Is(err, ErrStale):
-		return counted(err, attempts)
+		return Counted(err, attempts)
 	case p.isServers(err):
 		return fmt.Errorf("%w: it was tried %s, nothing was written: repeat it later, or allow more Attempts: %w",
 			dblock.ErrConflict, times(attempts), err)
@@ -36,7 +25,7 @@ func (p *Plan) ofCallersTx(err error) error {
 	const advice = "the transaction is the caller's, or may be, and was not begun again: roll it back, and repeat all of it in a new one"
 	switch {
 	case errors.Is(err, ErrStale):
-		return fmt.Errorf("%w (%s)", counted(err, 1), advice)
+		return fmt.Errorf("%w (%s)", Counted(err, 1), advice)
 	case p.isServers(err):
 		return fmt.Errorf("%w: %s: %w", dblock.ErrConflict, advice, err)
 	default:

@@ -1,4 +1,4 @@
-package optimistic
+package attempt
 
 import (
 	"context"
@@ -13,24 +13,43 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Plan is how often an update is tried, as its options say it. It is for engine rooms.
+// Plan describes how often an update is tried, as its options say it.
 type Plan struct {
 	Attempts      int
 	First, Most   time.Duration // bounds of the first pause, and of all
 	OnConflict    func(err error, attempt int)
 	RetryIf       []func(error) bool
 	EscalateAfter int // attempts, after which Lock is taken; 0: it never is
-	Lock          any // an engine room's; nil: none
-	Row           any // which one Lock locks, comparable: callers of one process stand in line for it; nil: it is not known
+	Lock          any // a driver's; nil: none
+	Row           any // which one Lock locks, comparable: callers of one process queue for it; nil: it is not known
 
-	IsConflict func(error) bool // the engine's; nil: there is no engine
+	IsConflict func(error) bool // the driver's; nil: there is no driver
 	CallersTx  bool             // one attempt, as the transaction is the caller's, or may be
 
 	nested bool // within an attempt of another update that keeps others waiting
 }
 
-// NewPlan applies options and refuses what makes no sense (*dblock.InvalidError). It is for engine rooms.
-func NewPlan(opts []Option) (Plan, error) {
+// Option is an option of package optimistic, which only this module can make.
+type Option interface{ apply(*Plan) }
+
+// Opt is an Option that changes the plan.
+type Opt func(*Plan)
+
+func (o Opt) apply(p *Plan) { o(p) }
+
+// Limits of a Plan.
+const (
+	maxAttempts = 1_000
+	maxPause    = time.Minute
+)
+
+// defaults: the first pause is about as long as a read and a write take on a database near by. On
+// one row that many callers want at once ten attempts are too few for some of them, unless a lock is
+// taken.
+var defaults = Plan{Attempts: 10, First: 2 * time.Millisecond, Most: 100 * time.Millisecond}
+
+// New applies options and refuses values out of range (*dblock.InvalidError).
+func New[O Option](opts []O) (Plan, error) {
 	if len(opts) == 0 {
 		return defaults, nil
 	}
@@ -41,14 +60,14 @@ func NewPlan(opts []Option) (Plan, error) {
 	return p, p.check()
 }
 
-// chosen stands by itself so that who has no options need not pay for what they could keep.
-func chosen(opts []Option) (p Plan, err error) {
+// chosen is a function of its own because options may keep the plan, which puts it on the heap.
+func chosen[O Option](opts []O) (p Plan, err error) {
 	p = defaults
 	for _, o := range opts {
-		if o == nil {
+		if any(o) == nil {
 			return p, invalid("options", "one of them is nil")
 		}
-		o(&p)
+		o.apply(&p)
 	}
 	p.OnConflict = callback.Func2(nil, p.OnConflict)
 	return p, nil
@@ -56,10 +75,10 @@ func chosen(opts []Option) (p Plan, err error) {
 
 func (p *Plan) check() error {
 	switch {
-	case p.Attempts < 1 || p.Attempts > mostAttempts:
-		return invalid("Attempts", "%d is not within 1 to %d", p.Attempts, mostAttempts)
-	case p.First < 0 || p.Most < p.First || p.Most > longestPause:
-		return invalid("Backoff", "%v to %v: give two durations in order, none less than 0 nor more than %v", p.First, p.Most, longestPause)
+	case p.Attempts < 1 || p.Attempts > maxAttempts:
+		return invalid("Attempts", "%d is not within 1 to %d", p.Attempts, maxAttempts)
+	case p.First < 0 || p.Most < p.First || p.Most > maxPause:
+		return invalid("Backoff", "%v to %v: give two durations in order, none less than 0 nor more than %v", p.First, p.Most, maxPause)
 	case p.Lock != nil && (p.EscalateAfter < 1 || p.EscalateAfter >= p.Attempts):
 		return invalid("EscalateAfter", "after %d attempts of %d: there has to be one before, and one after", p.EscalateAfter, p.Attempts)
 	}
@@ -76,8 +95,8 @@ func (p *Plan) Escalates(attempt int) bool {
 	return p.Lock != nil && (attempt > p.EscalateAfter || p.nested)
 }
 
-// Run calls once until its error is nil or none to be repeated, or as often as the plan says. It is for engine rooms. once leaves
-// nothing written where it returns an error that is to be repeated.
+// Run calls once until its error is nil or one that is not repeated, or as often as the plan says.
+// once leaves nothing written if it returns an error that is repeated.
 func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt int) error) error {
 	if ctx.Err() != nil {
 		return &endedError{after: 0, cause: context.Cause(ctx), ended: ctx.Err()}
@@ -85,13 +104,13 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 	var err error
 	depth := depthOf(ctx)
 	place := place{row: p.Row}
-	if p.nested = depth > 0; p.nested { // to wait in a queue while others wait for this one may be for ever
+	if p.nested = depth > 0; p.nested { // a wait in a queue while others wait for this one may never end
 		place.row = nil
 	}
 	defer place.leave()
 	for attempt := 1; ; attempt++ {
 		if !place.turn(ctx, attempt) {
-			return &endedError{after: attempt - 1, cause: context.Cause(ctx), ended: ctx.Err(), last: counted(err, attempt-1)}
+			return &endedError{after: attempt - 1, cause: context.Cause(ctx), ended: ctx.Err(), last: Counted(err, attempt-1)}
 		}
 		within := ctx
 		if place.atFront || p.Escalates(attempt) {
@@ -119,12 +138,12 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 		case attempt == p.Attempts:
 			return p.exhausted(err, attempt)
 		}
-		var pause time.Duration // who waits for the lock, or in line, waits there
+		var pause time.Duration // a caller that waits for the lock, or in the queue, waits there
 		if p.Escalates(attempt) || p.Row == nil && !p.Escalates(attempt+1) {
 			pause = p.pause(attempt)
 		}
 		if sleep(ctx, pause) != nil {
-			return &endedError{after: attempt, cause: context.Cause(ctx), ended: ctx.Err(), last: counted(err, attempt)}
+			return &endedError{after: attempt, cause: context.Cause(ctx), ended: ctx.Err(), last: Counted(err, attempt)}
 		}
 	}
 }
@@ -133,7 +152,7 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 func (p *Plan) again(err error) bool {
 	switch {
 	case sqlerr.IsFinal(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return false // it may be written, or somebody has had enough
+		return false // it may be written, or the caller has given up
 	case !p.nested && errors.As(err, new(*crossedError)):
 		return true
 	case errors.Is(err, ErrStale), errors.Is(err, dblock.ErrConflict), p.IsConflict != nil && p.IsConflict(err):
@@ -146,8 +165,8 @@ func (p *Plan) again(err error) bool {
 	return again
 }
 
-// pause is how long to wait after so many attempts: anything from nothing to a bound that doubles. Those who met once must not
-// meet again, and the farther apart they are spread the less they do.
+// pause is how long to wait after so many attempts: anything from nothing to a bound that doubles.
+// Callers that met once must not meet again; the wider they are spread, the less they do.
 func (p *Plan) pause(attempts int) time.Duration {
 	bound := p.Most
 	if shift := attempts - 1; shift < 32 && p.First < p.Most>>shift {
@@ -170,7 +189,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// IsDefinite tells of errors that say by themselves what became of a statement. It is for engine rooms.
+// IsDefinite reports whether an error says by itself what became of a statement.
 func IsDefinite(err error) bool {
 	if _, stopped := err.(*stop); stopped || err == nil {
 		return true
@@ -186,10 +205,28 @@ func IsDefinite(err error) bool {
 	return false
 }
 
-// Stop has an error end Run as it is, whatever it is. It is for engine rooms.
+// Stop makes an error that ends Run as it is, whatever it is.
 func Stop(err error) error { return &stop{err} }
 
-// stop does not unwrap: nobody on the way is to take it for anything.
+// stop does not unwrap: until Run returns it, it must match nothing.
 type stop struct{ err error }
 
 func (e *stop) Error() string { return fmt.Sprint(e.err) }
+
+// CheckSteps refuses functions of an update that are nil (*dblock.InvalidError).
+func CheckSteps(load, mutate, save bool) error {
+	switch {
+	case !load:
+		return invalid("load", "it is nil")
+	case !mutate:
+		return invalid("mutate", "it is nil")
+	case !save:
+		return invalid("save", "it is nil")
+	}
+	return nil
+}
+
+// invalid says which argument is refused. Nothing was sent.
+func invalid(field, format string, args ...any) error {
+	return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}

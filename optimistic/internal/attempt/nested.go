@@ -1,4 +1,4 @@
-package optimistic
+package attempt
 
 import (
 	"context"
@@ -20,9 +20,10 @@ func depthOf(ctx context.Context) int {
 	return depth
 }
 
-// LockWait bounds the wait for a lock that an attempt takes; 0: as long as the server waits. Within an attempt of
-// another update that keeps others waiting it is a second. Two that lock their rows in opposite orders would wait
-// for each other, and no server sees that, because each uses several connections. It is for drivers.
+// LockWait bounds the wait for a lock that an attempt takes; 0: as long as the server waits. Within
+// an attempt of another update that keeps others waiting it is a second. Two that lock their rows in
+// opposite orders would wait for each other, and no server sees that, because each uses several
+// connections.
 func LockWait(ctx context.Context) time.Duration {
 	if depthOf(ctx) > 1 {
 		return nestedWait
