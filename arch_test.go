@@ -43,8 +43,9 @@ var rooms = [][]string{
 	{"internal/rowlock", "internal/merge", "internal/faultconn", "internal/faultwire"},
 	{"internal/sqlerr"},
 	{"internal/schema"},
+	{"internal/root"},
 	{"."},
-	{"internal/callback", "internal/clock", "internal/guardian", "internal/keyname", "internal/pace"},
+	{"internal/callback", "internal/clock", "internal/contract", "internal/guardian", "internal/keyname", "internal/pace"},
 }
 
 // drivers says which rooms may import a database driver, and which one.
@@ -76,6 +77,7 @@ var heavy = map[string][]string{
 	"pgregory.net/rapid":                testOnly,
 	"testing":                           append([]string{"dblocktest"}, testOnly...),
 	module + "/dblocktest":              testOnly,
+	module + "/internal/contract":       {".", "internal/root"},
 	module + "/internal/memlease":       {"dblocktest", "internal/conformance/answers"},
 	module + "/internal/testdb":         testOnly,
 	module + "/internal/conformance":    testOnly,

@@ -92,7 +92,7 @@ func NewElector(l Locker, key string, o ElectorOptions) (*Elector, error) {
 	if o.Data != nil {
 		e.opts = append(e.opts, WithData(o.Data))
 	}
-	if _, err := NewRequest(key, e.opts); err != nil {
+	if _, err := newRequest(1, key, e.opts); err != nil {
 		return nil, err
 	}
 	return e, nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // FuzzRequest: each combination of key and options is a request or ErrInvalid, and what is accepted can be stored.
@@ -26,9 +27,9 @@ func FuzzRequest(f *testing.F) {
 					some = append(some, o)
 				}
 			}
-			one, err := dblock.NewRequest(key, some)
+			one, err := root.NewRequest(key, some)
 			checkRequest(t, one, err)
-			set, err := dblock.NewSetRequest([]string{key, other}, some)
+			set, err := root.NewSetRequest([]string{key, other}, some)
 			checkRequest(t, set, err)
 			if err == nil && len(set.Set()) != 2 {
 				t.Errorf("a set of %q", set.Set())
@@ -37,7 +38,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-func checkRequest(t *testing.T, r dblock.Request, err error) {
+func checkRequest(t *testing.T, r root.Request, err error) {
 	t.Helper()
 	if err != nil {
 		if !errors.Is(err, dblock.ErrInvalid) {
@@ -46,7 +47,7 @@ func checkRequest(t *testing.T, r dblock.Request, err error) {
 		return
 	}
 	for _, key := range r.Set() {
-		if err := dblock.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
+		if err := root.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 			t.Errorf("accepted: %v", err)
 		}
 	}
@@ -60,14 +61,23 @@ func TestOptionsThatExcludeEachOther(t *testing.T) {
 		{dblock.WithMaxHold(time.Hour), dblock.WithoutRenewal(time.Hour)},
 	} {
 		for _, opts := range [][]dblock.Option{{pair[0], pair[1]}, {pair[1], pair[0]}} {
-			if _, err := dblock.NewRequest("k", opts); !errors.Is(err, dblock.ErrInvalid) {
+			if _, err := root.NewRequest("k", opts); !errors.Is(err, dblock.ErrInvalid) {
 				t.Errorf("got %v, want ErrInvalid", err)
 			}
 		}
 		for _, o := range pair {
-			if _, err := dblock.NewRequest("k", []dblock.Option{o, o}); err != nil {
+			if _, err := root.NewRequest("k", []dblock.Option{o, o}); err != nil {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestRequestOfAnUnknownMode: a mode that no option sets is refused, too.
+func TestRequestOfAnUnknownMode(t *testing.T) {
+	t.Parallel()
+	unknown := func(r *root.Request) { r.Mode = 3 }
+	if _, err := root.NewRequest("k", []dblock.Option{unknown}); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("got %v, want ErrInvalid", err)
 	}
 }

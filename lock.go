@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Lock is one acquisition, of one key or of a set of keys. It is safe for concurrent use.
@@ -92,11 +94,8 @@ func (l *Lock) bind(ctx context.Context) (bound context.Context, stop func()) {
 	}
 }
 
-// RunUnder calls f with a context that ends with ctx or with the lock, as Bind does, and frees that
-// context afterwards. If the lock ended before f returned an error, that error also matches
-// ErrLost. ErrLost says that nothing was written, so ErrOutcomeUnknown and ErrTxEnded only name the
-// loss in their text. It is for drivers.
-func (l *Lock) RunUnder(ctx context.Context, f func(context.Context) error) error {
+// runUnder is documented as root.RunUnder.
+func (l *Lock) runUnder(ctx context.Context, f func(context.Context) error) error {
 	bound, stop := l.bind(ctx)
 	defer stop()
 	if err := l.lostError(); err != nil {
@@ -198,27 +197,15 @@ func (l *Lock) Release(ctx context.Context) error {
 	return l.ended
 }
 
-// Hold is a backend's side of a lock. It is for engine rooms: outside this module there is no use
-// for it.
-type Hold interface {
-	Fences() []Fence
-	ValidUntil() time.Time
-	ExpireIn(ctx context.Context, d time.Duration) error
-
-	// Check loses the lock if ValidUntil has passed. A process that was stopped may run on before its timers do.
-	Check()
-
-	// Release is called once, when nobody uses the lock any more, also where it was lost before. It
-	// bounds itself. The error is that of a server that refuses the release.
-	Release(ctx context.Context, lost bool) error
-}
-
 // LockOf returns the lock that ctx belongs to, which is that of Lock.Context, Lock.Bind, Do, or the term of an Elector: the
 // innermost one; false where there is none.
 func LockOf(ctx context.Context) (lock *Lock, ok bool) {
 	lock, ok = ctx.Value(innermost{}).(*Lock)
 	return lock, ok
 }
+
+// hold is a backend's side of a lock.
+type hold = contract.Hold[Fence]
 
 // held is what reentrant locks of one key share.
 type held struct {
@@ -227,7 +214,7 @@ type held struct {
 	mode    Mode
 	permits int
 	where   [4]uintptr
-	hold    Hold
+	hold    hold
 
 	mu   sync.Mutex
 	refs []*Lock // those that are not released
@@ -242,9 +229,10 @@ type held struct {
 // innermost is the context key of the lock that was acquired last.
 type innermost struct{}
 
-// NewLock makes the Lock of a hold; lose is to be called when it is lost. It is for engine rooms.
-func NewLock(ctx context.Context, owner any, r Request, hold Hold) (l *Lock, lose func(Reason)) {
-	h := &held{keys: r.Keys, owner: owner, mode: r.Mode, permits: r.Permits, hold: hold, where: r.where, key: [1]string{r.Key}}
+// newLock makes the Lock of a hold. The owner is the Locker. The caller calls lose when the lock is
+// lost.
+func newLock(ctx context.Context, owner any, r request, hold hold) (l *Lock, lose func(Reason)) {
+	h := &held{keys: r.Keys, owner: owner, mode: r.Mode, permits: r.Permits, hold: hold, where: r.Where, key: [1]string{r.Key}}
 	if h.keys == nil {
 		h.keys = h.key[:]
 	}
@@ -292,10 +280,9 @@ func (h *held) lose(why Reason) {
 	}
 }
 
-// Held looks for a lock of the same Locker and any of the keys further up in ctx: what it returns is a counted
-// child of that where r asks for one, else a *DeadlockError; nothing where there is none. It is for
-// engine rooms.
-func Held(ctx context.Context, owner any, r Request) (*Lock, error) {
+// reenter looks in ctx for a lock of the same owner and of any of the keys. It returns a counted child
+// of that lock if r asks for one, else a *DeadlockError; nothing if there is no such lock.
+func reenter(ctx context.Context, owner any, r request) (*Lock, error) {
 	up, _ := ctx.Value(innermost{}).(*Lock)
 	for ; up != nil; up = up.outer {
 		h := up.held
@@ -317,7 +304,7 @@ func Held(ctx context.Context, owner any, r Request) (*Lock, error) {
 }
 
 // again makes a child where r asks for one of the same mode; live is false once the hold has ended.
-func (h *held) again(ctx context.Context, r Request) (child *Lock, live bool) {
+func (h *held) again(ctx context.Context, r request) (child *Lock, live bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost != nil || len(h.refs) == 0 {
@@ -342,5 +329,5 @@ func site(pcs [4]uintptr) string {
 	}
 }
 
-// own matches the functions of the rooms that a call goes through on its way here.
-var own = regexp.MustCompile(`^github\.com/dblock-go/dblock(/internal/lease|/internal/session|/pglock|/mysqllock|/dblocktest)?\.`)
+// own matches the functions of the packages that a call goes through on its way here.
+var own = regexp.MustCompile(`^github\.com/dblock-go/dblock(/internal/lease|/internal/session|/internal/root|/pglock|/mysqllock|/dblocktest)?\.`)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 func lockInMemory(t *testing.T) (*dblock.Lock, dblock.Locker) {
@@ -36,7 +37,7 @@ func TestRunUnderLeavesNothingBehind(t *testing.T) {
 	defer cancel()
 	run := func(n int) {
 		for range n {
-			if err := lock.RunUnder(ctx, func(context.Context) error { return nil }); err != nil {
+			if err := root.RunUnder(ctx, lock, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -59,7 +60,7 @@ func TestBindOfAnEndedLock(t *testing.T) {
 		}
 	}
 	var lost *dblock.LostError
-	err := lock.RunUnder(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
+	err := root.RunUnder(t.Context(), lock, func(context.Context) error { t.Error("ran"); return nil })
 	if !errors.As(err, &lost) || lost.Reason != dblock.ReasonReleased || lost.Key != "k" {
 		t.Errorf("got %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // idleHold is a Hold of nothing.
@@ -28,8 +29,8 @@ func TestContextAskedForLate(t *testing.T) {
 			t.Parallel()
 			acquirer, cancel := context.WithCancel(context.WithValue(t.Context(), t, "kept"))
 			cancel()
-			lost, lose := dblock.NewLock(acquirer, t, dblock.Request{Key: "k"}, idleHold{})
-			released, _ := dblock.NewLock(acquirer, t, dblock.Request{Key: "k"}, idleHold{})
+			lost, lose := root.NewLock(acquirer, t, root.Request{Key: "k"}, idleHold{})
+			released, _ := root.NewLock(acquirer, t, root.Request{Key: "k"}, idleHold{})
 			if early && (lost.Context().Err() != nil || released.Context().Err() != nil) {
 				t.Error("a lock's context has ended with its acquirer's")
 			}
@@ -61,8 +62,8 @@ func TestRunUnderSaysWhatWasWritten(t *testing.T) {
 	for failed, lost := range map[error]bool{
 		dblock.ErrOutcomeUnknown: false, dblock.ErrTxEnded: false, dblock.ErrConflict: true, errors.New("refused"): true,
 	} {
-		lock, lose := dblock.NewLock(t.Context(), t, dblock.Request{Key: "k"}, idleHold{})
-		err := lock.RunUnder(t.Context(), func(context.Context) error {
+		lock, lose := root.NewLock(t.Context(), t, root.Request{Key: "k"}, idleHold{})
+		err := root.RunUnder(t.Context(), lock, func(context.Context) error {
 			lose(dblock.ReasonTimeUp)
 			return fmt.Errorf("the commit: %w", failed)
 		})

@@ -30,9 +30,8 @@ type Observer struct {
 	HeartbeatLate func(remaining time.Duration, err error)
 }
 
-// Guarded returns an Observer whose functions call those of o, and go on if these panic or exit. That is written to log, which
-// may be nil. Functions that are nil stay nil. It is for Lockers.
-func (o Observer) Guarded(log *slog.Logger) Observer {
+// guarded is documented as root.GuardObserver.
+func (o Observer) guarded(log *slog.Logger) Observer {
 	o.Acquired = callback.Func2(log, o.Acquired)
 	o.NotAcquired = callback.Func3(log, o.NotAcquired)
 	o.Released = callback.Func2(log, o.Released)

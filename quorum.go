@@ -114,7 +114,7 @@ func (o QuorumOptions) withDefaults() (QuorumOptions, error) {
 	case o.Drift < 0:
 		return o, &InvalidError{"QuorumOptions.Drift", fmt.Sprintf("%v is negative", o.Drift)}
 	}
-	o.Observer = o.Observer.Guarded(nil)
+	o.Observer = o.Observer.guarded(nil)
 	return o, nil
 }
 
@@ -154,7 +154,7 @@ func checkNode(nodes []Locker, i int) error {
 // context's error too where that ended the wait, says that too few nodes have answered. Whatever had been granted by
 // then is given back, in the background if ctx has ended.
 func (q *Quorum) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
-	r, err := NewRequest(key, opts)
+	r, err := newRequest(1, key, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (q *Quorum) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 // moment may both fail. While another caller of this process holds the key, or waits for it, no
 // node is asked.
 func (q *Quorum) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
-	r, err := NewRequest(key, opts)
+	r, err := newRequest(1, key, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (q *Quorum) Caps() Caps { return q.caps }
 
 // observed is what Acquire and TryAcquire have in common.
 func (q *Quorum) observed(
-	ctx context.Context, r Request, how func(context.Context, Request) (*Lock, error),
+	ctx context.Context, r request, how func(context.Context, request) (*Lock, error),
 ) (*Lock, error) {
 	if r.Mode != ModeExclusive {
 		return nil, fmt.Errorf("%w: a Quorum has no shared mode: take a lease in one database", ErrUnsupported)
@@ -185,7 +185,7 @@ func (q *Quorum) observed(
 	if r.MaxHold != nil && *r.MaxHold <= q.drift(*r.MaxHold) {
 		return nil, &InvalidError{"duration", fmt.Sprintf("%v is not longer than the drift of %v: no lock could be granted", *r.MaxHold, q.drift(*r.MaxHold))}
 	}
-	if lock, err := Held(ctx, q, r); lock != nil || err != nil {
+	if lock, err := reenter(ctx, q, r); lock != nil || err != nil {
 		return lock, err
 	}
 	if !q.begin() {

@@ -20,7 +20,7 @@ type answer struct {
 type asked struct {
 	q       *Quorum
 	w       *quorumWaiter
-	r       Request
+	r       request
 	began   time.Time // before anything was sent
 	answers chan answer
 	left    int // nodes that have not answered
@@ -86,7 +86,7 @@ func (a *asked) send(ctx context.Context) (late context.Context) {
 	}
 	for i, node := range a.q.nodes {
 		go func() {
-			lock, err := node.TryAcquire(late, a.r.Key, a.r.passedOn()...)
+			lock, err := node.TryAcquire(late, a.r.Key, passedOn(a.r)...)
 			a.answers <- answer{i, lock, err}
 		}()
 	}
@@ -94,8 +94,8 @@ func (a *asked) send(ctx context.Context) (late context.Context) {
 }
 
 // passedOn are the options for the nodes. What is taken once more is taken from the Quorum's own lock.
-func (r Request) passedOn() []Option {
-	return []Option{func(to *Request) { to.MaxHold, to.Detached, to.Label, to.Data = r.MaxHold, r.Detached, r.Label, r.Data }}
+func passedOn(r request) []Option {
+	return []Option{func(to *request) { to.MaxHold, to.Detached, to.Label, to.Data = r.MaxHold, r.Detached, r.Label, r.Data }}
 }
 
 // undecided tells whether the nodes that have not answered can make a difference.

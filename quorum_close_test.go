@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // promptNode grants each key at once. until is when its locks end.
@@ -21,11 +22,11 @@ func (n *promptNode) Acquire(ctx context.Context, key string, opts ...dblock.Opt
 }
 
 func (n *promptNode) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
-	r, err := dblock.NewRequest(key, opts)
+	r, err := root.NewRequest(key, opts)
 	if err != nil {
 		return nil, err
 	}
-	lock, _ := dblock.NewLock(context.WithoutCancel(ctx), n, r, promptHold{n.until})
+	lock, _ := root.NewLock(context.WithoutCancel(ctx), n, r, promptHold{n.until})
 	return lock, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // endNode grants everything for an hour, and does to ExpireIn what a test says.
@@ -21,11 +22,11 @@ func (n *endNode) Acquire(ctx context.Context, key string, opts ...dblock.Option
 }
 
 func (n *endNode) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
-	r, err := dblock.NewRequest(key, opts)
+	r, err := root.NewRequest(key, opts)
 	if err != nil {
 		return nil, err
 	}
-	lock, _ := dblock.NewLock(ctx, n, r, endHold{n, time.Now().Add(time.Hour)})
+	lock, _ := root.NewLock(ctx, n, r, endHold{n, time.Now().Add(time.Hour)})
 	return lock, nil
 }
 

@@ -51,7 +51,7 @@ func (h *quorumHold) start(ctx context.Context) (*Lock, error) {
 	if !h.ValidUntil().After(h.q.clock.Now()) {
 		return nil, errTooSlow
 	}
-	lock, tell := NewLock(ctx, h.q, h.waiter.request, h)
+	lock, tell := newLock(ctx, h.q, h.waiter.request, h)
 	h.q.mu.Lock()
 	if h.q.closed {
 		h.q.mu.Unlock()

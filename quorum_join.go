@@ -89,14 +89,14 @@ func (h *quorumHold) askAgain() {
 }
 
 // askNode asks one node, after it has given back what it had granted before.
-func (h *quorumHold) askNode(node int, before *Lock, r Request) {
+func (h *quorumHold) askNode(node int, before *Lock, r request) {
 	ctx, cancel := context.WithCancelCause(h.ctx)
 	defer cancel(nil)
 	defer h.q.clock.AfterFunc(h.q.o.NodeTimeout, func() { cancel(errNodeTimeout) }).Stop()
 	if before != nil {
 		_ = before.Release(ctx)
 	}
-	lock, err := h.q.nodes[node].TryAcquire(ctx, h.key, r.passedOn()...)
+	lock, err := h.q.nodes[node].TryAcquire(ctx, h.key, passedOn(r)...)
 	if err != nil {
 		lock = nil
 	}

@@ -29,7 +29,7 @@ type quorumQueue struct {
 // quorumWaiter is one caller in a queue.
 type quorumWaiter struct {
 	ctx     context.Context
-	request Request
+	request request
 	first   chan struct{} // closed when it is the first one
 	handed  *quorumHold   // what the holder before it has handed off; nil: nothing
 }
@@ -55,7 +55,7 @@ func errOtherCaller(key string) error {
 
 // enqueue adds a caller to the queue of its key. One that does not wait is refused if the queue has
 // waiters.
-func (q *Quorum) enqueue(ctx context.Context, r Request, wait bool) (*quorumWaiter, error) {
+func (q *Quorum) enqueue(ctx context.Context, r request, wait bool) (*quorumWaiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	queue := q.queues[r.Key]
@@ -106,7 +106,7 @@ func (q *Quorum) forget(key string, queue *quorumQueue, emptied int) {
 }
 
 // try asks once, if no other caller of this process is before this one.
-func (q *Quorum) try(ctx context.Context, r Request) (*Lock, error) {
+func (q *Quorum) try(ctx context.Context, r request) (*Lock, error) {
 	w, err := q.enqueue(ctx, r, false)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (q *Quorum) try(ctx context.Context, r Request) (*Lock, error) {
 }
 
 // wait waits until this caller is the first of its queue, and asks until the lock is granted.
-func (q *Quorum) wait(ctx context.Context, r Request) (*Lock, error) {
+func (q *Quorum) wait(ctx context.Context, r request) (*Lock, error) {
 	w, err := q.enqueue(ctx, r, true)
 	if err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func (q *Quorum) handOff(h *quorumHold) bool {
 		return false
 	}
 	next := queue.waiters[i]
-	if !h.waiter.request.plain() || !next.request.plain() {
+	if !plain(h.waiter.request) || !plain(next.request) {
 		return false
 	}
 	if next.handed = h.successor(next); next.handed == nil {
@@ -277,7 +277,7 @@ func (q *Quorum) handOff(h *quorumHold) bool {
 }
 
 // plain reports that the nodes' locks for a request are those for any other plain request.
-func (r Request) plain() bool {
+func plain(r request) bool {
 	return r.MaxHold == nil && !r.Detached && r.Label == nil && len(r.Data) == 0
 }
 

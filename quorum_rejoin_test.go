@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // A held lock regains the nodes that it has lost: it outlives a restart of all of them, one by one.
@@ -132,11 +133,11 @@ func TestQuorumCloseReleases(t *testing.T) {
 type slowRelease struct{ endNode }
 
 func (n *slowRelease) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
-	r, err := dblock.NewRequest(key, opts)
+	r, err := root.NewRequest(key, opts)
 	if err != nil {
 		return nil, err
 	}
-	lock, _ := dblock.NewLock(ctx, n, r, slowHold{endHold{&n.endNode, time.Now().Add(time.Hour)}})
+	lock, _ := root.NewLock(ctx, n, r, slowHold{endHold{&n.endNode, time.Now().Add(time.Hour)}})
 	return lock, nil
 }
 
@@ -232,7 +233,7 @@ func TestQuorumHandsOffWhatIsAlike(t *testing.T) {
 			giveBack(t, lock)
 			lock = <-next
 			synctest.Wait() // all nodes have answered
-			r, err := dblock.NewRequest("k", opt)
+			r, err := root.NewRequest("k", opt)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // FuzzOrders: each order is one that every engine can store, or dblock.ErrInvalid.
@@ -26,7 +27,7 @@ func FuzzOrders(f *testing.F) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if request.validate() == nil && (qty < 1 || dblock.CheckText("key", key, 1, MaxIdentifierBytes) != nil || dblock.CheckText("sku", sku, 1, MaxIdentifierBytes) != nil) {
+		if request.validate() == nil && (qty < 1 || root.CheckText("key", key, 1, MaxIdentifierBytes) != nil || root.CheckText("sku", sku, 1, MaxIdentifierBytes) != nil) {
 			t.Errorf("accepted: %+v", request)
 		}
 	})

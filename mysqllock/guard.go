@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Guards check fences inside transactions. The zero value is good for use. They bound no idle
@@ -74,7 +75,7 @@ func guardPermits(ctx context.Context, on mysqldb.DBTX, f dblock.Fence) (ours []
 // Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits.
 // Others are the driver's.
 func (g Guards) AdvanceFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
-	if err := dblock.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
+	if err := root.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
 	raiser, err := lease.Raiser(f)

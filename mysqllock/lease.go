@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -204,7 +205,7 @@ func (l *LeaseLocker) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(
 	if len(fences) == 0 {
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
 	}
-	return lock.RunUnder(ctx, func(ctx context.Context) error {
+	return root.RunUnder(ctx, lock, func(ctx context.Context) error {
 		var own error
 		err := l.guardedTx(ctx, fences, func(ctx context.Context, tx *sql.Tx) error {
 			own = fn(ctx, tx)

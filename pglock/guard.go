@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/postgres"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Guards check fences inside transactions. The zero value is good for use. A transaction whose
@@ -80,7 +81,7 @@ var guards = map[dblock.Mode]string{dblock.ModeExclusive: pgdb.Guard, dblock.Mod
 // Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits.
 // Others are pgx's.
 func (g Guards) AdvanceFence(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
-	if err := dblock.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
+	if err := root.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
 	raiser, err := lease.Raiser(f)

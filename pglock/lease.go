@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/postgres"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -192,7 +193,7 @@ func (l *LeaseLocker) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
 	}
 	modes := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
-	return lock.RunUnder(ctx, func(ctx context.Context) error {
+	return root.RunUnder(ctx, lock, func(ctx context.Context) error {
 		var own error
 		err := runTx(ctx, l.key.host, modes, func(tx pgx.Tx) error {
 			for _, f := range fences {

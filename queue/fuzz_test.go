@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -30,7 +31,7 @@ func FuzzTask(f *testing.F) {
 			return
 		}
 		for _, name := range []string{in.Kind, in.Queue, in.Unique, in.Group} {
-			if err := dblock.CheckText("name", name, 0, 255); err != nil {
+			if err := root.CheckText("name", name, 0, 255); err != nil {
 				t.Errorf("accepted: %v", err)
 			}
 		}
@@ -59,7 +60,7 @@ func FuzzTexts(f *testing.F) {
 		if err != nil && !errors.Is(err, dblock.ErrInvalid) || err == nil && state.String() != s {
 			t.Errorf("%q: %v, %v", s, state, err)
 		}
-		if text := failure(errors.New(s)); text == "" || !utf8.ValidString(text) || dblock.CheckText("failure", text, 1, 4*maxFailureBytes) != nil {
+		if text := failure(errors.New(s)); text == "" || !utf8.ValidString(text) || root.CheckText("failure", text, 1, 4*maxFailureBytes) != nil {
 			t.Errorf("%q is kept as %q", s, text)
 		}
 	})

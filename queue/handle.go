@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Next is the rest of what is to be done for a job: the handler, in the end.
@@ -89,7 +90,7 @@ func decoded[T any](r *run) (job Job[T], err error) {
 
 // register makes the handler of a kind, with what makes it one of its type.
 func (q *Queue) register(kind string, opts []HandlerOption, as func(*handler)) error {
-	if err := dblock.CheckText("kind", kind, 1, MaxNameBytes); err != nil {
+	if err := root.CheckText("kind", kind, 1, MaxNameBytes); err != nil {
 		return err
 	}
 	h := &handler{codec: q.o.Codec}

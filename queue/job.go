@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -85,10 +86,10 @@ func (t *Task) insert(id engine.ID, codec Codec) (engine.Insert, error) {
 	if in.Queue == "" {
 		in.Queue = DefaultQueue
 	}
-	if err := dblock.CheckText("Task.Kind", t.Kind, 1, MaxNameBytes); err != nil {
+	if err := root.CheckText("Task.Kind", t.Kind, 1, MaxNameBytes); err != nil {
 		return in, err
 	}
-	if err := dblock.CheckText("Task.Queue", t.Queue, 0, MaxNameBytes); err != nil {
+	if err := root.CheckText("Task.Queue", t.Queue, 0, MaxNameBytes); err != nil {
 		return in, err
 	}
 	switch {

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -48,10 +49,10 @@ func (t *Task) keys(in *engine.Insert) error {
 	if t.Unique == "" && t.Group == "" && t.GroupLimit == 0 {
 		return nil
 	}
-	if err := dblock.CheckText("Task.Unique", t.Unique, 0, MaxTaskKeyBytes); err != nil {
+	if err := root.CheckText("Task.Unique", t.Unique, 0, MaxTaskKeyBytes); err != nil {
 		return err
 	}
-	if err := dblock.CheckText("Task.Group", t.Group, 0, MaxTaskKeyBytes); err != nil {
+	if err := root.CheckText("Task.Group", t.Group, 0, MaxTaskKeyBytes); err != nil {
 		return err
 	}
 	switch {

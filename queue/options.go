@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Options of a Queue. The zero value is good for use.
@@ -156,7 +157,7 @@ type WorkerOptions struct {
 
 func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
 	o.Queue = cmp.Or(o.Queue, DefaultQueue)
-	if err := dblock.CheckText("WorkerOptions.Queue", o.Queue, 1, MaxNameBytes); err != nil {
+	if err := root.CheckText("WorkerOptions.Queue", o.Queue, 1, MaxNameBytes); err != nil {
 		return o, err
 	}
 	o.Concurrency, o.Batch, o.Syncs = cmp.Or(o.Concurrency, 100), cmp.Or(o.Batch, 500), cmp.Or(o.Syncs, 2)

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -61,7 +61,7 @@ func queueName(name string) (string, error) {
 	if name == "" {
 		return DefaultQueue, nil
 	}
-	return name, dblock.CheckText("queue", name, 1, MaxNameBytes)
+	return name, root.CheckText("queue", name, 1, MaxNameBytes)
 }
 
 // again runs what may be run twice, within Options.Timeout, once more after conflicts.

@@ -23,6 +23,7 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/retry"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/migrations"
@@ -132,7 +133,7 @@ func TestEachFunctionOfTheHostIsGuarded(t *testing.T) {
 	q := suite.Must(queue.Options{Observer: allPanic[queue.Observer](count), Log: log}.WithDefaults())(t)
 	callsAll(t, q.Observer)
 	locks := allPanic[dblock.Observer](count)
-	callsAll(t, locks.Guarded(log))
+	callsAll(t, root.GuardObserver(locks, log))
 	l := suite.Must(lease.Options{Observer: locks, Log: log}.WithDefaults("Options", time.Second))(t)
 	callsAll(t, l.Observer)
 	s := suite.Must(session.Options{Observer: locks, Log: log}.WithDefaults("Options", time.Second))(t)

@@ -7,12 +7,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // AcquireAll waits until it has all of several keys at once; it never has a part of them, and so keeps nobody waiting.
 func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
-	r, err := dblock.NewSetRequest(keys, opts)
+	r, err := root.NewSetRequest(keys, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -21,18 +22,18 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.O
 
 // TryAcquireAll never waits for a holder.
 func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
-	r, err := dblock.NewSetRequest(keys, opts)
+	r, err := root.NewSetRequest(keys, opts)
 	if err != nil {
 		return nil, err
 	}
-	return l.observed(ctx, r, func(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+	return l.observed(ctx, r, func(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 		lock, refused, err := l.askForAll(ctx, r)
 		return lock, unless(lock, refused, err)
 	})
 }
 
 // waitForAll stands in no line: it waits for one key that somebody has, and then asks for all again.
-func (l *Locker) waitForAll(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+func (l *Locker) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	began := l.o.Clock.Now()
 	var told *bell
 	defer func() { l.stopWaiting(told) }()
@@ -58,7 +59,7 @@ func (l *Locker) waitForAll(ctx context.Context, r dblock.Request) (*dblock.Lock
 }
 
 // askForAll asks the database for all keys of a set: the lock, or who has one of them.
-func (l *Locker) askForAll(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (l *Locker) askForAll(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	gone := make(map[string]member.ID) // of whoever had the key
 	made := false                      // the rows that were missing
 	for n := 1; ; n++ {
@@ -95,7 +96,7 @@ func (l *Locker) askForAll(ctx context.Context, r dblock.Request) (*dblock.Lock,
 
 // onceForAll sends one statement, as once does.
 func (l *Locker) onceForAll(
-	ctx context.Context, r dblock.Request, gone map[string]member.ID,
+	ctx context.Context, r root.Request, gone map[string]member.ID,
 ) (sent reply, asks []Ask, answers []Answer, err error) {
 	for n := 1; ; n++ {
 		life, err := l.member.Life(ctx)
@@ -169,7 +170,7 @@ func (l *Locker) clearWay(
 }
 
 // makeFree makes the rows of keys where they are missing: nobody has them.
-func (l *Locker) makeFree(ctx context.Context, r dblock.Request, keys []string) error {
+func (l *Locker) makeFree(ctx context.Context, r root.Request, keys []string) error {
 	bound, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	if err := l.engine.MakeFree(bound, keys); err != nil {
@@ -180,7 +181,7 @@ func (l *Locker) makeFree(ctx context.Context, r dblock.Request, keys []string) 
 
 // sendReadersOff makes a key one that readers don't have any more, where there are none: whoever acquires it sees to that.
 func (l *Locker) sendReadersOff(ctx context.Context, key string) (refused *dblock.HeldError, err error) {
-	lock, err := l.tryAlone(ctx, dblock.Request{Key: key})
+	lock, err := l.tryAlone(ctx, root.Request{Key: key})
 	switch {
 	case err == nil:
 		_ = lock.Release(ctx) // if it was lost, there are no readers either
@@ -192,7 +193,7 @@ func (l *Locker) sendReadersOff(ctx context.Context, key string) (refused *dbloc
 }
 
 // grantAll makes the hold of a set.
-func (l *Locker) grantAll(ctx context.Context, r dblock.Request, got reply, asks []Ask, answers []Answer) (*dblock.Lock, error) {
+func (l *Locker) grantAll(ctx context.Context, r root.Request, got reply, asks []Ask, answers []Answer) (*dblock.Lock, error) {
 	h := &hold{l: l, life: got.life, detached: got.ask.Detached, began: l.o.Clock.Now()}
 	for i, a := range asks {
 		h.fences = append(h.fences, dblock.Fence{Key: a.Key, Token: answers[i].Token, Handle: a.Handle})

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -17,7 +18,7 @@ import (
 const tries = 6
 
 // ask asks the database for a key that its caller is to have for itself: the lock, or who has it.
-func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (l *Locker) ask(ctx context.Context, p *place, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	over := false
 	for n := 1; ; n++ {
@@ -103,7 +104,7 @@ func (p *place) adjust(a *Ask, gone member.ID, over bool) {
 
 // pauseOrRefuse returns who has a key, unless it is worth asking again at once: then it pauses.
 func (l *Locker) pauseOrRefuse(
-	ctx context.Context, r dblock.Request, life *member.Life, answer Answer, n int,
+	ctx context.Context, r root.Request, life *member.Life, answer Answer, n int,
 ) (*dblock.HeldError, error) {
 	switch {
 	case answer.Held, n >= tries && (answer.Shared || answer.Holder.Dead):
@@ -124,7 +125,7 @@ func (l *Locker) pauseOrRefuse(
 
 // lockedNow is the error of a call that found no holder of its key, and could not have it all
 // the same.
-func (l *Locker) lockedNow(ctx context.Context, r dblock.Request) error {
+func (l *Locker) lockedNow(ctx context.Context, r root.Request) error {
 	if ctx.Err() != nil {
 		return ended(l.lastSeen(r), context.Cause(ctx))
 	}
@@ -140,7 +141,7 @@ type reply struct {
 }
 
 // once sends one ask, again where nothing of it was written, and puts an error into words.
-func (l *Locker) once(ctx context.Context, r dblock.Request, adjust func(*Ask)) (reply, error) {
+func (l *Locker) once(ctx context.Context, r root.Request, adjust func(*Ask)) (reply, error) {
 	for n := 1; ; n++ {
 		if err := l.mayAsk(); err != nil {
 			return reply{}, err
@@ -182,7 +183,7 @@ func (l *Locker) answered(life *member.Life, err error, granted bool, backs ...B
 }
 
 // unjoined is the error of a call whose process could not join: whatever became of that, nothing was asked for.
-func (l *Locker) unjoined(ctx context.Context, err error, r dblock.Request) error {
+func (l *Locker) unjoined(ctx context.Context, err error, r root.Request) error {
 	switch {
 	case errors.Is(err, dblock.ErrClosed):
 		return err
@@ -202,7 +203,7 @@ func (l *Locker) again(ctx context.Context, err error, n int) bool {
 }
 
 // asked makes the Ask of a request, under a handle of its own, which is noted before anything is sent.
-func (l *Locker) asked(r dblock.Request) Ask {
+func (l *Locker) asked(r root.Request) Ask {
 	a := Ask{
 		Key: r.Key, Handle: member.NewID(), Label: l.o.Label, Data: r.Data, Detached: r.Detached, Permits: r.Permits, Limit: r.Limit,
 	}
@@ -243,7 +244,7 @@ func (l *Locker) mayStand(err error) bool {
 }
 
 // unanswered puts an error into the words of package dblock.
-func (l *Locker) unanswered(ctx context.Context, err error, r dblock.Request) error {
+func (l *Locker) unanswered(ctx context.Context, err error, r root.Request) error {
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded):
 		return err

@@ -7,12 +7,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // atOnce asks for what several may have, unless others of this process stand in line for it. Those who come meanwhile
 // ask, too, in the same statement.
-func (l *Locker) atOnce(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (l *Locker) atOnce(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	if err := l.stands(r); err != nil {
 		return nil, nil, err
 	}
@@ -20,7 +21,7 @@ func (l *Locker) atOnce(ctx context.Context, r dblock.Request) (*dblock.Lock, *d
 }
 
 // askBeside asks the database for what several may have at once: the lock, or who keeps it from being granted.
-func (l *Locker) askBeside(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (l *Locker) askBeside(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	made := 0
 	for n := 1; ; n++ {
@@ -59,7 +60,7 @@ func (l *Locker) askBeside(ctx context.Context, r dblock.Request) (*dblock.Lock,
 }
 
 // makeSemaphore makes a request's semaphore if there is none.
-func (l *Locker) makeSemaphore(ctx context.Context, r dblock.Request) error {
+func (l *Locker) makeSemaphore(ctx context.Context, r root.Request) error {
 	bound, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	if err := l.engine.MakeSemaphore(bound, r.Key, r.Limit); err != nil {
@@ -70,10 +71,10 @@ func (l *Locker) makeSemaphore(ctx context.Context, r dblock.Request) error {
 
 // SetPermits gives a semaphore another number of permits.
 func (l *Locker) SetPermits(ctx context.Context, key string, limit int) error {
-	if err := dblock.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
+	if err := root.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
-	if err := dblock.CheckLimit(limit); err != nil {
+	if err := root.CheckLimit(limit); err != nil {
 		return err
 	}
 	err := l.change(ctx, l.bound(), fmt.Sprintf("the number of permits of %q", key), func(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -30,7 +31,7 @@ type turn struct {
 }
 
 // onlyExclusive refuses what a fair Locker does not serve.
-func onlyExclusive(r dblock.Request) error {
+func onlyExclusive(r root.Request) error {
 	if r.Mode != dblock.ModeExclusive || len(r.Keys) > 0 {
 		return fmt.Errorf("%w: a fair Locker serves one key at a time, held by one: use another Locker for sets, readers and permits",
 			dblock.ErrUnsupported)
@@ -39,7 +40,7 @@ func onlyExclusive(r dblock.Request) error {
 }
 
 // tryInTurn asks once. Where somebody waits, it is refused.
-func (l *Locker) tryInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (l *Locker) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	for n := 1; ; n++ {
 		got, err := l.once(ctx, r, func(a *Ask) { a.InTurn, a.Gone, a.Contended = true, gone, false })
@@ -68,7 +69,7 @@ func (l *Locker) tryInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock,
 }
 
 // waitInTurn waits with a ticket, unless the key is free and nobody else does.
-func (l *Locker) waitInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+func (l *Locker) waitInTurn(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	lock, _, err := l.tryInTurn(ctx, r)
 	if lock != nil || err != nil && !sqlerr.IsContended(err) {
 		return lock, err
@@ -94,7 +95,7 @@ func (l *Locker) waitInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock
 }
 
 // takeTicket notes that a call waits. Those of a process are noted in their order, many in a statement.
-func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error) {
+func (l *Locker) takeTicket(ctx context.Context, r root.Request) (*turn, error) {
 	for n := 1; ; n++ {
 		life, err := l.member.Life(ctx)
 		if err != nil {
@@ -137,7 +138,7 @@ func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error
 }
 
 // pauseIfBusy pauses after an error that does not end a wait. It returns any other error.
-func (l *Locker) pauseIfBusy(ctx context.Context, r dblock.Request, err error) error {
+func (l *Locker) pauseIfBusy(ctx context.Context, r root.Request, err error) error {
 	if !sqlerr.IsContended(err) {
 		return err
 	}
@@ -166,7 +167,7 @@ func (l *Locker) runTickets(ctx context.Context, batch []ask, _ bool) ([]merge.A
 }
 
 // awaitTurn waits until a call has the key; nil: its ticket is gone, with its member.
-func (l *Locker) awaitTurn(ctx context.Context, r dblock.Request, t *turn, began time.Time) (got *reply, err error) {
+func (l *Locker) awaitTurn(ctx context.Context, r root.Request, t *turn, began time.Time) (got *reply, err error) {
 	defer l.leaveTurn(r.Key, t)
 	for rung := true; ; {
 		refused := &dblock.HeldError{Key: r.Key}
@@ -204,7 +205,7 @@ type turnState struct {
 }
 
 // seeTurn looks what has become of a call, after it has served the next one where nobody has the key, or somebody who is dead.
-func (l *Locker) seeTurn(ctx context.Context, r dblock.Request, t *turn) (turnState, error) {
+func (l *Locker) seeTurn(ctx context.Context, r root.Request, t *turn) (turnState, error) {
 	for n := 1; ; n++ {
 		sent := l.o.Clock.Now()
 		bound, cancel := context.WithTimeout(ctx, l.bound())
@@ -230,7 +231,7 @@ func (l *Locker) seeTurn(ctx context.Context, r dblock.Request, t *turn) (turnSt
 }
 
 // serve has the next one served where the key is free for it; it may be this one.
-func (l *Locker) serve(ctx context.Context, r dblock.Request, t *turn, state Turn) (served bool, err error) {
+func (l *Locker) serve(ctx context.Context, r root.Request, t *turn, state Turn) (served bool, err error) {
 	var gone member.ID
 	switch {
 	case !l.isFirst(r.Key, t):

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // hold is one lease that this process has, or a set of them.
@@ -34,7 +35,7 @@ type hold struct {
 // grant makes the hold of a lease that was asked for at the given time. It came from the database, or from the one
 // before in line.
 func (l *Locker) grant(
-	ctx context.Context, p *place, got reply, r dblock.Request,
+	ctx context.Context, p *place, got reply, r root.Request,
 ) (*dblock.Lock, error) {
 	a := got.ask
 	h := &hold{
@@ -45,13 +46,13 @@ func (l *Locker) grant(
 }
 
 // hold begins what was granted.
-func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r dblock.Request) (*dblock.Lock, error) {
+func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r root.Request) (*dblock.Lock, error) {
 	a, life := got.ask, got.life
 	var lock *dblock.Lock
 	if a.Hold > 0 {
 		h.until = got.sent.Add(a.Hold)
 	}
-	lock, h.tell = dblock.NewLock(ctx, l, r, h)
+	lock, h.tell = root.NewLock(ctx, l, r, h)
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -68,7 +69,7 @@ func TestALockWhoseTimersAreLate(t *testing.T) {
 		"Release":  func(ctx context.Context, lock *dblock.Lock) error { return lock.Release(ctx) },
 		"ExpireIn": func(ctx context.Context, lock *dblock.Lock) error { return lock.ExpireIn(ctx, time.Hour) },
 		"RunUnder": func(ctx context.Context, lock *dblock.Lock) error {
-			return lock.RunUnder(ctx, func(context.Context) error { return nil })
+			return root.RunUnder(ctx, lock, func(context.Context) error { return nil })
 		},
 	}
 	for mode, m := range modes {
@@ -87,7 +88,7 @@ func TestALockWhoseTimersAreLate(t *testing.T) {
 					}
 					until := lock.ValidUntil().Sub(c.Now())
 					c.ahead.Add(int64(until - 1))
-					if err := lock.RunUnder(t.Context(), func(context.Context) error { return nil }); err != nil {
+					if err := root.RunUnder(t.Context(), lock, func(context.Context) error { return nil }); err != nil {
 						t.Errorf("before its end: %v", err)
 					}
 					c.ahead.Add(1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // line is who of this process wants one key: the first one asks the database, or holds it for itself, and the others
@@ -25,7 +26,7 @@ type line struct {
 // place is one call in a line.
 type place struct {
 	line    string // see lineOf
-	request dblock.Request
+	request root.Request
 	waits   bool
 	turn    chan struct{} // closed when its turn has come; what follows does not change any more then. Nil: it always had
 	given   *given        // what the one before has handed over
@@ -38,7 +39,7 @@ type place struct {
 }
 
 // lineOf names the line for a request. Semaphores and locks that are called the same have nothing to do with each other.
-func lineOf(r dblock.Request) string {
+func lineOf(r root.Request) string {
 	if r.Mode == dblock.ModePermit {
 		return "\x00" + r.Key // no key begins so
 	}
@@ -46,7 +47,7 @@ func lineOf(r dblock.Request) string {
 }
 
 // enter takes the last place of a line. Who does not wait is refused where somebody is before it.
-func (l *Locker) enter(r dblock.Request, wait bool) (*place, error) {
+func (l *Locker) enter(r root.Request, wait bool) (*place, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -86,7 +87,7 @@ func (of *line) held(key string) *dblock.HeldError {
 }
 
 // stands tells who has a key that others of this process stand in line for; nil: nobody does.
-func (l *Locker) stands(r dblock.Request) error {
+func (l *Locker) stands(r root.Request) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.lines[lineOf(r)]
@@ -136,14 +137,14 @@ func (l *Locker) wasAsked(p *place) bool {
 	return p.asked
 }
 
-func (l *Locker) lastSeen(r dblock.Request) *dblock.HeldError {
+func (l *Locker) lastSeen(r root.Request) *dblock.HeldError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lines[lineOf(r)].held(r.Key)
 }
 
 // see notes who has a key, for those who stand in line and never get to ask.
-func (l *Locker) see(r dblock.Request, held *dblock.HeldError) {
+func (l *Locker) see(r root.Request, held *dblock.HeldError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if of := l.lines[lineOf(r)]; of != nil {

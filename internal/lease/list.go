@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -38,7 +39,7 @@ func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
 // Holder reads who holds a key, or one of several that do. With ErrNotHeld it returns the token of
 // the last acquisition, if that is known.
 func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
-	if err := dblock.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
+	if err := root.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 		return dblock.HeldLock{}, err
 	}
 	if err := l.notClosed(); err != nil {
@@ -94,7 +95,7 @@ func (x Listed) shown() dblock.HeldLock {
 
 // ForceRelease gives back what others hold, if the token is right: one acquisition, or all who share it.
 func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) error {
-	if err := dblock.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
+	if err := root.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
 	if err := l.notClosed(); err != nil {

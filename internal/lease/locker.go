@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -99,7 +100,7 @@ func (l *Locker) Caps() dblock.Caps {
 
 // Acquire waits for the lock of key while ctx lives.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
-	r, err := dblock.NewRequest(key, opts)
+	r, err := root.NewRequest(key, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts ...dblock.Option)
 
 // TryAcquire never waits for a holder.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
-	r, err := dblock.NewRequest(key, opts)
+	r, err := root.NewRequest(key, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -117,12 +118,12 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Opti
 
 // observed is what Acquire and TryAcquire have in common.
 func (l *Locker) observed(
-	ctx context.Context, r dblock.Request, how func(context.Context, dblock.Request) (*dblock.Lock, error),
+	ctx context.Context, r root.Request, how func(context.Context, root.Request) (*dblock.Lock, error),
 ) (lock *dblock.Lock, err error) {
 	if err := onlyExclusive(r); l.o.Fair && err != nil {
 		return nil, err
 	}
-	if lock, err := dblock.Held(ctx, l, r); lock != nil || err != nil {
+	if lock, err := root.Reenter(ctx, l, r); lock != nil || err != nil {
 		return lock, err
 	}
 	if ctx.Err() != nil {
@@ -141,7 +142,7 @@ func (l *Locker) observed(
 }
 
 // try asks once.
-func (l *Locker) try(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+func (l *Locker) try(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	switch {
 	case l.o.Fair:
 		lock, refused, err := l.tryInTurn(ctx, r)
@@ -154,7 +155,7 @@ func (l *Locker) try(ctx context.Context, r dblock.Request) (*dblock.Lock, error
 }
 
 // tryAlone asks, unless somebody of this process holds the key, or stands in line for it.
-func (l *Locker) tryAlone(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+func (l *Locker) tryAlone(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	place, held := l.enter(r, false)
 	if held != nil {
 		return nil, held

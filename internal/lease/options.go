@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Options of a Locker.
@@ -60,7 +61,7 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight, o.patience = inFlight, patience
 	}
-	o.Observer = o.Observer.Guarded(o.Log)
+	o.Observer = root.GuardObserver(o.Observer, o.Log)
 	o.DeafPoll = cmp.Or(o.DeafPoll, o.Poll)
 	if o.Clock == nil {
 		o.Clock = clock.Real{}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -35,7 +36,7 @@ func (l *Locker) anyReaders(ctx context.Context, p *place) (*dblock.HeldError, e
 }
 
 // readers tells who holds a key shared, after those were ended who are dead.
-func (l *Locker) readers(ctx context.Context, r dblock.Request) (*dblock.HeldError, error) {
+func (l *Locker) readers(ctx context.Context, r root.Request) (*dblock.HeldError, error) {
 	for n := 1; ; n++ {
 		seen, err := l.seeReaders(ctx, r.Key)
 		if err != nil && l.again(ctx, sqlerr.Unwritten(err), n) {
@@ -74,7 +75,7 @@ func (l *Locker) seeReaders(ctx context.Context, key string) ([]Holder, error) {
 }
 
 // reap ends what dead members hold of a key, and what has ended by itself. Where it fails, whoever looks next tries again.
-func (l *Locker) reap(ctx context.Context, r dblock.Request, dead []member.ID) {
+func (l *Locker) reap(ctx context.Context, r root.Request, dead []member.ID) {
 	gone := make(map[member.ID]bool)
 	for _, id := range dead {
 		if _, seen := gone[id]; !seen {

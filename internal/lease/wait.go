@@ -9,11 +9,12 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // wait stands in line for the key, and asks once its turn has come, until it is granted.
-func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	if l.o.Fair {
 		return l.waitInTurn(ctx, r)
 	}
@@ -47,7 +48,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 }
 
 // poll asks for the key until it is granted, as often as it is worth it.
-func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dblock.Lock, error) {
+func (l *Locker) poll(ctx context.Context, place *place, r root.Request) (*dblock.Lock, error) {
 	began := l.o.Clock.Now()
 	var told *bell
 	defer func() { l.stopWaiting(told) }()
@@ -74,7 +75,7 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 }
 
 // askFor asks for whatever a place is for.
-func (l *Locker) askFor(ctx context.Context, p *place, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (l *Locker) askFor(ctx context.Context, p *place, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	if r.Mode == dblock.ModeExclusive {
 		return l.ask(ctx, p, r)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Options of a Member.
@@ -41,7 +42,7 @@ func (o Options) WithDefaults(owner string) (Options, error) {
 	if o.Margin < 0 || o.Margin >= o.TTL/2 {
 		return o, &dblock.InvalidError{Field: owner + ".Margin", Reason: fmt.Sprintf("%v is not within 0 and half of the TTL of %v", o.Margin, o.TTL)}
 	}
-	if err := dblock.CheckText(owner+".Label", o.Label, 0, dblock.MaxLabelBytes); err != nil {
+	if err := root.CheckText(owner+".Label", o.Label, 0, dblock.MaxLabelBytes); err != nil {
 		return o, err
 	}
 	if o.Log == nil {

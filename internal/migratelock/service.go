@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // maxServiceBytes is how long the name of a service may be.
@@ -16,7 +17,7 @@ func Service(name string) string { return "service\x00" + name }
 
 // CheckService refuses what makes no sense.
 func CheckService(name string, timeout time.Duration) error {
-	if err := dblock.CheckText("MigrationOptions.Name", name, 1, maxServiceBytes); err != nil {
+	if err := root.CheckText("MigrationOptions.Name", name, 1, maxServiceBytes); err != nil {
 		return err
 	}
 	if timeout < 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Dialect is how an engine's text is to be read.
@@ -23,7 +24,7 @@ var (
 
 // CheckQuery refuses a SELECT to which LIMIT and a lock can't be added. What else is wrong with it the server says.
 func (d Dialect) CheckQuery(query string) error {
-	if err := dblock.CheckText("query", query, 1, 1<<20); err != nil {
+	if err := root.CheckText("query", query, 1, 1<<20); err != nil {
 		return err
 	}
 	words := d.words(query)

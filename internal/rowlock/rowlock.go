@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // MaxNameBytes is how long a name may be on either engine. Postgres would cut a longer one short, and mean another table.
@@ -16,7 +17,7 @@ const MaxNameBytes = 63
 
 // Name quotes the name of a column.
 func Name(field, name string, quote string) (string, error) {
-	if err := dblock.CheckText(field, name, 1, MaxNameBytes); err != nil {
+	if err := root.CheckText(field, name, 1, MaxNameBytes); err != nil {
 		return "", err
 	}
 	return quote + strings.ReplaceAll(name, quote, quote+quote) + quote, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -37,7 +38,7 @@ type ask struct {
 const tries = 4
 
 // try asks once.
-func (l *Locker) try(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
+func (l *Locker) try(ctx context.Context, r *root.Request, id ID) (*dblock.Lock, error) {
 	l.mu.Lock()
 	p, err := l.enter(ctx, r, id, false)
 	if err != nil {
@@ -48,7 +49,7 @@ func (l *Locker) try(ctx context.Context, r *dblock.Request, id ID) (*dblock.Loc
 }
 
 // wait asks until it has the lock: when it is told that it was given back, and now and then.
-func (l *Locker) wait(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
+func (l *Locker) wait(ctx context.Context, r *root.Request, id ID) (*dblock.Lock, error) {
 	if ctx.Err() != nil {
 		return nil, &dblock.HeldError{Key: r.Key, Wait: sqlerr.NotSent(ctx)}
 	}

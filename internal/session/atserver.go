@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // waitAtServer asks once, as others do, and then waits in the server's own line, on a connection of its own: so who comes
 // first is served first, whatever process it is of.
-func (l *Locker) waitAtServer(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
+func (l *Locker) waitAtServer(ctx context.Context, r *root.Request, id ID) (*dblock.Lock, error) {
 	if ctx.Err() != nil {
 		return nil, &dblock.HeldError{Key: r.Key, Wait: sqlerr.NotSent(ctx)}
 	}
@@ -54,7 +55,7 @@ const longestRetry = 250 * time.Millisecond
 
 // waitAlone waits on one connection, which the lock then has for itself. queued tells that the server let the call wait. Its
 // errors are those of the connection.
-func (l *Locker) waitAlone(ctx context.Context, r *dblock.Request, id ID) (lock *dblock.Lock, queued bool, err error) {
+func (l *Locker) waitAlone(ctx context.Context, r *root.Request, id ID) (lock *dblock.Lock, queued bool, err error) {
 	s, err := l.own(ctx, r.Key)
 	if err != nil {
 		return nil, false, err
@@ -76,7 +77,7 @@ func (l *Locker) waitAlone(ctx context.Context, r *dblock.Request, id ID) (lock 
 		return nil, queued, err
 	}
 	h := new(hold)
-	lock, h.tell = dblock.NewLock(ctx, l, *r, h)
+	lock, h.tell = root.NewLock(ctx, l, *r, h)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // hold is one lock that a caller has: of a slot, or of a session of its own.
@@ -31,7 +32,7 @@ type hold struct {
 }
 
 // begin fills in a hold, which counts from now on; l.mu is held.
-func (h *hold) begin(l *Locker, s *session, r *dblock.Request, id ID, now time.Time) {
+func (h *hold) begin(l *Locker, s *session, r *root.Request, id ID, now time.Time) {
 	h.l, h.s, h.id, h.key, h.mode, h.label, h.began = l, s, id, r.Key, r.Mode, l.o.Label, now
 	if r.Label != nil {
 		h.label = *r.Label

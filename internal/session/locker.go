@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Locker is a dblock.Locker of session locks. It is safe for concurrent use.
@@ -70,7 +71,7 @@ func (l *Locker) Caps() dblock.Caps {
 
 // Acquire waits for the lock of key while ctx lives.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
-	r, err := dblock.NewRequest(key, opts)
+	r, err := root.NewRequest(key, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts ...dblock.Option)
 
 // TryAcquire never waits for a holder.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
-	r, err := dblock.NewRequest(key, opts)
+	r, err := root.NewRequest(key, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +92,13 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Opti
 
 // observed is what Acquire and TryAcquire have in common.
 func (l *Locker) observed(
-	ctx context.Context, r *dblock.Request, how func(context.Context, *dblock.Request, ID) (*dblock.Lock, error),
+	ctx context.Context, r *root.Request, how func(context.Context, *root.Request, ID) (*dblock.Lock, error),
 ) (*dblock.Lock, error) {
 	id, err := l.check(r)
 	if err != nil {
 		return nil, err
 	}
-	if lock, err := dblock.Held(ctx, l, *r); lock != nil || err != nil {
+	if lock, err := root.Reenter(ctx, l, *r); lock != nil || err != nil {
 		return lock, err
 	}
 	if l.o.Observer.Acquired == nil && l.o.Observer.NotAcquired == nil {
@@ -116,7 +117,7 @@ func (l *Locker) observed(
 }
 
 // check refuses what a server's own locks can't do.
-func (l *Locker) check(r *dblock.Request) (ID, error) {
+func (l *Locker) check(r *root.Request) (ID, error) {
 	lacks := ""
 	switch {
 	case r.Mode == dblock.ModePermit:

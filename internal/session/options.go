@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Options of a Locker.
@@ -49,7 +50,7 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 		o.Draw = func(n time.Duration) time.Duration { return rand.N(n) }
 	}
 	o.Log = callback.Logger(o.Log)
-	o.Observer = o.Observer.Guarded(o.Log)
+	o.Observer = root.GuardObserver(o.Observer, o.Log)
 	switch {
 	case o.Poll < 10*time.Millisecond || o.Poll > time.Minute:
 		return refuse("Poll", "%v is not within 10ms to 1m", o.Poll)
@@ -62,7 +63,7 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	case o.MaxQueue < 0:
 		return refuse("MaxQueue", "%d is negative", o.MaxQueue)
 	}
-	if err := dblock.CheckText(owner+".Label", o.Label, 0, dblock.MaxLabelBytes); err != nil {
+	if err := root.CheckText(owner+".Label", o.Label, 0, dblock.MaxLabelBytes); err != nil {
 		return o, err
 	}
 	return o, nil
@@ -77,5 +78,5 @@ func CheckNamespace(namespace string, raw bool, option string) error {
 	if raw && namespace != "" {
 		return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("%q means nothing with %s", namespace, option)}
 	}
-	return dblock.CheckText(field, namespace, 0, 255)
+	return root.CheckText(field, namespace, 0, 255)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/root"
 )
 
 // slot is one lock of the server that this process has, or wants. The server knows no callers, only the session: so it is
@@ -38,7 +39,7 @@ type slot struct {
 // place is one call that wants a slot's lock.
 type place struct {
 	ctx  context.Context
-	r    *dblock.Request
+	r    *root.Request
 	sl   *slot
 	wake chan struct{} // where its caller waits; nil: it has not yet
 	ask  ask           // the first one of its requests
@@ -82,7 +83,7 @@ func (l *Locker) slot(id ID, key string) *slot {
 }
 
 // enter takes the last place of a line. Who does not wait is refused where somebody of this process is before it. l.mu is held.
-func (l *Locker) enter(ctx context.Context, r *dblock.Request, id ID, wait bool) (*place, error) {
+func (l *Locker) enter(ctx context.Context, r *root.Request, id ID, wait bool) (*place, error) {
 	if l.closed {
 		return nil, errClosed()
 	}
@@ -211,7 +212,7 @@ func (l *Locker) grant(p *place, now time.Time) {
 	h := &p.hold
 	h.begin(l, sl.s, p.r, sl.id, now)
 	h.sl, h.wake = sl, p.wake
-	p.lock, h.tell = dblock.NewLock(p.ctx, l, *p.r, h)
+	p.lock, h.tell = root.NewLock(p.ctx, l, *p.r, h)
 	sl.users = append(sl.users, h)
 }
 
