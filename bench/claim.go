@@ -2,20 +2,30 @@ package bench
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/mysqllock"
+	"github.com/dblock-go/dblock/pglock"
 )
 
-// claimSeats is enough for all callers, and few enough that all want the same ones: the first that are free.
-const claimSeats = 10_000
+const (
+	// claimSeats is enough for all clients, and few enough that all want the same ones: the first that are free.
+	claimSeats = 10_000
 
-// claims is "any free seat, now", by those who pass over what is locked and by those who wait for it, each on a connection of its
-// own. When all seats are sold, whoever finds that out frees them.
+	claimWork = 5 * time.Millisecond
+)
+
+// claims sell any free seat: one skips locked rows, the other waits for them. Each client has a connection. A client
+// that finds all seats sold frees them.
 //
 // In the claimwork scenarios something takes 5 ms between the claim and the commit, as a payment does: that is what rows are
 // claimed for. Without it the two differ by little more than what the server has processors for.
@@ -29,55 +39,44 @@ func claims() []Scenario {
 	}
 }
 
-const claimWork = 5 * time.Millisecond
-
 func claimScenario(name, about string, skip bool, work time.Duration) Scenario {
 	return Scenario{
 		Name: name, About: about, Conns: []int{64}, MaxClients: 64,
 		Open: func(ctx context.Context, env *Env) (Workload, error) {
-			open := openClaimMySQL
-			if env.Kind == devdb.Postgres {
-				open = openClaimPostgres
-			}
-			seats, err := open(ctx, env, claiming{skip, work})
+			db, err := env.Database(ctx)
 			if err != nil {
 				return nil, err
+			}
+			seats := seatTable{db, skip, work}
+			if err := seats.create(ctx); err != nil {
+				return nil, errors.Join(err, db.Close())
 			}
 			return &claimWorkload{seats: seats, holders: make([]atomic.Bool, claimSeats+1)}, nil
 		},
 	}
 }
 
-// claiming is how a seat is sold.
-type claiming struct {
-	skip bool          // pass over what is locked
-	work time.Duration // between the claim and the commit
-}
-
-// claimTable is a table of seats, each free or sold.
-type claimTable interface {
-	// sell sells a free seat.
-	sell(ctx context.Context) (seat int64, err error)
-
-	// free makes all seats free.
-	free(ctx context.Context) error
-
-	// sold is how often seats were sold, in all.
-	sold(ctx context.Context) (int64, error)
-
-	Close() error
-}
-
 type claimWorkload struct {
-	seats claimTable
+	seats interface {
+		// sell sells a free seat.
+		sell(ctx context.Context) (seat int64, err error)
 
-	mu      sync.RWMutex // who frees all seats has it alone
+		// free makes all seats free.
+		free(ctx context.Context) error
+
+		// sold is how often seats were sold, in all.
+		sold(ctx context.Context) (int64, error)
+
+		Close() error
+	}
+
+	mu      sync.RWMutex // exclusive while all seats are freed
 	freed   int
-	holders []atomic.Bool // whether a caller has been told that it has the seat
+	holders []atomic.Bool // whether a client has been told that it has the seat
 }
 
 var (
-	errSeatTwice = errors.New("two callers have the same seat")
+	errSeatTwice = errors.New("two clients have the same seat")
 	errNoSeat    = errors.New("no seat is free")
 )
 
@@ -96,7 +95,7 @@ func (w *claimWorkload) Round(ctx context.Context, _ int) (Round, error) {
 		Check: func(ctx context.Context, ok int64) error {
 			sold, err := w.seats.sold(ctx)
 			if err == nil && sold-before != ok {
-				err = fmt.Errorf("the callers were told of %d seats, the table knows of %d", ok, sold-before)
+				err = fmt.Errorf("the clients were told of %d seats, the table knows of %d", ok, sold-before)
 			}
 			return err
 		},
@@ -129,7 +128,7 @@ func (w *claimWorkload) sell(ctx context.Context) (freed int, err error) {
 	return w.freed, err
 }
 
-// free waits for those who are about to sell a seat; where somebody else was faster it does nothing.
+// free waits for the clients that are about to sell a seat. If another client was faster, it does nothing.
 func (w *claimWorkload) free(ctx context.Context, freed int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,13 +142,76 @@ func (w *claimWorkload) free(ctx context.Context, freed int) error {
 	return w.seats.free(ctx)
 }
 
-// The statements that both engines have alike.
-const (
-	claimTableSQL = "CREATE TABLE claim_seat (id BIGINT PRIMARY KEY, sold INT NOT NULL, times BIGINT NOT NULL)"
-	claimIndexSQL = "CREATE INDEX claim_free ON claim_seat (sold, id)"
-	claimFreeSQL  = "SELECT id FROM claim_seat WHERE sold = 0 ORDER BY id"
-	claimByHand   = claimFreeSQL + " LIMIT 1 FOR UPDATE"
-	claimSumSQL   = "SELECT COALESCE(SUM(times), 0) FROM claim_seat"
-	claimSellSQL  = "UPDATE claim_seat SET sold = 1, times = times + 1 WHERE id = "
-	claimResetSQL = "UPDATE claim_seat SET sold = 0 WHERE sold <> 0"
-)
+const claimFree = "SELECT id FROM claim_seat WHERE sold = 0 ORDER BY id"
+
+// seatTable is a table of seats, each free or sold.
+type seatTable struct {
+	*Database
+	skip bool          // locked seats
+	work time.Duration // between the claim and the commit
+}
+
+func (t seatTable) create(ctx context.Context) error {
+	rows := make([]string, claimSeats)
+	for i := range rows {
+		rows[i] = fmt.Sprintf("(%d, 0, 0)", i+1)
+	}
+	return execAll(ctx, t,
+		"CREATE TABLE claim_seat (id BIGINT PRIMARY KEY, sold INT NOT NULL, times BIGINT NOT NULL)",
+		"CREATE INDEX claim_free ON claim_seat (sold, id)",
+		"INSERT INTO claim_seat VALUES "+strings.Join(rows, ", "))
+}
+
+func (t seatTable) sell(ctx context.Context) (seat int64, err error) {
+	err = t.Tx(ctx, func(tx Conn) (err error) {
+		seat, err = t.claim(ctx, tx)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = &Failure{Kind: "none_free", Err: errNoSeat}
+		}
+		if err != nil {
+			return err
+		}
+		time.Sleep(t.work)
+		_, err = tx.Exec(ctx, "UPDATE claim_seat SET sold = 1, times = times + 1 WHERE id = $1", seat)
+		return err
+	})
+	if pglock.Retryable(err) || mysqllock.Retryable(err) {
+		err = &Failure{Kind: "conflict", Err: err}
+	}
+	return seat, err
+}
+
+// claim locks a free seat. Without one it returns sql.ErrNoRows.
+func (t seatTable) claim(ctx context.Context, tx Conn) (seat int64, err error) {
+	if !t.skip {
+		err := tx.Query(ctx, claimFree+" LIMIT 1 FOR UPDATE").Scan(&seat)
+		return seat, err
+	}
+	var seats []int64
+	switch conn := tx.(type) {
+	case postgresConn:
+		seats, err = pglock.Claim(ctx, conn.on.(pgx.Tx), dblock.RowLock{}, 1, pgx.RowTo[int64], claimFree)
+	case mysqlConn:
+		read := func(row *sql.Rows) (id int64, err error) {
+			err = row.Scan(&id)
+			return id, err
+		}
+		seats, err = mysqllock.Claim(ctx, conn.on.(*sql.Tx), dblock.RowLock{}, 1, read, claimFree)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(seats) == 0 {
+		return 0, sql.ErrNoRows
+	}
+	return seats[0], nil
+}
+
+func (t seatTable) free(ctx context.Context) error {
+	return execAll(ctx, t, "UPDATE claim_seat SET sold = 0 WHERE sold <> 0")
+}
+
+func (t seatTable) sold(ctx context.Context) (sold int64, err error) {
+	err = t.Query(ctx, "SELECT COALESCE(SUM(times), 0) FROM claim_seat").Scan(&sold)
+	return sold, err
+}

@@ -20,12 +20,12 @@ type reading struct {
 
 // meter measures what a round costs.
 type meter struct {
-	b     *board
+	b     *suite
 	e     *entry
 	start reading
 }
 
-func (b *board) meter(ctx context.Context, e *entry) (*meter, error) {
+func (b *suite) meter(ctx context.Context, e *entry) (*meter, error) {
 	m := &meter{b: b, e: e}
 	var err error
 	m.start, err = m.read(ctx)

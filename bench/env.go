@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
@@ -16,8 +17,8 @@ import (
 type Env struct {
 	Kind    devdb.Kind
 	Server  *devdb.Server
-	DSN     string  // of a database of the scenario's own, with dblock's tables
-	Clients int     // callers
+	DSN     string // of a database of the scenario's own, with dblock's tables
+	Clients int
 	Conns   int     // connections that it may use
 	Jobs    int     // of a backlog, or of a batch; 0: as many as suit the time of a round
 	Rate    float64 // operations a second of those that have a rate of their own; 0: theirs
@@ -26,10 +27,6 @@ type Env struct {
 
 	statements atomic.Int64
 }
-
-// Statements counts n statements that were sent to Postgres on another way than Env.Postgres. (The
-// others count by themselves.)
-func (e *Env) Statements(n int) { e.statements.Add(int64(n)) }
 
 // Postgres opens a pool of Conns connections, all of them made, that counts its statements.
 func (e *Env) Postgres(ctx context.Context) (*pgxpool.Pool, error) { return e.postgres(ctx, e.Conns) }
@@ -58,15 +55,16 @@ func (e *Env) postgres(ctx context.Context, conns int) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// MySQL opens a pool of Conns connections, all of them made.
-func (e *Env) MySQL(ctx context.Context) (*sql.DB, error) { return e.mysql(ctx, e.Conns) }
-
-func (e *Env) mysql(ctx context.Context, conns int) (*sql.DB, error) {
+// mysql opens a pool, all of whose connections are made.
+func (e *Env) mysql(ctx context.Context, conns int, options ...func(*mysql.Config)) (*sql.DB, error) {
 	cfg, err := devdb.ParseMySQL(e.DSN)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Logger = &mysql.NopLogger{} // what it would say is in the errors too
+	cfg.Logger = &mysql.NopLogger{} // the errors say the same
+	for _, option := range options {
+		option(cfg)
+	}
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, err
@@ -100,6 +98,19 @@ func warmPool(ctx context.Context, n int, acquire func() (release func(), err er
 		}
 	}
 	return nil
+}
+
+// on makes something of dblock's on a pool. If that fails, it closes the pool.
+func on[T any](d *Database, onPostgres func(*pgxpool.Pool) (T, error), onMySQL func(*sql.DB) (T, error)) (made T, err error) {
+	if d.pool != nil {
+		made, err = onPostgres(d.pool)
+	} else {
+		made, err = onMySQL(d.db)
+	}
+	if err != nil {
+		err = errors.Join(err, d.Close())
+	}
+	return made, err
 }
 
 // statementCounter counts what is sent through pgx.

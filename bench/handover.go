@@ -8,10 +8,10 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// held is how long a holder keeps the key, and a writer pauses, so that there is somebody who waits.
+// held is how long a holder keeps the key, and a writer pauses, so that the other process waits by then.
 const held = 20 * time.Millisecond
 
-// handovers measure how long it takes from a release in one process until another one has the key, beside
+// handovers measure how long it takes from a release in one process until another process has the key, beside
 // a single durable UPDATE.
 func handovers() []Scenario {
 	return []Scenario{
@@ -53,7 +53,7 @@ func openUpdates(ctx context.Context, env *Env) (Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	free, err := locker.Lock(ctx, "one")
+	release, err := locker.Lock(ctx, "one")
 	if err != nil {
 		return nil, errors.Join(err, locker.Close())
 	}
@@ -62,65 +62,65 @@ func openUpdates(ctx context.Context, env *Env) (Workload, error) {
 			return 0, context.Cause(ctx)
 		}
 		began := time.Now()
-		if err := free(ctx); err != nil {
+		if err := release(ctx); err != nil {
 			return 0, err
 		}
 		took := time.Since(began)
-		free, err = locker.Lock(ctx, "one")
+		release, err = locker.Lock(ctx, "one")
 		return took, err
 	}}, nil
 }
 
-// between are two processes that take turns.
-type between struct {
+// handover is a key that goes back and forth between two processes.
+type handover struct {
 	lockers [2]Locker
-	turn    int // whose it is
-	free    func(context.Context) error
+	holder  int
+	release func(context.Context) error
 }
 
 func openHandovers(ctx context.Context, env *Env) (_ Workload, err error) {
-	b := between{}
-	for i := range b.lockers {
-		if b.lockers[i], err = openLease(ctx, env, 0, 0); err != nil {
-			return nil, errors.Join(err, b.close())
+	h := &handover{}
+	for i := range h.lockers {
+		if h.lockers[i], err = openLease(ctx, env, 0, 0); err != nil {
+			return nil, errors.Join(err, h.close())
 		}
 	}
-	if b.free, err = b.lockers[0].Lock(ctx, "ball"); err != nil {
-		return nil, errors.Join(err, b.close())
+	if h.release, err = h.lockers[0].Lock(ctx, "key"); err != nil {
+		return nil, errors.Join(err, h.close())
 	}
-	return paced{op: b.handOver, close: b.close}, nil
+	return paced{op: h.handOver, close: h.close}, nil
 }
 
-// handOver has the other process wait for the key before this one gives it back.
-func (b *between) handOver(ctx context.Context) (took time.Duration, err error) {
-	type caught struct {
-		free func(context.Context) error
-		at   time.Time
-		err  error
+// handOver has the other process wait for the key before this one releases it.
+func (h *handover) handOver(ctx context.Context) (took time.Duration, err error) {
+	type acquisition struct {
+		release func(context.Context) error
+		at      time.Time
+		err     error
 	}
-	other := make(chan caught, 1)
+	next := make(chan acquisition, 1)
 	go func() {
-		free, err := b.lockers[1-b.turn].Lock(ctx, "ball")
-		other <- caught{free, time.Now(), err}
+		release, err := h.lockers[1-h.holder].Lock(ctx, "key")
+		next <- acquisition{release, time.Now(), err}
 	}()
 	if !sleepUntil(ctx, time.Now().Add(held)) {
 		return 0, context.Cause(ctx)
 	}
 	began := time.Now()
-	if err := b.free(ctx); err != nil && !errors.Is(err, dblock.ErrLost) {
+	if err := h.release(ctx); err != nil && !errors.Is(err, dblock.ErrLost) {
 		return 0, err
 	}
-	c := <-other
-	b.turn, b.free = 1-b.turn, c.free
-	return c.at.Sub(began), c.err
+	a := <-next
+	h.holder, h.release = 1-h.holder, a.release
+	return a.at.Sub(began), a.err
 }
 
-func (b *between) close() error {
+func (h *handover) close() error {
 	var errs []error
-	if b.free != nil {
-		errs = append(errs, b.free(context.Background()))
+	if h.release != nil {
+		errs = append(errs, h.release(context.Background()))
 	}
-	for _, l := range b.lockers {
+	for _, l := range h.lockers {
 		if l != nil {
 			errs = append(errs, l.Close())
 		}

@@ -7,7 +7,7 @@ type result struct {
 	Sample
 	cost  cost
 	entry *entry
-	board *board
+	suite *suite
 	round int
 	ratio *float64 // to the first scenario of the same round; nil: that one did not finish it, or did nothing
 
@@ -19,7 +19,7 @@ func (r result) engine() (name, server string) {
 	if d, ok := r.entry.load.(Described); ok {
 		return d.Engine(), d.Server()
 	}
-	return string(r.board.kind), r.board.server.Version
+	return string(r.suite.kind), r.suite.server.Version
 }
 
 // record is a result as JSON.
@@ -41,7 +41,7 @@ type record struct {
 }
 
 // printJSON prints all rounds that were finished.
-func (r *runner) printJSON() error {
+func (r *benchmark) printJSON() error {
 	records := []record{}
 	for _, res := range r.results {
 		engine, server := res.engine()

@@ -12,12 +12,12 @@ func limits() []Scenario {
 		},
 		{
 			Name: "limit/select1", Open: openSelect1,
-			About: "SELECT 1, prepared, through the pool of pgx or database/sql",
+			About: "SELECT 1 through the pool of pgx or database/sql",
 		},
 	}
 }
 
-// calls is a Workload whose rounds are all alike, and where every caller does the same.
+// calls is a Workload whose rounds are all alike, and where every client does the same.
 type calls struct {
 	op    Op
 	close func() error
@@ -27,4 +27,15 @@ func (c calls) Close() error { return c.close() }
 
 func (c calls) Round(context.Context, int) (Round, error) {
 	return Round{Client: func(int) (Op, error) { return c.op, nil }}, nil
+}
+
+func openSelect1(ctx context.Context, env *Env) (Workload, error) {
+	db, err := env.Database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return calls{func(ctx context.Context) (units int, err error) {
+		err = db.Query(ctx, "SELECT 1").Scan(&units)
+		return units, err
+	}, db.Close}, nil
 }

@@ -76,7 +76,7 @@ func TestAnErrorEndsTheRound(t *testing.T) {
 			return 0, ctx.Err()
 		}, nil
 	}}.run(t.Context(), load{clients: 8, time: time.Hour, watch: quiet})
-	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "caller 3") {
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "client 3") {
 		t.Errorf("got %v", err)
 	}
 	if took := time.Since(start); took > 30*time.Second {

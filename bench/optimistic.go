@@ -4,135 +4,198 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
+	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 )
 
-// optimists add 1 to the balance of an account, by its version: each caller to one of its own, where the question is what Update
-// costs beside the two statements that it sends; and, the hot ones, all to the same, where it is who gets through. All read and
-// write what they would if the new balance were not a sum but the outcome of code; hotatomic shows what it is if it is one.
+// optimists add 1 to the balance of an account, by its version. Either each client has an account: then the question is what Update
+// costs beside the two statements that it sends. Or all clients have the same: then it is which update gets through. All read and
+// write what they would if the new balance were the outcome of code; hotatomic shows the case of a plain sum.
 func optimists() []Scenario {
 	return []Scenario{
-		optimisticScenario("optimistic/byhand", "a row for each caller: SELECT, and UPDATE … WHERE version, by hand", accounts.byHand, apart),
-		optimisticScenario("optimistic/update", "a row for each caller: the same two statements by Update", accounts.update, apart),
-		optimisticScenario("optimistic/hotnaive", "one row for all: by hand, and again at once until it is written", accounts.naive, together),
-		optimisticScenario("optimistic/hot", "one row for all: Update with LockRowAfter", accounts.escalating, together),
-		optimisticScenario("optimistic/hoteight", "the same with eight pools, as of eight processes", accounts.escalating, eight),
-		optimisticScenario("optimistic/hotlock", "one row for all: SELECT … FOR UPDATE, and UPDATE", accounts.locked, together),
-		optimisticScenario("optimistic/hotatomic", "one row for all: UPDATE … SET balance = balance + 1", accounts.atomic, together),
+		optimisticScenario("optimistic/byhand", "a row for each client: SELECT, and UPDATE … WHERE version, by hand", accounts.byHand, 0),
+		optimisticScenario("optimistic/update", "a row for each client: the same two statements by Update", accounts.update, 0),
+		optimisticScenario("optimistic/hotnaive", "one row for all: by hand, and again at once until it is written", accounts.naive, 1),
+		optimisticScenario("optimistic/hot", "one row for all: Update with LockRowAfter", accounts.escalating, 1),
+		optimisticScenario("optimistic/hoteight", "the same with eight pools, as of eight processes", accounts.escalating, 8),
+		optimisticScenario("optimistic/hotlock", "one row for all: SELECT … FOR UPDATE, and UPDATE", accounts.locked, 1),
+		optimisticScenario("optimistic/hotatomic", "one row for all: UPDATE … SET balance = balance + 1", accounts.atomic, 1),
 	}
 }
 
-// optimisticEscalation is after how many attempts optimistic/hot takes the lock.
-const optimisticEscalation = 3
-
-// adding adds 1 to the balance of an account. Its error is optimistic.ErrStale where it was written
-// by somebody else.
+// adding adds 1 to the balance of an account. Its error is optimistic.ErrStale if another client wrote it.
 type adding func(a accounts, ctx context.Context, id int64) error
 
-// accounts is a table of them.
-type accounts interface {
-	byHand(ctx context.Context, id int64) error
-	update(ctx context.Context, id int64) error
-	naive(ctx context.Context, id int64) error
-	escalating(ctx context.Context, id int64) error
-	locked(ctx context.Context, id int64) error
-	atomic(ctx context.Context, id int64) error
-
-	// written sums up the balances, and how often a version has changed, or would have.
-	written(ctx context.Context) (balances, versions int64, err error)
-
-	Close() error
-}
-
-// account is a row of it.
-type account struct{ id, balance, version int64 }
-
-func (a account) at() optimistic.Row {
-	return optimistic.Row{Table: "optimistic_account", Key: a.id, Expected: a.version}
-}
-
-// raise is what all the callers do to an account.
-func raise(_ context.Context, a *account) error {
-	a.balance++
-	return nil
-}
-
-func optimisticScenario(name, about string, add adding, callers optimisticCallers) Scenario {
+// optimisticScenario has all clients write one row from so many pools, or each a row of its own if hotPools is 0.
+func optimisticScenario(name, about string, add adding, hotPools int) Scenario {
 	return Scenario{Name: name, About: about, Open: func(ctx context.Context, env *Env) (Workload, error) {
-		open := openAccountsMySQL
-		if env.Kind == devdb.Postgres {
-			open = openAccountsPostgres
-		}
-		w := &optimisticWorkload{add: add, hot: callers != apart}
-		pools := 1
-		if callers == eight {
-			pools = 8
-		}
-		conns := env.Conns
-		defer func() { env.Conns = conns }()
-		env.Conns = max(1, conns/pools)
+		w := &optimisticWorkload{add: add, hot: hotPools > 0}
+		pools := max(1, hotPools)
 		for range pools {
-			table, err := open(ctx, env, len(w.pools) == 0)
+			db, err := env.database(ctx, max(1, env.Conns/pools))
 			if err != nil {
 				return nil, errors.Join(err, w.Close())
 			}
-			w.pools = append(w.pools, table)
+			w.pools = append(w.pools, accounts{db})
 		}
+		if err := w.pools[0].create(ctx, env.Clients); err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+		w.written = w.pools[0].written
 		return w, nil
 	}}
 }
 
-// optimisticCallers are who adds to what.
-type optimisticCallers int
-
-const (
-	apart    optimisticCallers = iota // each to a row of its own
-	together                          // all to one
-	eight                             // all to one, from eight pools, as if from as many processes
-)
-
 type optimisticWorkload struct {
-	pools []accounts
-	add   adding
-	hot   bool
+	pools   []accounts
+	add     adding
+	hot     bool
+	written func(context.Context) (balances, versions int64, err error)
 }
 
 func (w *optimisticWorkload) Close() error {
 	var all error
-	for _, table := range w.pools {
-		all = errors.Join(all, table.Close())
+	for _, pool := range w.pools {
+		all = errors.Join(all, pool.Close())
 	}
 	return all
 }
 
 func (w *optimisticWorkload) Round(ctx context.Context, _ int) (Round, error) {
-	balances, versions, err := w.pools[0].written(ctx)
+	balances, versions, err := w.written(ctx)
 	if err != nil {
 		return Round{}, err
 	}
 	return Round{
 		Client: func(id int) (Op, error) {
-			table := w.pools[id%len(w.pools)]
+			pool := w.pools[id%len(w.pools)]
 			if w.hot {
 				id = 0
 			}
-			return func(ctx context.Context) (int, error) { return 1, w.add(table, ctx, int64(id)) }, nil
+			return func(ctx context.Context) (int, error) { return 1, w.add(pool, ctx, int64(id)) }, nil
 		},
 		Check: func(ctx context.Context, ok int64) error {
-			b, v, err := w.pools[0].written(ctx)
+			b, v, err := w.written(ctx)
 			if err == nil && (b-balances != ok || v-versions != ok) {
-				err = fmt.Errorf("the callers were told of %d writes, the balances have grown by %d, the versions by %d", ok, b-balances, v-versions)
+				err = fmt.Errorf("the clients were told of %d writes, the balances have grown by %d, the versions by %d", ok, b-balances, v-versions)
 			}
 			return err
 		},
 	}, nil
 }
 
-// The statements that both engines have alike, but for the parameters.
+// accounts is a table of them. On MySQL the driver prepares each statement, for Update and by hand.
+type accounts struct{ *Database }
+
 const (
-	accountTableSQL   = "CREATE TABLE optimistic_account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL)"
-	accountWrittenSQL = "SELECT SUM(balance), SUM(version) FROM optimistic_account"
-	accountLoadSQL    = "SELECT balance, version FROM optimistic_account WHERE id = "
+	accountLoad  = "SELECT balance, version FROM optimistic_account WHERE id = $1"
+	accountSave  = "UPDATE optimistic_account SET balance = $1, version = version + 1 WHERE id = $2 AND version = $3"
+	accountWrite = "UPDATE optimistic_account SET balance = $1, version = version + 1 WHERE id = $2"
+	accountAdd   = "UPDATE optimistic_account SET balance = balance + 1, version = version + 1 WHERE id = $1"
 )
+
+func (t accounts) create(ctx context.Context, n int) error {
+	rows := make([]string, n)
+	for i := range rows {
+		rows[i] = fmt.Sprintf("(%d, 0, 1)", i)
+	}
+	return execAll(ctx, t,
+		"CREATE TABLE optimistic_account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL)",
+		"INSERT INTO optimistic_account VALUES "+strings.Join(rows, ", "))
+}
+
+// written sums up the balances, and how often a version has changed, or would have.
+func (t accounts) written(ctx context.Context) (balances, versions int64, err error) {
+	err = t.Query(ctx, "SELECT SUM(balance), SUM(version) FROM optimistic_account").Scan(&balances, &versions)
+	return balances, versions, err
+}
+
+// account is a row.
+type account struct{ id, balance, version int64 }
+
+func loadAccount(ctx context.Context, conn Conn, query string, id int64) (account, error) {
+	a := account{id: id}
+	err := conn.Query(ctx, query, id).Scan(&a.balance, &a.version)
+	return a, err
+}
+
+// saveAccount writes the account if it still has its version.
+func saveAccount(ctx context.Context, conn Conn, a account) (account, error) {
+	rows, err := conn.Exec(ctx, accountSave, a.balance, a.id, a.version)
+	return a, optimistic.Rows(rows, err, optimistic.Row{Table: "optimistic_account", Key: a.id, Expected: a.version})
+}
+
+// raise is what all the clients do to an account.
+func raise(_ context.Context, a *account) error {
+	a.balance++
+	return nil
+}
+
+func (t accounts) byHand(ctx context.Context, id int64) error {
+	a, err := loadAccount(ctx, t, accountLoad, id)
+	if err != nil {
+		return err
+	}
+	a.balance++
+	_, err = saveAccount(ctx, t, a)
+	return err
+}
+
+func (t accounts) naive(ctx context.Context, id int64) error {
+	for {
+		if err := t.byHand(ctx, id); !errors.Is(err, optimistic.ErrStale) {
+			return err
+		}
+	}
+}
+
+func (t accounts) update(ctx context.Context, id int64) (err error) { return t.with(ctx, id) }
+
+// escalating locks the row from the third attempt on.
+func (t accounts) escalating(ctx context.Context, id int64) error {
+	const attempts, table, key = 3, "optimistic_account", "id"
+	return t.with(ctx, id, pick(t.kind, pgoptimistic.LockRowAfter(attempts, table, key, id), mysqloptimistic.LockRowAfter(attempts, table, key, id)))
+}
+
+func (t accounts) with(ctx context.Context, id int64, opts ...optimistic.Option) (err error) {
+	if t.pool != nil {
+		_, err = pgoptimistic.Update(ctx, t.pool,
+			func(ctx context.Context, db pgoptimistic.DB) (account, error) {
+				return loadAccount(ctx, postgresConn{db}, accountLoad, id)
+			}, raise,
+			func(ctx context.Context, db pgoptimistic.DB, a account) (account, error) {
+				return saveAccount(ctx, postgresConn{db}, a)
+			}, opts...)
+		return err
+	}
+	_, err = mysqloptimistic.Update(ctx, t.db,
+		func(ctx context.Context, db mysqloptimistic.DB) (account, error) {
+			return loadAccount(ctx, mysqlConn{db}, accountLoad, id)
+		}, raise,
+		func(ctx context.Context, db mysqloptimistic.DB, a account) (account, error) {
+			return saveAccount(ctx, mysqlConn{db}, a)
+		}, opts...)
+	return err
+}
+
+func (t accounts) locked(ctx context.Context, id int64) error {
+	return t.Tx(ctx, func(tx Conn) error {
+		a, err := loadAccount(ctx, tx, accountLoad+" FOR UPDATE", id)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, accountWrite, a.balance+1, id)
+		return err
+	})
+}
+
+func (t accounts) atomic(ctx context.Context, id int64) error {
+	rows, err := t.Exec(ctx, accountAdd, id)
+	if err == nil && rows != 1 {
+		err = errors.New("there is no such account")
+	}
+	return err
+}

@@ -30,7 +30,7 @@ func TestALostUpdateIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, table := range map[string]*ledger{"": {}, "a balance": {lost: 1}, "a version": {unversioned: 1}} {
 		add := func(accounts, context.Context, int64) error { table.writes++; return nil }
-		w := &optimisticWorkload{pools: []accounts{table}, add: add, hot: true}
+		w := &optimisticWorkload{pools: make([]accounts, 1), add: add, hot: true, written: table.written}
 		round, err := w.Round(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,6 @@ func TestALostUpdateIsNoticed(t *testing.T) {
 
 // ledger counts writes, and forgets some once they have begun.
 type ledger struct {
-	accounts
 	writes, lost, unversioned int64
 	begun                     bool
 }

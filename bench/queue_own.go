@@ -2,12 +2,15 @@ package bench
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/mysqlqueue"
 	"github.com/dblock-go/dblock/queue/pgqueue"
@@ -52,7 +55,7 @@ type ownJobs struct {
 	enqueuer *queue.Queue
 	worker   *queue.Queue // it may be the same
 	told     atomic.Pointer[Told]
-	tables   onlooker
+	side     *Database
 	undo     []func() error
 }
 
@@ -64,7 +67,7 @@ func openOwn(ctx context.Context, env *Env, o ownOptions) (_ *ownJobs, err error
 			err = errors.Join(err, j.Close())
 		}
 	}()
-	if j.tables, err = look(ctx, env); err != nil {
+	if j.side, err = env.side(ctx); err != nil {
 		return nil, err
 	}
 	options := queue.Options{History: o.history, Observer: queue.Observer{Recorded: func(_ string, jobs int, _ time.Duration) { j.told.Load().Ended(jobs) }}}
@@ -78,27 +81,19 @@ func openOwn(ctx context.Context, env *Env, o ownOptions) (_ *ownJobs, err error
 }
 
 // process opens a Queue as a process of its own would have it.
-func (j *ownJobs) process(ctx context.Context, env *Env, o queue.Options) (q *queue.Queue, err error) {
-	if env.Kind == devdb.Postgres {
-		pool, err := env.postgres(ctx, 1) // the Queue makes itself one like it
-		if err != nil {
-			return nil, err
-		}
-		j.undo = append(j.undo, func() error { pool.Close(); return nil })
-		if q, err = pgqueue.New(ctx, pool, o); err != nil {
-			return nil, err
-		}
-	} else {
-		db, err := env.mysql(ctx, queueConns)
-		if err != nil {
-			return nil, err
-		}
-		j.undo = append(j.undo, db.Close)
-		if q, err = mysqlqueue.New(ctx, db, o); err != nil {
-			return nil, err
-		}
+func (j *ownJobs) process(ctx context.Context, env *Env, o queue.Options) (*queue.Queue, error) {
+	conns := pick(env.Kind, 1, queueConns) // on Postgres the Queue makes a pool like it
+	db, err := env.database(ctx, conns)
+	if err != nil {
+		return nil, err
 	}
-	j.undo = append(j.undo, func() error { return q.Close(context.Background()) })
+	q, err := on(db,
+		func(pool *pgxpool.Pool) (*queue.Queue, error) { return pgqueue.New(ctx, pool, o) },
+		func(db *sql.DB) (*queue.Queue, error) { return mysqlqueue.New(ctx, db, o) })
+	if err != nil {
+		return nil, err
+	}
+	j.undo = append(j.undo, db.Close, func() error { return q.Close(context.Background()) })
 	return q, queue.Handle(q, nothing, func(_ context.Context, job queue.Job[number]) error {
 		j.told.Load().Begun(job.Args.N)
 		return nil
@@ -107,19 +102,18 @@ func (j *ownJobs) process(ctx context.Context, env *Env, o queue.Options) (q *qu
 
 func (j *ownJobs) Close() error {
 	var errs []error
-	for len(j.undo) > 0 { // the last first
-		errs = append(errs, j.undo[len(j.undo)-1]())
-		j.undo = j.undo[:len(j.undo)-1]
+	for _, undo := range slices.Backward(j.undo) {
+		errs = append(errs, undo())
 	}
-	if j.tables != nil {
-		errs = append(errs, j.tables.close())
+	if j.side != nil {
+		errs = append(errs, j.side.Close())
 	}
 	return errors.Join(errs...)
 }
 
 func (j *ownJobs) Clean(ctx context.Context) error {
 	for _, table := range strings.Fields("job ready scheduled claim dead history key blocked") {
-		if err := j.tables.exec(ctx, "TRUNCATE TABLE dblock_queue_"+table); err != nil {
+		if _, err := j.side.Exec(ctx, "TRUNCATE TABLE dblock_queue_"+table); err != nil {
 			return err
 		}
 	}
@@ -144,6 +138,7 @@ func (j *ownJobs) Work(ctx context.Context, told Told) error {
 	return j.worker.Work(ctx, queue.WorkerOptions{})
 }
 
-func (j *ownJobs) Left(ctx context.Context) (int64, error) {
-	return j.tables.number(ctx, "SELECT count(*) FROM dblock_queue_job")
+func (j *ownJobs) Left(ctx context.Context) (left int64, err error) {
+	err = j.side.Query(ctx, "SELECT count(*) FROM dblock_queue_job").Scan(&left)
+	return left, err
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-func (b *board) printf(format string, args ...any) { _, _ = fmt.Fprintf(b.out, format, args...) }
+func (b *suite) printf(format string, args ...any) { _, _ = fmt.Fprintf(b.out, format, args...) }
 
 // header says what everything below was measured on, and how.
-func (b *board) header() {
+func (b *suite) header() {
 	b.printf("\n%s %s from %s\n", b.kind, b.server.Version, b.server.Source)
 	durable, why := b.settings.durable()
 	word := "every commit durable"
@@ -33,7 +33,7 @@ func (b *board) header() {
 }
 
 // report prints what was finished: a block a scenario in pgbench's words, then one table.
-func (b *board) report() {
+func (b *suite) report() {
 	var done []*entry
 	for _, e := range b.entries {
 		if len(e.results) > 0 {
@@ -50,7 +50,7 @@ func (b *board) report() {
 	b.table(done)
 }
 
-func (b *board) block(e *entry) {
+func (b *suite) block(e *entry) {
 	s := summarize(e.results)
 	b.printf("\nscenario: %s (%s)\n", e.Name, e.About)
 	if engine, server := e.results[0].engine(); engine != string(b.kind) || server != b.server.Version {
@@ -77,7 +77,7 @@ func (b *board) block(e *entry) {
 		s.cost.Statements, s.cost.LogBytes, s.cost.Allocs, s.cost.AllocBytes)
 }
 
-func (b *board) table(done []*entry) {
+func (b *suite) table(done []*entry) {
 	b.printf("\n%s %s, %d clients\n\n", b.kind, b.server.Version, b.f.Clients)
 	t := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(t, "scenario\tconns\ttps\tleast\tmost\tratio\tleast\tmost\tfailed\tp50 ms\tp99 ms\tstatements\tlog B\tallocs\t")

@@ -2,13 +2,23 @@ package bench
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/mysqlinventory"
 	"github.com/dblock-go/dblock/inventory/pginventory"
+)
+
+// The numbers of connections to try. Merged orders share a few, and more change
+// nothing.
+var (
+	mergedConns = []int{4}
+	directConns = []int{2, 4, 16, 64}
 )
 
 // seckill is the hot SKU of a flash sale, sold by package inventory and in plain SQL.
@@ -19,8 +29,8 @@ func seckill() []Scenario {
 	}
 	for _, p := range plainSales {
 		s := SaleScenario("seckill/"+p.Name, "one hot SKU, in plain SQL: "+p.About, nil, directConns,
-			func(ctx context.Context, env *Env) (Seller, error) { return newShop(ctx, env, inventory.Options{}, &p) })
-		if p.onMySQL == nil {
+			func(ctx context.Context, env *Env) (Seller, error) { return OpenPlainSale(ctx, env, p) })
+		if p.MySQL == nil {
 			s.Engines = []devdb.Kind{devdb.Postgres}
 		}
 		all = append(all, s)
@@ -33,13 +43,6 @@ func seckillScenario(name, about string, conns []int, o inventory.Options) Scena
 		func(ctx context.Context, env *Env) (Seller, error) { return newStore(ctx, env, o) })
 }
 
-// The numbers of connections to try. Merged orders share a few, and more change
-// nothing.
-var (
-	mergedConns = []int{4}
-	directConns = []int{2, 4, 16, 64}
-)
-
 // store is a Seller on an inventory.Store.
 type store struct {
 	*inventory.Store
@@ -47,38 +50,37 @@ type store struct {
 		Restock(context.Context, inventory.Adjustment) (replayed bool, err error)
 		Reserve(context.Context, inventory.Request) (inventory.Reservation, error)
 	}
-	closePool func() error
+	db *Database
 }
 
 func newStore(ctx context.Context, env *Env, o inventory.Options) (*store, error) {
-	return newShop(ctx, env, o, nil)
-}
-
-// newShop makes a store that sells by a PlainSale, unless that is nil.
-func newShop(ctx context.Context, env *Env, o inventory.Options, by *PlainSale) (*store, error) {
-	o.MaxInFlight = env.Conns
-	if env.Kind == devdb.Postgres {
-		pool, err := env.Postgres(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s, err := pginventory.New(ctx, pool, o)
-		all := &store{s, s, func() error { pool.Close(); return nil }}
-		if by != nil {
-			all.shop = by.OnPostgres(s, pool)
-		}
-		return all, err
-	}
-	db, err := env.MySQL(ctx)
+	db, err := env.database(ctx, env.Conns)
 	if err != nil {
 		return nil, err
 	}
-	s, err := mysqlinventory.New(ctx, db, o)
-	all := &store{s, s, db.Close}
-	if by != nil {
-		all.shop = by.OnMySQL(s, db)
+	return storeOn(ctx, db, env, o)
+}
+
+func storeOn(ctx context.Context, db *Database, env *Env, o inventory.Options) (*store, error) {
+	o.MaxInFlight = env.Conns
+	s, err := on(db,
+		func(pool *pgxpool.Pool) (*inventory.Store, error) { return pginventory.New(ctx, pool, o) },
+		func(db *sql.DB) (*inventory.Store, error) { return mysqlinventory.New(ctx, db, o) })
+	return &store{s, s, db}, err
+}
+
+// OpenPlainSale opens a Seller that sells in plain SQL.
+func OpenPlainSale(ctx context.Context, env *Env, p PlainSale) (Seller, error) {
+	db, err := env.Database(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return all, err
+	s, err := storeOn(ctx, db, env, inventory.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s.shop = p.Shop(s.Store, db)
+	return s, nil
 }
 
 func (s *store) Stock(ctx context.Context, sku string, units int64) error {
@@ -106,5 +108,5 @@ func (s *store) Sold(ctx context.Context, sku string) (int64, error) {
 }
 
 func (s *store) Close() error {
-	return errors.Join(s.Store.Close(context.Background()), s.closePool())
+	return errors.Join(s.Store.Close(context.Background()), s.db.Close())
 }

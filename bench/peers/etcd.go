@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os/exec"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
 
 	"github.com/dblock-go/dblock/bench"
-	"github.com/dblock-go/dblock/internal/devdb"
 )
 
 // etcdScenarios are the mutexes of etcd's own client.
@@ -25,23 +28,52 @@ func etcdScenarios() []bench.Scenario {
 // owner to etcd, and would not exclude each other.
 type etcdLocks struct {
 	described
-	server   *lockServer
+	server   *server
 	client   *clientv3.Client
 	sessions []*concurrency.Session
 	free     chan *concurrency.Session
 }
 
-// openEtcd starts an etcd that syncs every write, as it does by default.
+// etcdServer is a cluster of one that syncs every write, as etcd does by default. No other member can join: their socket is in its folder.
+var etcdServer = peerServer{
+	name: "etcd", daemon: "etcd", envURL: "DBLOCK_ETCD_URL", envPath: "DBLOCK_ETCD", durability: "one member, every write synced",
+	command: func(cmd *exec.Cmd, dir string, port int) string {
+		const members = "unix://members:0"
+		url := fmt.Sprintf("http://127.0.0.1:%d", port)
+		cmd.Args = append(cmd.Args, "--name=bench", "--data-dir="+dir, "--listen-client-urls="+url, "--advertise-client-urls="+url,
+			"--listen-peer-urls="+members, "--initial-advertise-peer-urls="+members, "--initial-cluster=bench="+members,
+			"--log-outputs=stderr") // below a process 1 the default would be systemd's journal
+		return url
+	},
+	version: func(ctx context.Context, url string) (string, error) {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Logger: zap.NewNop()})
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = client.Close() }()
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		status, err := client.Status(ctx, url)
+		if err != nil {
+			return "", err
+		}
+		if status.Leader == 0 {
+			return "", errors.New("it has no leader")
+		}
+		return status.Version, nil
+	},
+}
+
 func openEtcd(ctx context.Context, sessions int) (*etcdLocks, error) {
-	server, err := startLockServer(ctx, devdb.Etcd, true, "one member, every write synced")
+	server, err := etcdServer.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.AdminDSN()}})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.url}})
 	if err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
-	l := &etcdLocks{server.about(), server, client, nil, make(chan *concurrency.Session, sessions)}
+	l := &etcdLocks{server.described, server, client, nil, make(chan *concurrency.Session, sessions)}
 	for range sessions {
 		session, err := concurrency.NewSession(client)
 		if err != nil {

@@ -134,7 +134,7 @@ func TestCloseEndsTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for locks, pid := range map[describedLocker]int{redis: redis.server.PID(), etcd: etcd.server.PID()} {
+	for locks, pid := range map[describedLocker]int{redis: redis.server.pid, etcd: etcd.server.pid} {
 		unlock, err := locks.Lock(t.Context(), "key")
 		if err == nil {
 			err = unlock(t.Context())

@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
+	"os/exec"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/bsm/redislock"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dblock-go/dblock/bench"
-	"github.com/dblock-go/dblock/internal/devdb"
 )
 
 // redislockScenarios are github.com/bsm/redislock on go-redis.
@@ -39,31 +42,56 @@ const (
 	redislockAsks = 5000
 )
 
-var errRedisURL = errors.New("go-redis can't read the server's URL")
+var errRedisURL = errors.New("not readable as a Redis URL: write redis://:password@host:6379/0 and percent-encode special characters in the password")
+
+// redisServer writes nothing to the disk, which is also Redis' default until minutes have passed.
+var redisServer = peerServer{
+	name: "redis", daemon: "redis-server", envURL: "DBLOCK_REDIS_URL", envPath: "DBLOCK_REDIS_SERVER", durability: "in memory, no append-only file",
+	command: func(cmd *exec.Cmd, dir string, port int) string {
+		password := rand.Text()
+		cmd.Args = append(cmd.Args, "-") // the configuration comes from standard input: others can read arguments
+		cmd.Stdin = strings.NewReader(fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\nsave \"\"\nappendonly no\ndir %q\n", port, password, dir))
+		return fmt.Sprintf("redis://:%s@127.0.0.1:%d/0", password, port)
+	},
+	version: func(ctx context.Context, url string) (string, error) {
+		client, err := openRedis(url, 1)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = client.Close() }()
+		info := client.InfoMap(ctx, "server")
+		return info.Item("Server", "redis_version"), info.Err()
+	},
+}
+
+func openRedis(url string, conns int) (*redis.Client, error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, errRedisURL // its own error may show the password
+	}
+	o.PoolSize = conns
+	return redis.NewClient(o), nil
+}
 
 type redisLocks struct {
 	described
-	server  *lockServer
+	server  *server
 	redis   *redis.Client
 	locks   *redislock.Client
 	backoff time.Duration
 }
 
-// openRedislock starts a Redis that writes nothing to the disk, as it does not by default either
-// before minutes have passed.
 func openRedislock(ctx context.Context, env *bench.Env, conns int) (*redisLocks, error) {
-	server, err := startLockServer(ctx, devdb.Redis, false, "in memory, no append-only file")
+	server, err := redisServer.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o, err := redis.ParseURL(server.AdminDSN())
+	client, err := openRedis(server.url, conns)
 	if err != nil {
-		return nil, errors.Join(errRedisURL, server.Close()) // its own error may show the password
+		return nil, errors.Join(err, server.Close())
 	}
-	o.PoolSize = conns
-	client := redis.NewClient(o)
 	backoff := max(time.Millisecond, time.Second*time.Duration(env.Clients)/redislockAsks)
-	return &redisLocks{server.about(), server, client, redislock.New(client), backoff}, nil
+	return &redisLocks{server.described, server, client, redislock.New(client), backoff}, nil
 }
 
 // Lock waits with redislock's own means: it asks again and again.

@@ -29,7 +29,7 @@ type shop struct {
 	server *devdb.Server
 	dsn    string // of the database
 	store  func(context.Context, inventory.Options) (*inventory.Store, error)
-	plain  func(*bench.PlainSale, *inventory.Store) sale.Shop
+	plain  *bench.Database // of the strategies in plain SQL
 	queue  func(context.Context, queue.Options) (*queue.Queue, error)
 	undo   []func() error // what is to be closed, the last first
 }
@@ -75,7 +75,6 @@ func (s *shop) openPostgres(ctx context.Context, dsn string) error {
 	s.store = func(ctx context.Context, o inventory.Options) (*inventory.Store, error) {
 		return pginventory.New(ctx, pool, o)
 	}
-	s.plain = func(by *bench.PlainSale, store *inventory.Store) sale.Shop { return by.OnPostgres(store, pool) }
 	s.queue = func(ctx context.Context, o queue.Options) (*queue.Queue, error) { return pgqueue.New(ctx, pool, o) }
 	_, err = migrations.Up(ctx, pool, migrations.Options{})
 	return err
@@ -92,7 +91,6 @@ func (s *shop) openMySQL(ctx context.Context, dsn string) error {
 	s.store = func(ctx context.Context, o inventory.Options) (*inventory.Store, error) {
 		return mysqlinventory.New(ctx, db, o)
 	}
-	s.plain = func(by *bench.PlainSale, store *inventory.Store) sale.Shop { return by.OnMySQL(store, db) }
 	s.queue = func(ctx context.Context, o queue.Options) (*queue.Queue, error) { return mysqlqueue.New(ctx, db, o) }
 	_, err = migrations.Up(ctx, db, migrations.Options{})
 	return err
@@ -104,7 +102,13 @@ func (s *shop) sells(ctx context.Context, by strategy) (sale.Shop, error) {
 	if err != nil || by.plain == nil {
 		return store, err
 	}
-	return s.plain(by.plain, store), nil
+	if s.plain == nil {
+		if s.plain, err = bench.OpenDatabase(ctx, s.server.Kind, s.dsn, connections); err != nil {
+			return nil, err
+		}
+		s.undo = append(s.undo, s.plain.Close)
+	}
+	return by.plain.Shop(store, s.plain), nil
 }
 
 func (s *shop) close() error {

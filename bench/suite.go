@@ -11,9 +11,9 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// board is one server with all scenarios that run on it.
-type board struct {
-	*runner
+// suite is one server with all scenarios that run on it.
+type suite struct {
+	*benchmark
 	kind     devdb.Kind
 	server   *devdb.Server
 	probe    *probe
@@ -22,7 +22,7 @@ type board struct {
 	undo     []func() error // the last first
 }
 
-// entry is one scenario on a board.
+// entry is one scenario of a suite.
 type entry struct {
 	Scenario
 	env     *Env
@@ -38,7 +38,7 @@ type trial struct {
 	rate  float64
 }
 
-func (b *board) open(ctx context.Context, chosen []Scenario) (err error) {
+func (b *suite) open(ctx context.Context, chosen []Scenario) (err error) {
 	b.server, err = b.start(ctx, b.kind, devdb.Options{Durable: true, Logf: b.logf})
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (b *board) open(ctx context.Context, chosen []Scenario) (err error) {
 }
 
 // connsOf lists the numbers of connections that a scenario may run with.
-func (b *board) connsOf(s Scenario) []int {
+func (b *suite) connsOf(s Scenario) []int {
 	switch {
 	case b.f.Conns > 0:
 		return []int{b.f.Conns}
@@ -79,7 +79,7 @@ func (b *board) connsOf(s Scenario) []int {
 
 // enoughConnections refuses what the server would, before anything runs: every scenario keeps its
 // connections to the end.
-func (b *board) enoughConnections(ctx context.Context, chosen []Scenario) error {
+func (b *suite) enoughConnections(ctx context.Context, chosen []Scenario) error {
 	free, err := b.probe.freeConnections(ctx)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (b *board) enoughConnections(ctx context.Context, chosen []Scenario) error 
 }
 
 // add opens a scenario on a database of its own, with the number of connections that is best for it.
-func (b *board) add(ctx context.Context, s Scenario) error {
+func (b *suite) add(ctx context.Context, s Scenario) error {
 	dsn, err := b.database(ctx)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (e *entry) open(ctx context.Context, conns int) (err error) {
 const longestTrial = 2 * time.Second
 
 // try finds the number of connections that a scenario does most with.
-func (b *board) try(ctx context.Context, e *entry, choices []int) (best int, err error) {
+func (b *suite) try(ctx context.Context, e *entry, choices []int) (best int, err error) {
 	for _, conns := range choices {
 		if err := e.open(ctx, conns); err != nil {
 			return 0, err
@@ -163,7 +163,7 @@ func (e *entry) tried() string {
 	return strings.Join(all, ", ")
 }
 
-func (b *board) close() error {
+func (b *suite) close() error {
 	var errs []error
 	for _, undo := range slices.Backward(b.undo) {
 		errs = append(errs, undo())

@@ -33,7 +33,7 @@ func run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer, start
 	if f.Threads > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.Threads))
 	}
-	r := &runner{f: f, out: out, log: log, start: start}
+	r := &benchmark{f: f, out: out, log: log, start: start}
 	err = r.engines(ctx, chosen)
 	if f.JSON {
 		err = errors.Join(err, r.printJSON())
@@ -41,8 +41,8 @@ func run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer, start
 	return err
 }
 
-// runner is one call of Run.
-type runner struct {
+// benchmark is one call of Run.
+type benchmark struct {
 	f        Flags
 	out, log io.Writer
 	start    startServer
@@ -50,7 +50,7 @@ type runner struct {
 }
 
 // engines runs the scenarios on one kind of server after the other.
-func (r *runner) engines(ctx context.Context, chosen []Scenario) error {
+func (r *benchmark) engines(ctx context.Context, chosen []Scenario) error {
 	kinds := r.f.kinds()
 	named := len(kinds) > 0
 	if !named {
@@ -85,7 +85,7 @@ func (r *runner) engines(ctx context.Context, chosen []Scenario) error {
 
 // refuse tells of a scenario that was asked for by name, as were the engines, and that one of them
 // lacks. What a pattern found is only left out.
-func (r *runner) refuse(chosen []Scenario, kinds []devdb.Kind) error {
+func (r *benchmark) refuse(chosen []Scenario, kinds []devdb.Kind) error {
 	for _, kind := range kinds {
 		for _, s := range without(chosen, kind) {
 			if slices.Contains(r.f.Scenarios, s.Name) {
@@ -100,11 +100,11 @@ func without(chosen []Scenario, kind devdb.Kind) []Scenario {
 	return slices.DeleteFunc(slices.Clone(chosen), func(s Scenario) bool { return s.runsOn(kind) })
 }
 
-func (r *runner) logf(format string, args ...any) { _, _ = fmt.Fprintf(r.log, format+"\n", args...) }
+func (r *benchmark) logf(format string, args ...any) { _, _ = fmt.Fprintf(r.log, format+"\n", args...) }
 
 // engine starts a server, runs all rounds on it, and reports what there is, however it ended.
-func (r *runner) engine(ctx context.Context, kind devdb.Kind, chosen []Scenario) (err error) {
-	b := &board{runner: r, kind: kind}
+func (r *benchmark) engine(ctx context.Context, kind devdb.Kind, chosen []Scenario) (err error) {
+	b := &suite{benchmark: r, kind: kind}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.open(ctx, chosen); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (r *runner) engine(ctx context.Context, kind devdb.Kind, chosen []Scenario)
 
 // rounds runs the warm-up and then every round of every scenario. Every second round is run in the
 // opposite order, so that no scenario always comes after the same one.
-func (b *board) rounds(ctx context.Context) error {
+func (b *suite) rounds(ctx context.Context) error {
 	if b.f.Warmup > 0 {
 		for _, e := range b.entries {
 			if _, err := b.once(ctx, e, time.Duration(b.f.Warmup)); err != nil {
@@ -152,7 +152,7 @@ func (b *board) rounds(ctx context.Context) error {
 
 // keep adds what was finished of a round. Ratios are only taken within one, so where its first
 // scenario did not finish, or did nothing, there are none.
-func (b *board) keep(this map[*entry]result) {
+func (b *suite) keep(this map[*entry]result) {
 	base := this[b.entries[0]]
 	first := base.perSecond()
 	for _, e := range b.entries {
@@ -173,7 +173,7 @@ func (b *board) keep(this map[*entry]result) {
 }
 
 // once runs one round of one scenario.
-func (b *board) once(ctx context.Context, e *entry, d time.Duration) (result, error) {
+func (b *suite) once(ctx context.Context, e *entry, d time.Duration) (result, error) {
 	n := e.next
 	e.next++
 	round, err := e.load.Round(ctx, n)
@@ -204,5 +204,5 @@ func (b *board) once(ctx context.Context, e *entry, d time.Duration) (result, er
 			return result{}, fmt.Errorf("the result is wrong: %w", err)
 		}
 	}
-	return result{entry: e, board: b, Sample: sample, cost: cost}, nil
+	return result{entry: e, suite: b, Sample: sample, cost: cost}, nil
 }
