@@ -40,7 +40,7 @@ var rooms = [][]string{
 		"internal/postgres"},
 	{"internal/member", "internal/mysql", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock"},
-	{"internal/rowlock", "internal/merge", "internal/faultconn", "internal/faultwire"},
+	{"internal/rowlock", "internal/merge", "internal/faultconn"},
 	{"internal/sqlerr"},
 	{"internal/schema"},
 	{"internal/root"},
@@ -51,12 +51,12 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/postgres", "internal/doctor", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultwire",
+		"db/pgdb", "internal/postgres", "internal/doctor", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultconn",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/queue",
 	},
 	"github.com/go-sql-driver/": {
-		"internal/mysql", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultwire",
+		"internal/mysql", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultconn",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/inventory",
 	},
@@ -82,7 +82,6 @@ var heavy = map[string][]string{
 	module + "/internal/testdb":         testOnly,
 	module + "/internal/conformance":    testOnly,
 	module + "/internal/faultconn":      testOnly,
-	module + "/internal/faultwire":      testOnly,
 }
 
 // testOnly are the rooms that only test files import.
@@ -90,7 +89,7 @@ var testOnly = []string{
 	"internal/testdb", "internal/conformance", "internal/conformance/lock", "internal/conformance/session", "internal/conformance/queue",
 	"internal/conformance/inventory", "internal/conformance/optimistic", "internal/conformance/answers", "internal/conformance/suite",
 	"internal/faultmatrix", "internal/locksim", "internal/programs",
-	"internal/faultconn", "internal/faultwire",
+	"internal/faultconn",
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/mysqllock"
@@ -24,17 +24,17 @@ func TestNoTransactionStaysOpen(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			x := newRefusedEnd(t, kind)
-			refused := faultwire.Answer{Code: "1290", State: "HY000", StaysOpen: true}
-			ended := faultwire.Answer{Code: "1053", State: "08S01", Fatal: true}
+			refused := faultconn.Answer{Code: "1290", State: "HY000", StaysOpen: true}
+			ended := faultconn.Answer{Code: "1053", State: "08S01", Fatal: true}
 			executed := ended
 			executed.After = true
 			for _, c := range []struct {
 				name, request string
-				answer        faultwire.Answer
+				answer        faultconn.Answer
 				own           error
 			}{
 				{"a refused commit", "COMMIT", refused, nil},
-				{"an interrupted commit", "COMMIT", faultwire.Answer{Code: "1317", State: "70100", StaysOpen: true}, nil},
+				{"an interrupted commit", "COMMIT", faultconn.Answer{Code: "1317", State: "70100", StaysOpen: true}, nil},
 				{"a commit that ends the connection", "COMMIT", ended, nil},
 				{"a commit without an answer", "COMMIT", executed, nil},
 				{"a refused rollback", "ROLLBACK", refused, errOwn},
@@ -66,7 +66,7 @@ var errOwn = errors.New("the function's own")
 
 // refusedEnd is a pool whose server refuses the end of transactions, and a table with one row.
 type refusedEnd struct {
-	proxy   *faultwire.Proxy
+	proxy   *faultconn.Proxy
 	plain   *sql.DB // without the proxy
 	pool    *sql.DB
 	helpers map[string]func(func(*sql.Tx) error) error
@@ -87,7 +87,7 @@ func newRefusedEnd(t *testing.T, kind devdb.Kind) *refusedEnd {
 	x.plain, err = sql.Open("mysql", config.FormatDSN())
 	ok(err)
 	t.Cleanup(func() { _ = x.plain.Close() })
-	x.proxy, err = faultwire.MySQL(config.Addr)
+	x.proxy, err = faultconn.ProxyMySQL(config.Addr)
 	ok(err)
 	t.Cleanup(x.proxy.Close)
 	config.Addr = x.proxy.Addr()

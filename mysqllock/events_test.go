@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/answers"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 // TestPublicErrors: what a server reports has the same public error as in all other packages.
@@ -26,7 +26,7 @@ func TestPublicErrors(t *testing.T) {
 	})
 	t.Run("deadlock of session locks on MySQL", func(t *testing.T) {
 		t.Parallel()
-		deadlock := faultwire.MySQLError(3058, "HY000", "Deadlock found when trying to get user-level lock")
+		deadlock := faultconn.MySQLError(3058, "HY000", "Deadlock found when trying to get user-level lock")
 		err := answers.SessionLock(t, new(sessionEngine).Classify, deadlock)
 		if !errors.Is(err, dblock.ErrConflict) {
 			t.Errorf("got %v, want ErrConflict", err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -51,7 +51,7 @@ func FuzzVerdicts(f *testing.F) {
 	}
 	f.Add(uint16(1105), "40001", "")
 	f.Fuzz(func(t *testing.T, number uint16, state, message string) {
-		err := faultwire.MySQLError(number, state, message)
+		err := faultconn.MySQLError(number, state, message)
 		class := (*engine)(nil).Classify(err)
 		if class < sqlerr.Unclassified || class > sqlerr.Overloaded || class == sqlerr.Retryable && !Retryable(err) {
 			t.Errorf("%v is of class %d", err, class)

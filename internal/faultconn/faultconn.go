@@ -1,6 +1,10 @@
-// Package faultconn breaks a connection at a chosen point of a protocol: at the k-th Read or Write
-// of all connections of one Dialer, or of the one that writes a given text. Counting k up until nothing is struck any more covers every
-// point there is, without any timing. Only tests import it.
+// Package faultconn breaks connections of tests. Only tests import it.
+//
+// A Dialer breaks a connection at a chosen point of a protocol: at the k-th Read or Write of all its connections, or of the
+// connection that writes a given text. Counting k up until nothing is struck any more covers every point there is, without
+// any timing.
+//
+// A Proxy forwards connections to a real server, and replaces chosen answers.
 package faultconn
 
 import (

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/migrations"
 )
 
@@ -31,7 +31,7 @@ type env struct {
 	admin   *sql.DB       // past the network, as a user who may end sessions
 	app     string        // the workers' user
 	link    *link
-	wire    *faultwire.Proxy // before the link, where answers are replaced
+	wire    *faultconn.Proxy // before the link, where answers are replaced
 
 	dir  string
 	cfg  config
@@ -81,9 +81,9 @@ func newEnv(ctx context.Context, s servers, f Fault) (e *env, err error) {
 	}
 	through := e.link.addr
 	if f.Answers != nil {
-		serve := faultwire.MySQL
+		serve := faultconn.ProxyMySQL
 		if e.kind == devdb.Postgres {
-			serve = faultwire.Postgres
+			serve = faultconn.ProxyPostgres
 		}
 		if e.wire, err = serve(e.link.addr); err != nil {
 			return e, err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 // Fault is one row of the matrix.
@@ -27,7 +27,7 @@ type Fault struct {
 	ClockSteps bool
 
 	// Answers are errors that replace some of the server's answers.
-	Answers map[devdb.Kind]faultwire.Answer
+	Answers map[devdb.Kind]faultconn.Answer
 
 	// Inject lets the fault strike for a while and returns how often it did.
 	Inject func(ctx context.Context, e *env) (strikes int, err error)
@@ -70,8 +70,8 @@ func lasting(ctx context.Context) (int, error) {
 }
 
 // replaceAnswers replaces one answer in twelve.
-func replaceAnswers(ctx context.Context, e *env, a faultwire.Answer) (strikes int, err error) {
-	e.wire.Decide(func(n int) *faultwire.Answer {
+func replaceAnswers(ctx context.Context, e *env, a faultconn.Answer) (strikes int, err error) {
+	e.wire.Decide(func(n int) *faultconn.Answer {
 		if n%12 == 0 {
 			return &a
 		}
@@ -83,8 +83,8 @@ func replaceAnswers(ctx context.Context, e *env, a faultwire.Answer) (strikes in
 }
 
 // answers is an error of each engine: the SQLSTATE on Postgres, number and SQLSTATE on the others.
-func answers(postgres, mysql, mysqlState, mariadb, mariadbState string, fatal, rollsBack bool) map[devdb.Kind]faultwire.Answer {
-	return map[devdb.Kind]faultwire.Answer{
+func answers(postgres, mysql, mysqlState, mariadb, mariadbState string, fatal, rollsBack bool) map[devdb.Kind]faultconn.Answer {
+	return map[devdb.Kind]faultconn.Answer{
 		devdb.Postgres: {Code: postgres, Fatal: fatal},
 		devdb.MySQL:    {Code: mysql, State: mysqlState, Fatal: fatal, RollsBack: rollsBack},
 		devdb.MariaDB:  {Code: mariadb, State: mariadbState, Fatal: fatal, RollsBack: rollsBack},

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/queue"
@@ -106,7 +106,7 @@ func TestFaultsOfCallsHaveNames(t *testing.T) {
 						continue
 					}
 					a := f.Answers[kind]
-					e.wire.Decide(func(int) *faultwire.Answer { return &a })
+					e.wire.Decide(func(int) *faultconn.Answer { return &a })
 					ctx, cancel := context.WithTimeout(t.Context(), wait)
 					err := call(ctx)
 					cancel()

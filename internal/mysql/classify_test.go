@@ -3,7 +3,7 @@ package mysql_test
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -17,7 +17,7 @@ func TestUnavailable(t *testing.T) {
 		1226: "User has exceeded the 'max_user_connections' resource", 1698: "Access denied for user", 1820: "You must reset your password",
 		1862: "Your password has expired", 3118: "Account is locked",
 	} {
-		err := faultwire.MySQLError(number, "HY000", text)
+		err := faultconn.MySQLError(number, "HY000", text)
 		if got := mysql.Classify(err); got != sqlerr.Unavailable {
 			t.Errorf("%v is of class %v, want unavailable", err, got)
 		}
@@ -28,7 +28,7 @@ func TestUnavailable(t *testing.T) {
 func TestInterruptedUpdate(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]sqlerr.Class{"An error occurred in multi-table update": sqlerr.Unresolved, "Unknown error": sqlerr.Unclassified} {
-		if got := mysql.Classify(faultwire.MySQLError(1105, "HY000", text)); got != want {
+		if got := mysql.Classify(faultconn.MySQLError(1105, "HY000", text)); got != want {
 			t.Errorf("%q is of class %v, want %v", text, got, want)
 		}
 	}
@@ -38,7 +38,7 @@ func TestInterruptedUpdate(t *testing.T) {
 func TestSignalled(t *testing.T) {
 	t.Parallel()
 	for _, number := range []uint16{1644, 5001, 31001} {
-		err := faultwire.MySQLError(number, "45001", "banned")
+		err := faultconn.MySQLError(number, "45001", "banned")
 		if got := mysql.Classify(err); got != sqlerr.BadInput {
 			t.Errorf("%v is of class %v, want bad input", err, got)
 		}
@@ -55,7 +55,7 @@ func TestOfOwn(t *testing.T) {
 		"Table 'db.dblock_stock' doesn't exist": sqlerr.NoSchema,
 		"no such table":                         sqlerr.NoSchema,
 	} {
-		err := faultwire.MySQLError(1146, "42S02", text)
+		err := faultconn.MySQLError(1146, "42S02", text)
 		if got := mysql.ClassifyOwn(err); got != want {
 			t.Errorf("%s: it is of class %v, want %v", text, got, want)
 		}
@@ -66,7 +66,7 @@ func TestOfOwn(t *testing.T) {
 		"PRIMARY": sqlerr.Duplicate, "ticket": sqlerr.Duplicate, "dblock_ticket.ticket": sqlerr.Duplicate,
 	} {
 		for _, end := range []string{"'", "' taken"} {
-			err := faultwire.MySQLError(1062, "23000", "Duplicate entry 'it's' for key '"+key+end)
+			err := faultconn.MySQLError(1062, "23000", "Duplicate entry 'it's' for key '"+key+end)
 			if got := mysql.ClassifyOwn(err); got != want {
 				t.Errorf("key %s: it is of class %v, want %v", key, got, want)
 			}

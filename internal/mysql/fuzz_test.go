@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -21,7 +21,7 @@ func FuzzErrorPacket(f *testing.F) {
 	f.Add(uint16(1105), "40001", "")
 	f.Add(uint16(1105), "", "\x00")
 	f.Fuzz(func(t *testing.T, number uint16, state, message string) {
-		err := faultwire.MySQLError(number, state, message)
+		err := faultconn.MySQLError(number, state, message)
 		class, unwritten := mysql.Classify(err), mysql.Classify(sqlerr.Unwritten(err))
 		if class < sqlerr.Unclassified || class > sqlerr.Overloaded || unwritten < sqlerr.Unclassified || unwritten > sqlerr.Overloaded {
 			t.Errorf("%v is of no class: %d, %d", err, class, unwritten)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -22,7 +22,7 @@ func FuzzErrorResponse(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		err := faultwire.PostgresError(body)
+		err := faultconn.PostgresError(body)
 		var pg *pgconn.PgError
 		if !errors.As(err, &pg) {
 			pg = new(pgconn.PgError) // pgx refuses a body that it can't read

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -17,7 +17,7 @@ func TestUnavailable(t *testing.T) {
 	for code, want := range map[string]sqlerr.Class{
 		"53000": sqlerr.Unavailable, "53100": sqlerr.Unavailable, "53300": sqlerr.Unavailable, "53400": sqlerr.Unavailable, "58000": sqlerr.Unresolved, "58030": sqlerr.Unresolved,
 	} {
-		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00"))
+		err := faultconn.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00"))
 		if got := postgres.Classify(err); got != want {
 			t.Errorf("%v is of class %v, want %v", err, got, want)
 		}
@@ -34,7 +34,7 @@ func TestRaised(t *testing.T) {
 		"P0001": sqlerr.BadInput, "P0002": sqlerr.BadInput, "45000": sqlerr.BadInput, "MY001": sqlerr.BadInput, "23514": sqlerr.BadInput,
 		"42501": sqlerr.Unclassified, "XX000": sqlerr.Unclassified, "40001": sqlerr.Retryable,
 	} {
-		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00"))
+		err := faultconn.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00"))
 		if got := postgres.Classify(err); got != want {
 			t.Errorf("%s is of class %v, want %v", code, got, want)
 		}
@@ -58,12 +58,12 @@ func TestOfOwn(t *testing.T) {
 		"C57014" + in: sqlerr.Busy, "C42703": sqlerr.NoSchema, "C42703" + in: sqlerr.BadInput, "C26000": sqlerr.Unavailable,
 		"C0A000\x00RRevalidateCachedQuery": sqlerr.Unavailable, "C0A000": sqlerr.Unclassified, "C40P01" + own: sqlerr.Retryable, "C25006" + own: sqlerr.Unavailable,
 	} {
-		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00" + fields + "\x00Mno\x00\x00"))
+		err := faultconn.PostgresError([]byte("SERROR\x00VERROR\x00" + fields + "\x00Mno\x00\x00"))
 		if got := postgres.ClassifyOwn(err); got != want {
 			t.Errorf("%q is of class %v, want %v", fields, got, want)
 		}
 	}
-	ended := faultwire.PostgresError([]byte("SFATAL\x00VFATAL\x00C57P01\x00Mno" + in + "\x00\x00"))
+	ended := faultconn.PostgresError([]byte("SFATAL\x00VFATAL\x00C57P01\x00Mno" + in + "\x00\x00"))
 	if got := postgres.ClassifyOwn(ended); got != sqlerr.Unresolved {
 		t.Errorf("a session that was ended in a trigger is of class %v, want unresolved", got)
 	}

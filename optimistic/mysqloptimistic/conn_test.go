@@ -8,7 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
@@ -93,7 +93,7 @@ func TestNoTransactionStaysOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			proxy, err := faultwire.MySQL(config.Addr)
+			proxy, err := faultconn.ProxyMySQL(config.Addr)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestNoTransactionStaysOpen(t *testing.T) {
 			if err := same(); err != nil {
 				t.Fatal(err)
 			}
-			proxy.Next("COMMIT", faultwire.Answer{Code: "1290", State: "HY000", StaysOpen: true})
+			proxy.Next("COMMIT", faultconn.Answer{Code: "1290", State: "HY000", StaysOpen: true})
 			if err := same(); err == nil {
 				t.Error("an update whose commit was refused is acknowledged")
 			}

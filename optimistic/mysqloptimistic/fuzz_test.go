@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 // FuzzVerdicts: each error of the server is told in dblock's words or as it is, and unknown only after a write.
@@ -15,7 +15,7 @@ func FuzzVerdicts(f *testing.F) {
 		f.Add(number, "40001", "", false)
 	}
 	f.Fuzz(func(t *testing.T, number uint16, state, message string, wrote bool) {
-		err := faultwire.MySQLError(number, state, message)
+		err := faultconn.MySQLError(number, state, message)
 		for what, told := range map[string]error{
 			"unwritten": unwritten(t.Context(), err), "maybeWritten": maybeWritten(t.Context(), err), "Wrong": room{}.Wrong(t.Context(), "a table", wrote, err),
 		} {

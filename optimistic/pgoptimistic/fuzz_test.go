@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 // FuzzVerdicts: each error of the server is told in dblock's words or as it is, and unknown only after a write.
@@ -15,7 +15,7 @@ func FuzzVerdicts(f *testing.F) {
 		f.Add([]byte("SFATAL\x00VFATAL\x00C"+code+"\x00Mno\x00\x00"), false)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, wrote bool) {
-		err := faultwire.PostgresError(body)
+		err := faultconn.PostgresError(body)
 		for what, told := range map[string]error{
 			"unwritten": unwritten(t.Context(), err), "maybeWritten": maybeWritten(t.Context(), err), "Wrong": room{}.Wrong(t.Context(), "a table", wrote, err),
 		} {

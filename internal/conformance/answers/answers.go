@@ -23,7 +23,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/optimistic"
@@ -58,7 +58,7 @@ type Trial struct {
 	DB    *sql.DB // past it
 	Near  string  // its DSN
 	Key   string
-	proxy *faultwire.Proxy
+	proxy *faultconn.Proxy
 
 	mu     sync.Mutex
 	errs   []error
@@ -102,7 +102,7 @@ func useAll(t *testing.T, db *suite.DB, user User) {
 		a := all[random.IntN(len(all))]
 		x := trial(fmt.Sprint(k, a))
 		x.Lied = a.Rows != 0
-		err := x.run(t, user, func(n int) *faultwire.Answer {
+		err := x.run(t, user, func(n int) *faultconn.Answer {
 			if n == k {
 				return &a
 			}
@@ -115,13 +115,13 @@ func useAll(t *testing.T, db *suite.DB, user User) {
 		rounds = 40
 	}
 	random = rand.New(rand.NewPCG(seed, 1))
-	truths := slices.DeleteFunc(slices.Clone(all), func(a faultwire.Answer) bool { return a.Rows != 0 })
+	truths := slices.DeleteFunc(slices.Clone(all), func(a faultconn.Answer) bool { return a.Rows != 0 })
 	for round := range rounds {
 		x, some := trial(fmt.Sprint("storm ", round)), truths
 		if x.Crowd, x.Lied = 5, round%2 == 1; x.Lied {
 			some = all
 		}
-		err := x.run(t, user, func(int) *faultwire.Answer { // the proxy calls it with its lock held
+		err := x.run(t, user, func(int) *faultconn.Answer { // the proxy calls it with its lock held
 			if random.IntN(5) > 0 {
 				return nil
 			}
@@ -147,7 +147,7 @@ func sample(random *rand.Rand, asked int, soak bool) (at []int) {
 }
 
 // run has a user use a proxy of its own.
-func (x *Trial) run(t *testing.T, user User, decide func(int) *faultwire.Answer) (err error) {
+func (x *Trial) run(t *testing.T, user User, decide func(int) *faultconn.Answer) (err error) {
 	t.Helper()
 	if x.DSN, x.proxy, err = through(x.kind, x.Near); err != nil {
 		return err
@@ -238,14 +238,14 @@ func (x *Trial) Free(ctx context.Context, query string, args ...any) error {
 func Pause(ctx context.Context, d time.Duration) { suite.SleepFor(ctx, d) }
 
 // through is a DSN by way of a proxy.
-func through(kind devdb.Kind, dsn string) (string, *faultwire.Proxy, error) {
+func through(kind devdb.Kind, dsn string) (string, *faultconn.Proxy, error) {
 	if kind == devdb.Postgres {
 		cfg, err := pgx.ParseConfig(dsn)
 		if err != nil {
 			return "", nil, err
 		}
 		at := fmt.Sprintf("%s:%d", cfg.Host, cfg.Port)
-		p, err := faultwire.Postgres(at)
+		p, err := faultconn.ProxyPostgres(at)
 		if err != nil {
 			return "", nil, err
 		}
@@ -255,7 +255,7 @@ func through(kind devdb.Kind, dsn string) (string, *faultwire.Proxy, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	p, err := faultwire.MySQL(cfg.Addr)
+	p, err := faultconn.ProxyMySQL(cfg.Addr)
 	if err != nil {
 		return "", nil, err
 	}
@@ -281,32 +281,32 @@ func isDocumented(err error) bool {
 }
 
 // answersOf are the answers that replace the server's own.
-func answersOf(kind devdb.Kind) []faultwire.Answer {
-	all := []faultwire.Answer{{Rows: faultwire.None}, {Rows: faultwire.Twice}, {Rows: faultwire.Null}}
+func answersOf(kind devdb.Kind) []faultconn.Answer {
+	all := []faultconn.Answer{{Rows: faultconn.None}, {Rows: faultconn.Twice}, {Rows: faultconn.Null}}
 	if kind == devdb.Postgres {
 		for _, code := range []string{"57014", "40001", "40P01", "55P03", "25P02", "XX000", "0A000", "42P01", "53200", "25006", "X"} {
-			all = append(all, faultwire.Answer{Code: code})
+			all = append(all, faultconn.Answer{Code: code})
 		}
 		for _, code := range []string{"57P01", "57P05", "53300", "25P03", "25P04", "XX000"} {
-			all = append(all, faultwire.Answer{Code: code, Fatal: true})
+			all = append(all, faultconn.Answer{Code: code, Fatal: true})
 		}
 		for _, code := range []string{"57P01", "57P02", "XX000"} { // a server may end after a commit
-			all = append(all, faultwire.Answer{Code: code, Fatal: true, After: true})
+			all = append(all, faultconn.Answer{Code: code, Fatal: true, After: true})
 		}
 		return all
 	}
 	for _, e := range strings.Fields("1205:HY000 1317:70100 3024:HY000 1969:70100 1290:HY000 1047:08S01 1146:42S02 3058:HY000 1040:08004 1105:HY000 0:00000") {
 		code, state, _ := strings.Cut(e, ":")
-		all = append(all, faultwire.Answer{Code: code, State: state})
+		all = append(all, faultconn.Answer{Code: code, State: state})
 	}
 	for _, e := range strings.Fields("1213:40001 1020:HY000 1180:HY000 3101:40000") {
 		code, state, _ := strings.Cut(e, ":")
-		all = append(all, faultwire.Answer{Code: code, State: state, RollsBack: true})
+		all = append(all, faultconn.Answer{Code: code, State: state, RollsBack: true})
 	}
-	all = append(all, faultwire.Answer{Code: "4031", State: "HY000", Fatal: true})
+	all = append(all, faultconn.Answer{Code: "4031", State: "HY000", Fatal: true})
 	for _, e := range strings.Fields("1053:08S01 1927:70100 3169:HY000 1317:70100") {
 		code, state, _ := strings.Cut(e, ":")
-		a := faultwire.Answer{Code: code, State: state, Fatal: code != "1317"}
+		a := faultconn.Answer{Code: code, State: state, Fatal: code != "1317"}
 		after := a
 		after.After = true
 		all = append(all, a, after)

@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/memlease"
@@ -28,7 +28,7 @@ type event struct {
 }
 
 func postgresEvent(name, code string, want error) event {
-	return event{name, faultwire.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00")), want}
+	return event{name, faultconn.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00")), want}
 }
 
 func events(kind devdb.Kind) []event {
@@ -45,14 +45,14 @@ func events(kind devdb.Kind) []event {
 		}
 	}
 	return []event{
-		{"deadlock", faultwire.MySQLError(1213, "40001", "Deadlock found"), dblock.ErrConflict},
-		{"serialization failure", faultwire.MySQLError(1020, "HY000", "Record has changed"), dblock.ErrConflict},
-		{"lock timeout", faultwire.MySQLError(1205, "HY000", "Lock wait timeout exceeded"), dblock.ErrBusy},
-		{"NOWAIT", faultwire.MySQLError(3572, "HY000", "Statement aborted"), dblock.ErrBusy},
-		{"full lock table", faultwire.MySQLError(1206, "HY000", "The number of locks exceeds the table"), dblock.ErrOverloaded},
-		{missingTable, faultwire.MySQLError(1146, "42S02", "Table 'db.dblock_lease' doesn't exist"), dblock.ErrSchema},
-		{"read-only server", faultwire.MySQLError(1290, "HY000", "running with the --read-only option"), dblock.ErrUnavailable},
-		{"too many connections", faultwire.MySQLError(1040, "08004", "Too many connections"), dblock.ErrUnavailable},
+		{"deadlock", faultconn.MySQLError(1213, "40001", "Deadlock found"), dblock.ErrConflict},
+		{"serialization failure", faultconn.MySQLError(1020, "HY000", "Record has changed"), dblock.ErrConflict},
+		{"lock timeout", faultconn.MySQLError(1205, "HY000", "Lock wait timeout exceeded"), dblock.ErrBusy},
+		{"NOWAIT", faultconn.MySQLError(3572, "HY000", "Statement aborted"), dblock.ErrBusy},
+		{"full lock table", faultconn.MySQLError(1206, "HY000", "The number of locks exceeds the table"), dblock.ErrOverloaded},
+		{missingTable, faultconn.MySQLError(1146, "42S02", "Table 'db.dblock_lease' doesn't exist"), dblock.ErrSchema},
+		{"read-only server", faultconn.MySQLError(1290, "HY000", "running with the --read-only option"), dblock.ErrUnavailable},
+		{"too many connections", faultconn.MySQLError(1040, "08004", "Too many connections"), dblock.ErrUnavailable},
 	}
 }
 

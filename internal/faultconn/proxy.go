@@ -1,7 +1,4 @@
-// Package faultwire forwards connections to a real server and replaces chosen answers: by an error of any code, or by the
-// same answer with other rows. It reads the protocol, so that the server stays in the state that the error implies. Only
-// tests import it.
-package faultwire
+package faultconn
 
 import (
 	"context"
@@ -59,7 +56,9 @@ func (a Answer) String() string {
 	return s
 }
 
-// Proxy forwards connections to one server. It counts their requests. Making a connection is one request.
+// Proxy forwards connections to one real server and replaces chosen answers: by an error of any code, or by the
+// same answer with other rows. It reads the protocol, so that the server stays in the state that the error implies. It
+// counts the requests. Making a connection is one request.
 type Proxy struct {
 	listener net.Listener
 	upstream string
@@ -76,11 +75,11 @@ type Proxy struct {
 	links  sync.WaitGroup
 }
 
-// Postgres forwards to a Postgres at an address of TCP.
-func Postgres(upstream string) (*Proxy, error) { return start(upstream, servePostgres) }
+// ProxyPostgres forwards to a Postgres at an address of TCP.
+func ProxyPostgres(upstream string) (*Proxy, error) { return start(upstream, servePostgres) }
 
-// MySQL forwards to a MySQL or MariaDB at an address of TCP. Connections must not be encrypted or compressed.
-func MySQL(upstream string) (*Proxy, error) { return start(upstream, serveMySQL) }
+// ProxyMySQL forwards to a MySQL or MariaDB at an address of TCP. Connections must not be encrypted or compressed.
+func ProxyMySQL(upstream string) (*Proxy, error) { return start(upstream, serveMySQL) }
 
 func start(upstream string, serve func(*Proxy, net.Conn, net.Conn)) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-package faultwire
+package faultconn
 
 import (
 	"bytes"
