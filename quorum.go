@@ -227,19 +227,12 @@ func (q *Quorum) Close(ctx context.Context) error {
 	for _, tell := range tells {
 		tell()
 	}
-	idle := make(chan struct{})
-	go func() {
-		defer close(idle)
-		<-empty
-		q.tasks.Wait()
-	}()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
+	err := clock.Await(ctx, empty, 0, "locks are still in use")
+	if err == nil {
+		return clock.Await(ctx, clock.After(q.tasks.Wait), clock.Grace, "operations are still under way")
 	}
 	for _, h := range all {
 		go h.giveBack(context.WithoutCancel(ctx))
 	}
-	return fmt.Errorf("dblock: locks are still in use, or given back: %w", context.Cause(ctx))
+	return err
 }

@@ -209,13 +209,11 @@ func (l *Locker) Close(ctx context.Context) error {
 	for _, tell := range tells {
 		tell()
 	}
-	select {
-	case <-empty:
-	case <-ctx.Done():
+	if err := clock.Await(ctx, empty, 0, "locks are still in use"); err != nil {
 		l.takeBack()
-		return fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
+		return err
 	}
-	if err := l.awaitTasks(ctx); err != nil {
+	if err := clock.Await(ctx, clock.After(l.tasks.Wait), clock.Grace, "operations are still under way"); err != nil {
 		return err
 	}
 	var errs []error
@@ -237,20 +235,5 @@ func (l *Locker) takeBack() {
 		if !released {
 			l.reconciler.add(h.life, l.o.Fair, true, h.backs()...)
 		}
-	}
-}
-
-// awaitTasks waits, while ctx lives, for what runs beside the callers.
-func (l *Locker) awaitTasks(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.tasks.Wait()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("dblock: operations are still under way: %w", context.Cause(ctx))
 	}
 }

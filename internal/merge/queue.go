@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -272,12 +273,7 @@ func (q *Queue[Q, A]) Close(ctx context.Context) error {
 	}
 	closed := q.closed
 	q.mu.Unlock()
-	select {
-	case <-closed:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("dblock: to close: calls are still under way: %w", context.Cause(ctx))
-	}
+	return clock.Await(ctx, closed, 0, "to close: calls are still under way")
 }
 
 // drained tells Close when nothing is left.

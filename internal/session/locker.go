@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/root"
 )
@@ -162,17 +163,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	for _, tell := range tells {
 		tell()
 	}
-	var err error
-	select {
-	case <-empty:
-	default:
-		select {
-		case <-empty:
-		case <-ctx.Done():
-			err = fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
-		}
-	}
-	return errors.Join(err, l.hangUp(ctx))
+	return errors.Join(clock.Await(ctx, empty, 0, "locks are still in use"), l.hangUp(ctx))
 }
 
 // hangUp ends all sessions, and waits for what is under way on them.
@@ -199,10 +190,8 @@ func (l *Locker) hangUp(ctx context.Context) error {
 		s.lose(dblock.ReasonClosed)
 	}
 	for _, s := range all {
-		select {
-		case <-s.gone:
-		case <-ctx.Done():
-			return fmt.Errorf("dblock: connections are still being closed: %w", context.Cause(ctx))
+		if err := clock.Await(ctx, s.gone, clock.Grace, "connections are still being closed"); err != nil {
+			return err
 		}
 	}
 	l.keeps.Wait()

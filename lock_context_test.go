@@ -119,3 +119,22 @@ func TestBindFrees(t *testing.T) {
 		t.Error("the control was freed, too")
 	}
 }
+
+// TestCloseOfWhatIsIdle: a Locker without locks closes also if the context has ended.
+func TestCloseOfWhatIsIdle(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		lock, l := lockInMemory(t)
+		giveBack(t, lock)
+		if err := l.Close(ended); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock, l := lockInMemory(t)
+	defer func() { _ = lock.Release(t.Context()) }() // lost by then
+	if err := l.Close(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a lock in use: %v", err)
+	}
+}
