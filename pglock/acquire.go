@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // Acquire is one statement, whatever the size of the batch. A single ask tries a cheaper statement first.
@@ -26,16 +27,16 @@ func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 }
 
 func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask, together bool) ([]lease.Answer, error) {
-	p := pgdb.AcquireLeasesParams{MemberID: id(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, len(asks)), Together: together, InTurn: asks[0].InTurn}
+	p := pgdb.AcquireLeasesParams{MemberID: postgres.UUID(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, len(asks)), Together: together, InTurn: asks[0].InTurn}
 	for _, a := range asks {
 		p.LeaseKeys = append(p.LeaseKeys, a.Key)
-		p.Handles = append(p.Handles, id(a.Handle))
+		p.Handles = append(p.Handles, postgres.UUID(a.Handle))
 	}
-	p.Insteads = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return id(a.Instead), a.Instead != lease.Handle{} })
-	p.Gones = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return id(a.Gone), a.Gone != member.ID{} })
+	p.Insteads = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return postgres.UUID(a.Instead), a.Instead != lease.Handle{} })
+	p.Gones = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return postgres.UUID(a.Gone), a.Gone != member.ID{} })
 	p.Overs = unlessNone(asks, func(a lease.Ask) (bool, bool) { return a.Over, a.Over })
 	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
-	rows, err := e.q.AcquireLeases(ctx, e.on(e.pool), p)
+	rows, err := e.q.AcquireLeases(ctx, e.db, p)
 	if err != nil && !together {
 		err = ofBatch(err, len(asks))
 	}
@@ -48,7 +49,7 @@ func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask,
 		if !r.Shared {
 			refused = lease.Answer{Held: true, Holder: lease.Holder{
 				Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead,
-				Remaining: max(0, duration(r.RemainingUs)),
+				Remaining: max(0, postgres.FromMicros(r.RemainingUs)),
 			}}
 		}
 		found.note(r.LeaseKey, r.Handle, r.Granted, refused)

@@ -5,33 +5,27 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
 )
-
-// on returns what the generated queries run on.
-func (e *engine) on(db pgdb.DBTX) pgdb.DBTX { return postgres.On(db, e.schema) }
 
 // ownConns is how many connections the leases of one pool and TTL use by default, without the one that listens.
 const ownConns = 4
 
+func newEngine(schema *postgres.Schema, pool *postgres.Pool) *engine {
+	return &engine{Members: postgres.NewMembers(schema, pool, pool), pool: pool, schema: schema, db: schema.On(pool)}
+}
+
 // openEngine makes an engine with a pool of its own.
 func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
-	if err := of.host.Ping(ctx); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
-	}
-	pool, err := postgres.OpenPool(ctx, of.host, of.conns, nil)
+	schema, pools, err := postgres.Open(ctx, of.host, of.schema, nil, of.conns)
 	if err != nil {
 		return nil, nil, err
 	}
-	e := &engine{pool: pool}
-	if e.schema, err = postgres.RequireSchema(ctx, pool, of.schema); err != nil {
-		pool.Close()
-		return nil, nil, err
-	}
+	pool := pools[0]
+	e := newEngine(schema, pool)
 	if e.notDurable, err = e.undurable(ctx); err != nil {
 		pool.Close()
 		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
-	return e, func() { postgres.ClosePool(pool) }, nil
+	return e, pool.Close, nil
 }

@@ -5,7 +5,7 @@ import "context"
 // undurable names the setting for which a commit of this engine's sessions may be gone after a crash of the server;
 // empty: none.
 func (e *engine) undurable(ctx context.Context) (setting string, err error) {
-	d, err := e.q.Durability(ctx, e.on(e.pool))
+	d, err := e.q.Durability(ctx, e.db)
 	switch {
 	case err != nil:
 		return "", err

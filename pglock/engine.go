@@ -5,18 +5,18 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // engine is the Postgres side of the lease locks.
 type engine struct {
+	postgres.Members
+
 	pool   *postgres.Pool // its own: a heartbeat never stands in line behind the host's work
-	schema string
+	schema *postgres.Schema
+	db     pgdb.DBTX // pool, with the tables in schema
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do
 
@@ -56,14 +56,3 @@ func (e *engine) Lingers() time.Duration { return longestWait }
 
 // LongestStatement is 0: Postgres takes far more than a batch ever has.
 func (e *engine) LongestStatement() int { return 0 }
-
-func id(of member.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }
-
-func micros(d time.Duration) int64 {
-	if d > 0 && d < time.Microsecond {
-		return 1
-	}
-	return d.Microseconds()
-}
-
-func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

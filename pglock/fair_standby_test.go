@@ -32,7 +32,7 @@ func TestFaultsNoGrantIsAheadOfTheStandby(t *testing.T) {
 	defer pool.Close()
 	_, err = migrations.Up(ctx, pool, migrations.Options{})
 	require.NoError(t, err)
-	e := &engine{pool: &postgres.Pool{Pool: pool}}
+	e := newEngine(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
 	us := lease.By{Member: member.NewID()}
 	require.NoError(t, e.Join(ctx, us.Member, "", time.Hour))
 	holder, waiter := []lease.Ask{{Key: "a", Handle: member.NewID()}}, []lease.Ask{{Key: "a", Handle: member.NewID()}}
@@ -47,7 +47,7 @@ func TestFaultsNoGrantIsAheadOfTheStandby(t *testing.T) {
 	_, err = e.PassOn(briefly, []lease.Back{{Key: "a", Handle: holder[0].Handle}})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Eventually(t, func() (is bool) {
-		require.NoError(t, pool.QueryRow(ctx, "SELECT handle = $1 FROM dblock_lease", id(waiter[0].Handle)).Scan(&is))
+		require.NoError(t, pool.QueryRow(ctx, "SELECT handle = $1 FROM dblock_lease", postgres.UUID(waiter[0].Handle)).Scan(&is))
 		return is
 	}, 10*time.Second, 10*time.Millisecond, "no grant is visible")
 	briefly, cancel = context.WithTimeout(ctx, time.Second)

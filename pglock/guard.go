@@ -29,6 +29,8 @@ type Guards struct {
 	// host has set no idle_in_transaction_session_timeout: until then a client that hangs keeps
 	// others from taking the lease over. Default 10 s; 1 ms to 24 days.
 	IdleTimeout time.Duration
+
+	home *postgres.Schema // nil: that of the name Schema
 }
 
 // Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends: nobody can
@@ -43,7 +45,7 @@ func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	if idle <= 0 {
 		idle = 10 * time.Second
 	}
-	tag, err := g.exec(ctx, tx, guards[f.Mode], strconv.FormatInt(max(1, min(idle, maxWait).Milliseconds()), 10), f.Key, f.Token, id(f.Handle))
+	tag, err := g.exec(ctx, tx, guards[f.Mode], strconv.FormatInt(max(1, min(idle, maxWait).Milliseconds()), 10), f.Key, f.Token, postgres.UUID(f.Handle))
 	what := fmt.Sprintf("lease %q with token %d", f.Key, f.Token)
 	if err == nil && tag.RowsAffected() == 0 {
 		switch before, err := beganBefore(ctx, tx, f); {
@@ -88,7 +90,7 @@ func (g Guards) AdvanceFence(ctx context.Context, tx Tx, f dblock.Fence, resourc
 	if err != nil {
 		return err
 	}
-	tag, err := g.exec(ctx, tx, pgdb.Raise, resource, f.Token, id(raiser))
+	tag, err := g.exec(ctx, tx, pgdb.Raise, resource, f.Token, postgres.UUID(raiser))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
@@ -101,24 +103,21 @@ func (g Guards) CheckFence(ctx context.Context, tx Tx, f dblock.Fence, resource 
 	if err != nil {
 		return err
 	}
-	tag, err := g.exec(ctx, tx, pgdb.CheckRaised, resource, f.Token, id(raiser))
+	tag, err := g.exec(ctx, tx, pgdb.CheckRaised, resource, f.Token, postgres.UUID(raiser))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
 // exec runs a statement on dblock's tables, which it names with their schema: tx may have temporary tables of the same names.
 func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgconn.CommandTag, error) {
-	home, err := postgres.FindSchema(ctx, tx, g.Schema)
-	if err != nil {
-		return pgconn.CommandTag{}, err
+	home := g.home
+	if home == nil {
+		name, err := postgres.FindSchema(ctx, tx, g.Schema)
+		if err != nil {
+			return pgconn.CommandTag{}, err
+		}
+		home = postgres.NewSchema(name)
 	}
-	return postgres.OnHost(txConn{tx}, home).Exec(ctx, query, args...)
-}
-
-// txConn makes a transaction what OnHost takes. Guards only execute.
-type txConn struct{ Tx }
-
-func (txConn) QueryRow(context.Context, string, ...any) pgx.Row {
-	panic("pglock: no guard returns one row")
+	return home.OnHost(tx).Exec(ctx, query, args...)
 }
 
 // fenced reads the answer of a guard. In REPEATABLE READ and above a row that has changed is a failed

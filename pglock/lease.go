@@ -15,7 +15,6 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/root"
-	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // LeaseOptions of a LeaseLocker. The zero value is good for use.
@@ -92,11 +91,8 @@ const defaultPoll = time.Second
 // dblock.ErrUnsupported for a client_encoding other than UTF8, and for a search_path that names
 // pg_catalog after another schema.
 func NewLeaseLocker(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*LeaseLocker, error) {
-	if pool == nil {
-		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
-	}
-	if err := schema.CheckPostgresName(o.Schema); err != nil {
-		return nil, &dblock.InvalidError{Field: "LeaseOptions.Schema", Reason: err.Error()}
+	if err := postgres.CheckHost(pool, "LeaseOptions.Schema", o.Schema); err != nil {
+		return nil, err
 	}
 	lo, err := lease.Options{
 		Label: o.Label, Observer: o.Observer, Log: o.Log, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
@@ -116,7 +112,7 @@ func NewLeaseLocker(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*L
 	s.Engine.quiet.report(s.Member.Warn)
 	return &LeaseLocker{
 		locker: lease.New(s, lo),
-		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: s.Engine.schema, IdleTimeout: m.TTL},
+		key:    key, leave: shares.Leaver(key), guards: Guards{home: s.Engine.schema, IdleTimeout: m.TTL},
 		notDurable: s.Engine.notDurable,
 	}, nil
 }

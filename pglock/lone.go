@@ -17,9 +17,9 @@ const briefly = "10"
 
 // acquireOne grants one key. Its answer has no token if nothing is free.
 func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (lease.Answer, error) {
-	r, err := e.q.AcquireLease(ctx, e.on(e.pool), pgdb.AcquireLeaseParams{
-		Handle: id(a.Handle), Detached: a.Detached, HoldUs: micros(a.Hold), Label: a.Label, Data: a.Data,
-		MemberID: id(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: id(a.Instead), Gone: id(a.Gone), Over: a.Over,
+	r, err := e.q.AcquireLease(ctx, e.db, pgdb.AcquireLeaseParams{
+		Handle: postgres.UUID(a.Handle), Detached: a.Detached, HoldUs: postgres.ToMicros(a.Hold), Label: a.Label, Data: a.Data,
+		MemberID: postgres.UUID(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: postgres.UUID(a.Instead), Gone: postgres.UUID(a.Gone), Over: a.Over,
 	})
 	if errors.Is(err, pgx.ErrNoRows) || postgres.IsLocked(err) {
 		return lease.Answer{}, nil
@@ -31,7 +31,7 @@ func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (leas
 func (e *engine) releaseOne(ctx context.Context, b lease.Back) (freed bool, err error) {
 	_, err = notifying(e, func(on pgdb.DBTX, notify bool) (string, error) {
 		return e.q.ReleaseLease(ctx, on, pgdb.ReleaseLeaseParams{
-			LeaseKey: b.Key, Handle: id(b.Handle), Token: b.Token, LockTimeout: briefly, Notify: notify,
+			LeaseKey: b.Key, Handle: postgres.UUID(b.Handle), Token: b.Token, LockTimeout: briefly, Notify: notify,
 		})
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -83,8 +83,6 @@ var _ interface { // goose's lock.SessionLocker
 // away.
 func closePgx(driverConn any) {
 	if c, ok := driverConn.(interface{ Conn() *pgx.Conn }); ok { // a *stdlib.Conn
-		ctx, cancel := context.WithTimeout(context.Background(), rollbackBound)
-		defer cancel()
-		_ = c.Conn().Close(ctx) // closed on our side in any case
+		postgres.CloseConn(c.Conn())
 	}
 }

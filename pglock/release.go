@@ -44,7 +44,7 @@ func (e *engine) releaseMany(ctx context.Context, backs []lease.Back, together b
 
 func keysAndHandles(backs []lease.Back) (keys []string, handles []pgtype.UUID) {
 	for _, b := range backs {
-		keys, handles = append(keys, b.Key), append(handles, id(b.Handle))
+		keys, handles = append(keys, b.Key), append(handles, postgres.UUID(b.Handle))
 	}
 	return keys, handles
 }
@@ -58,7 +58,7 @@ func returned(backs []lease.Back, rows []pgdb.ReleaseSharedRow) []lease.Returned
 	}
 	answers := make([]lease.Returned, len(backs))
 	for i, b := range backs {
-		answers[i] = found[handled{b.Key, id(b.Handle)}]
+		answers[i] = found[handled{b.Key, postgres.UUID(b.Handle)}]
 	}
 	return answers
 }

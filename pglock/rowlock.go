@@ -188,9 +188,9 @@ func guardsOf(wait time.Duration) (before, after []string) {
 	before = []string{"SAVEPOINT dblock_rows"}
 	after = []string{"RELEASE SAVEPOINT dblock_rows"}
 	if wait > 0 {
-		before = append(before, "SELECT pg_catalog.set_config('dblock.lock_timeout', pg_catalog.current_setting('lock_timeout'), true)",
+		before = append(before, postgres.KeepLockTimeout,
 			"SELECT pg_catalog.set_config('lock_timeout', '"+strconv.FormatInt(wait.Milliseconds(), 10)+"', true)")
-		after = append(after, "SELECT pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('dblock.lock_timeout'), true)")
+		after = append(after, postgres.RestoreLockTimeout)
 	}
 	return before, after
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -76,11 +76,8 @@ var _ dblock.Locker = (*SessionLocker)(nil)
 // behind a pooler, on a standby, and on servers whose session locks don't exclude, and for a
 // search_path that names pg_catalog after another schema; it says what to use instead.
 func NewSessionLocker(ctx context.Context, pool *pgxpool.Pool, o SessionOptions) (*SessionLocker, error) {
-	if pool == nil {
-		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
-	}
-	if err := schema.CheckPostgresName(o.Schema); err != nil {
-		return nil, &dblock.InvalidError{Field: "SessionOptions.Schema", Reason: err.Error()}
+	if err := postgres.CheckHost(pool, "SessionOptions.Schema", o.Schema); err != nil {
+		return nil, err
 	}
 	if err := session.CheckNamespace(o.Namespace, o.RawKeys, "RawKeys"); err != nil {
 		return nil, err

@@ -150,7 +150,7 @@ func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) er
 	if err != nil {
 		return err
 	}
-	on := postgres.On(e.host, home)
+	on := postgres.NewSchema(home).On(e.host)
 	if err := e.q.NoteSessionKeys(ctx, on, e.namespace, ids, names); err != nil {
 		return err
 	}
@@ -235,12 +235,4 @@ func (c *sessionConn) Wait(ctx context.Context, id session.ID, shared bool) erro
 func (c *sessionConn) Closed() bool { return c.conn.IsClosed() }
 
 // Close ends it.
-func (c *sessionConn) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = c.conn.Close(ctx)
-	select { // a statement that was under way is cancelled first
-	case <-c.conn.PgConn().CleanupDone():
-	case <-ctx.Done():
-	}
-}
+func (c *sessionConn) Close() { postgres.CloseConn(c.conn) }

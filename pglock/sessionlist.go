@@ -18,15 +18,15 @@ import (
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrUnavailable.
 func SessionLocks(ctx context.Context, pool *pgxpool.Pool, schema string) ([]dblock.SessionLock, error) {
-	if pool == nil {
-		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
+	if err := postgres.CheckHost(pool, "schema", schema); err != nil {
+		return nil, err
 	}
 	home, err := postgres.RequireSchema(ctx, pool, schema)
 	if err != nil {
 		return nil, err
 	}
 	var q pgdb.Queries
-	rows, err := q.ListSessionLocks(ctx, postgres.On(pool, home))
+	rows, err := q.ListSessionLocks(ctx, home.On(pool))
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ func (e *engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) 
 
 // MakeFree makes the rows of keys.
 func (e *engine) MakeFree(ctx context.Context, keys []string) error {
-	return e.q.MakeFreeLeases(ctx, e.on(e.pool), keys)
+	return e.q.MakeFreeLeases(ctx, e.db, keys)
 }
 
 // ReleaseAll is one statement.

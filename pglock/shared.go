@@ -9,24 +9,25 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // AcquireShared is one statement, whatever the size of the batch.
 func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	p := pgdb.AcquireSharedParams{MemberID: id(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, len(asks))}
+	p := pgdb.AcquireSharedParams{MemberID: postgres.UUID(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, len(asks))}
 	for _, a := range asks {
-		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, id(a.Handle))
+		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, postgres.UUID(a.Handle))
 	}
-	p.Gones = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return id(a.Gone), a.Gone != member.ID{} })
+	p.Gones = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return postgres.UUID(a.Gone), a.Gone != member.ID{} })
 	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
-	rows, err := e.q.AcquireShared(ctx, e.on(e.pool), p)
+	rows, err := e.q.AcquireShared(ctx, e.db, p)
 	if err != nil {
 		return nil, ofBatch(err, len(asks))
 	}
 	var found answered
 	for _, r := range rows {
 		found.note(r.LeaseKey, r.Handle, r.Granted, lease.Answer{Held: true, Holder: lease.Holder{
-			Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead, Remaining: max(0, duration(r.RemainingUs)),
+			Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead, Remaining: max(0, postgres.FromMicros(r.RemainingUs)),
 		}})
 	}
 	return found.answers(asks), nil
@@ -34,11 +35,11 @@ func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.As
 
 // Readers is one statement in a snapshot of its own.
 func (e *engine) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
-	rows, err := e.q.SeeReaders(ctx, e.on(e.pool), key)
+	rows, err := e.q.SeeReaders(ctx, e.db, key)
 	readers := make([]lease.Holder, len(rows))
 	for i, r := range rows {
 		readers[i] = lease.Holder{
-			Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token, Dead: r.Ended, Remaining: max(0, duration(r.RemainingUs)),
+			Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token, Dead: r.Ended, Remaining: max(0, postgres.FromMicros(r.RemainingUs)),
 		}
 	}
 	return readers, err
@@ -48,12 +49,12 @@ func (e *engine) Readers(ctx context.Context, key string) ([]lease.Holder, error
 func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) (err error) {
 	ids := make([]pgtype.UUID, len(gone))
 	for i, m := range gone {
-		ids[i] = id(m)
+		ids[i] = postgres.UUID(m)
 	}
 	if mode == dblock.ModePermit {
-		_, err = e.q.ReapPermits(ctx, e.on(e.pool), key, ids, lockTimeout(ctx))
+		_, err = e.q.ReapPermits(ctx, e.db, key, ids, lockTimeout(ctx))
 	} else {
-		_, err = e.q.ReapReaders(ctx, e.on(e.pool), key, ids, lockTimeout(ctx))
+		_, err = e.q.ReapReaders(ctx, e.db, key, ids, lockTimeout(ctx))
 	}
 	return err
 }
@@ -62,6 +63,6 @@ func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []
 func details(asks []lease.Ask) (labels []string, datas [][]byte, holdUs []int64, detached []bool) {
 	return unlessNone(asks, func(a lease.Ask) (string, bool) { return a.Label, a.Label != "" }),
 		unlessNone(asks, func(a lease.Ask) ([]byte, bool) { return a.Data, a.Data != nil }),
-		unlessNone(asks, func(a lease.Ask) (int64, bool) { return micros(a.Hold), a.Hold != 0 }),
+		unlessNone(asks, func(a lease.Ask) (int64, bool) { return postgres.ToMicros(a.Hold), a.Hold != 0 }),
 		unlessNone(asks, func(a lease.Ask) (bool, bool) { return a.Detached, a.Detached })
 }

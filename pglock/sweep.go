@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // sweepStep is how many rows one statement removes at most.
@@ -14,32 +15,31 @@ const sweepStep = 500
 // Sweep removes what nobody has used for so long, a step at a time along the key, so that no statement
 // locks or reads much.
 func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
-	on := e.on(e.pool)
 	for n := int64(sweepStep); n == sweepStep; removed += n {
-		if n, err = e.q.SweepMembers(ctx, on, micros(unused), sweepStep); err != nil {
+		if n, err = e.q.SweepMembers(ctx, e.db, postgres.ToMicros(unused), sweepStep); err != nil {
 			return removed, err
 		}
 	}
 	for n := int64(sweepStep); n == sweepStep; removed += n {
-		if n, err = e.q.SweepReaders(ctx, on, micros(unused), sweepStep); err != nil {
+		if n, err = e.q.SweepReaders(ctx, e.db, postgres.ToMicros(unused), sweepStep); err != nil {
 			return removed, err
 		}
 	}
 	for n := int64(sweepStep); n == sweepStep; removed += n {
-		if n, err = e.q.SweepTickets(ctx, on, sweepStep); err != nil {
+		if n, err = e.q.SweepTickets(ctx, e.db, sweepStep); err != nil {
 			return removed, err
 		}
 	}
-	if _, err := e.q.SweepWaiters(ctx, on); err != nil {
+	if _, err := e.q.SweepWaiters(ctx, e.db); err != nil {
 		return removed, err
 	}
 	for after := ""; ; {
-		keys, err := e.q.LeaseKeysAfter(ctx, on, after, sweepStep)
+		keys, err := e.q.LeaseKeysAfter(ctx, e.db, after, sweepStep)
 		if err != nil || len(keys) == 0 {
 			return removed, err
 		}
 		last := keys[len(keys)-1]
-		n, err := e.q.SweepLeases(ctx, on, after, last, micros(unused))
+		n, err := e.q.SweepLeases(ctx, e.db, after, last, postgres.ToMicros(unused))
 		removed += n
 		if err == nil {
 			n, err = e.sweepShared(ctx, after, last, unused)
@@ -55,14 +55,14 @@ func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 // sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then
 // looks for readers.
 func (e *engine) sweepShared(ctx context.Context, after, last string, unused time.Duration) (removed int64, err error) {
-	on, handle := e.on(e.pool), id(member.NewID())
-	keys, err := e.q.ClaimShared(ctx, on, pgdb.ClaimSharedParams{Handle: handle, AfterKey: after, UntilKey: last, OlderUs: micros(unused)})
+	handle := postgres.UUID(member.NewID())
+	keys, err := e.q.ClaimShared(ctx, e.db, pgdb.ClaimSharedParams{Handle: handle, AfterKey: after, UntilKey: last, OlderUs: postgres.ToMicros(unused)})
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
-	removed, err = e.q.SweepClaimed(ctx, on, keys, handle)
+	removed, err = e.q.SweepClaimed(ctx, e.db, keys, handle)
 	if err != nil || removed == int64(len(keys)) {
 		return removed, err
 	}
-	return removed, e.q.UnclaimShared(ctx, on, keys, handle)
+	return removed, e.q.UnclaimShared(ctx, e.db, keys, handle)
 }

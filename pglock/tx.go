@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -133,7 +132,7 @@ func runTx(ctx context.Context, pool TxBeginner, modes pgx.TxOptions, fn func(pg
 	tx := &ownTx{Tx: begun}
 	defer func() { // where fn panics, too
 		if !tx.ended {
-			rollback(ctx, tx)
+			postgres.Rollback(ctx, tx)
 		}
 	}()
 	conn := tx.Conn()
@@ -178,16 +177,6 @@ func (t *ownTx) stands(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 }
-
-// rollback closes the connection where the server does not confirm it, as pgx does.
-func rollback(ctx context.Context, tx pgx.Tx) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackBound)
-	defer cancel()
-	_ = tx.Rollback(ctx)
-}
-
-// rollbackBound is for how long the answer to a rollback is waited for.
-const rollbackBound = time.Second
 
 func errBegin(ctx context.Context, err error) error {
 	switch {

@@ -17,17 +17,17 @@ const channel = "dblock_released"
 
 // Wait notes that this process waits for keys.
 func (e *engine) Wait(ctx context.Context, keys []string, m member.ID, ttl time.Duration) error {
-	return e.q.WaitForLeases(ctx, e.on(e.pool), id(m), micros(ttl), keys)
+	return e.q.WaitForLeases(ctx, e.db, postgres.UUID(m), postgres.ToMicros(ttl), keys)
 }
 
 // StopWaiting ends that.
 func (e *engine) StopWaiting(ctx context.Context, keys []string, m member.ID) error {
-	return e.q.StopWaiting(ctx, e.on(e.pool), id(m), keys)
+	return e.q.StopWaiting(ctx, e.db, postgres.UUID(m), keys)
 }
 
 // OthersWait tells whether another member that is alive waits for a key.
 func (e *engine) OthersWait(ctx context.Context, key string, m member.ID) (bool, error) {
-	return e.q.OthersWait(ctx, e.on(e.pool), key, id(m))
+	return e.q.OthersWait(ctx, e.db, key, postgres.UUID(m))
 }
 
 // Listen uses a connection of its own. Where nothing is heard the poll has to do.
@@ -76,15 +76,14 @@ func (s *quiet) begin(err error) {
 // notifying runs a statement that notifies. If the server refuses the notification, nothing was
 // written, and the statement is sent again without it.
 func notifying[R any](e *engine, run func(on pgdb.DBTX, notify bool) (R, error)) (R, error) {
-	on := e.on(e.pool)
 	if !e.quiet.is() {
-		got, err := run(on, true)
+		got, err := run(e.db, true)
 		if !postgres.RefusesNotify(err) {
 			return got, err
 		}
 		e.quiet.begin(err)
 	}
-	return run(asText{on}, false)
+	return run(asText{e.db}, false)
 }
 
 // asText sends a statement as text that contains its arguments. The server then plans it without

@@ -173,7 +173,7 @@ func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string)
 		return err
 	}
 	f.Stranger = owner.Stranger
-	have, err := q.SchemaVersion(ctx, postgres.On(conn, f.Schema))
+	have, err := q.SchemaVersion(ctx, postgres.NewSchema(f.Schema).On(conn))
 	switch {
 	case err == nil:
 		f.Have = have

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -36,31 +37,56 @@ func checkPath(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
+// DB is a pool, a connection or a transaction, by way of database/sql too.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
 // OnHost is On for sessions of the host's, which may have any client_encoding and search_path, and
 // change them. It refuses a statement before it is sent, with the errors of
 // CheckClientEncoding and CheckPath.
-func OnHost(db pgdb.DBTX, name string) pgdb.DBTX { return On(onHost{db}, name) }
+func (s *Schema) OnHost(db DB) pgdb.DBTX { return s.On(onHost{db}) }
 
 // onHost has pgx check its connection: a pool has none yet, and database/sql does not show its own.
-type onHost struct{ pgdb.DBTX }
+type onHost struct{ db DB }
 
 func (h onHost) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	tag, err := h.DBTX.Exec(ctx, sql, checked(args)...)
+	tag, err := h.db.Exec(ctx, sql, checked(args)...)
 	return tag, bare(err)
 }
 
 func (h onHost) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows, err := h.DBTX.Query(ctx, sql, checked(args)...)
+	rows, err := h.db.Query(ctx, sql, checked(args)...)
 	return rows, bare(err)
 }
 
 func (h onHost) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return bareRow{h.DBTX.QueryRow(ctx, sql, checked(args)...)}
+	rows, err := h.Query(ctx, sql, args...)
+	return oneRow{rows, err}
 }
 
-type bareRow struct{ pgx.Row }
+// oneRow is the one row of a query.
+type oneRow struct {
+	rows pgx.Rows
+	err  error
+}
 
-func (r bareRow) Scan(dest ...any) error { return bare(r.Row.Scan(dest...)) }
+// Scan returns an error that came after the row, too.
+func (r oneRow) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		return cmp.Or(r.rows.Err(), pgx.ErrNoRows)
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}
 
 // checked puts the check before the arguments of a statement.
 func checked(args []any) []any { return append([]any{checkHost{}}, args...) }

@@ -31,7 +31,7 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(
 	if err != nil {
 		return err
 	}
-	defer closeSoon(ctx, conn)
+	defer CloseConn(conn)
 	if err := begin(ctx, pool, conn, channel); err != nil {
 		return err
 	}
@@ -44,16 +44,6 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(
 		if n.Channel == channel {
 			heard(n.Payload)
 		}
-	}
-}
-
-func closeSoon(ctx context.Context, conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx)
-	select { // a statement that was under way is cancelled first
-	case <-conn.PgConn().CleanupDone():
-	case <-ctx.Done():
 	}
 }
 

@@ -101,7 +101,7 @@ func ReadObjects(rows Rows) (schema.Shape, error) {
 
 // SchemaDifferences says what dblock's tables in the schema of that name lack of their version, or have otherwise.
 func SchemaDifferences(ctx context.Context, db pgdb.DBTX, name string, version int64) ([]string, error) {
-	rows, err := db.Query(ctx, ObjectsQuery, Qualify(schema.VersionTable, name))
+	rows, err := db.Query(ctx, ObjectsQuery, NewSchema(name).SQL(schema.VersionTable))
 	if err != nil {
 		return nil, err
 	}

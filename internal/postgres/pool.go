@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
+	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // sessions begin with these parameters. They have the server plan each statement once, by its keys. Left to itself it plans
@@ -37,6 +38,46 @@ type Pool struct {
 
 // Broken counts the connections that did not end because the pool closed them.
 func (p *Pool) Broken() int64 { return p.broken.Load() }
+
+// Open finds dblock's tables on the pool of a host, and opens pools of dblock's own with these numbers of connections.
+//
+// Errors: those of OpenPool and RequireSchema; dblock.ErrUnavailable if the host's pool does not answer.
+func Open(ctx context.Context, host *pgxpool.Pool, name string, parameters map[string]string, conns ...int32) (*Schema, []*Pool, error) {
+	if err := host.Ping(ctx); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	}
+	var pools []*Pool
+	for _, n := range conns {
+		pool, err := OpenPool(ctx, host, n, parameters)
+		if err != nil {
+			closeAll(pools)
+			return nil, nil, err
+		}
+		pools = append(pools, pool)
+	}
+	s, err := RequireSchema(ctx, pools[0], name)
+	if err != nil {
+		closeAll(pools)
+	}
+	return s, pools, err
+}
+
+func closeAll(pools []*Pool) {
+	for _, p := range pools {
+		p.Close()
+	}
+}
+
+// CheckHost refuses a pool that is nil, and what can't name a schema. field is the option with the name.
+func CheckHost(pool *pgxpool.Pool, field, name string) error {
+	if pool == nil {
+		return &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
+	}
+	if err := schema.CheckPostgresName(name); err != nil {
+		return &dblock.InvalidError{Field: field, Reason: err.Error()}
+	}
+	return nil
+}
 
 // OpenPool opens a pool with the host's settings. More are parameters of its sessions besides those that all have.
 //
@@ -173,12 +214,12 @@ func CheckUsable(conn *pgconn.PgConn) error {
 // longestClose is for how long a pool's end is waited for: over a network that is silent it takes pgx 15 s.
 const longestClose = 5 * time.Second
 
-// ClosePool closes a pool. It does not wait for long.
-func ClosePool(pool *Pool) {
+// Close closes the pool. It does not wait for long.
+func (p *Pool) Close() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		pool.Close()
+		p.Pool.Close()
 	}()
 	select {
 	case <-closed:

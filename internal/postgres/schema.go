@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,40 +16,67 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// On returns what the generated queries run on. Without a name the connection looks where it always does.
-func On(db pgdb.DBTX, name string) pgdb.DBTX {
-	if name == "" {
-		return db
-	}
-	return qualified{db, name}
+// Schema is the schema of dblock's tables. It puts it into each statement once. It is safe for concurrent use.
+type Schema struct {
+	name string // empty: the connection looks for tables where it always does
+
+	mu        sync.RWMutex
+	qualified map[string]string // by the text of the statement
 }
 
-// Qualify puts the tables of a statement into the schema of that name.
-func Qualify(query, name string) string { return schema.Qualify(query, name, schema.QuotePostgres) }
+// NewSchema returns the schema of that name.
+func NewSchema(name string) *Schema { return &Schema{name: name} }
+
+// Table returns the name of one of dblock's tables.
+func (s *Schema) Table(name string) pgx.Identifier { return pgx.Identifier{s.name, name} }
+
+// SQL puts the schema before the tables of a statement. It keeps the result, so the statement must be one of a few.
+func (s *Schema) SQL(statement string) string {
+	if s.name == "" {
+		return statement
+	}
+	s.mu.RLock()
+	text, known := s.qualified[statement]
+	s.mu.RUnlock()
+	if known {
+		return text
+	}
+	text = schema.Qualify(statement, s.name, schema.QuotePostgres)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.qualified == nil {
+		s.qualified = make(map[string]string)
+	}
+	s.qualified[statement] = text
+	return text
+}
+
+// On returns what the generated queries run on.
+func (s *Schema) On(db pgdb.DBTX) pgdb.DBTX { return qualified{db, s} }
 
 // qualified sends every statement with its tables qualified.
 type qualified struct {
 	pgdb.DBTX
-	name string
+	*Schema
 }
 
 func (q qualified) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return q.DBTX.Exec(ctx, Qualify(sql, q.name), args...)
+	return q.DBTX.Exec(ctx, q.SQL(sql), args...)
 }
 
 func (q qualified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return q.DBTX.Query(ctx, Qualify(sql, q.name), args...)
+	return q.DBTX.Query(ctx, q.SQL(sql), args...)
 }
 
 func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return q.DBTX.QueryRow(ctx, Qualify(sql, q.name), args...)
+	return q.DBTX.QueryRow(ctx, q.SQL(sql), args...)
 }
 
 // FindSchema returns name or, if it is empty, the schema of dblock's tables on the session's search_path. It is empty if the path has
 // no schema. Statements name it, because a session looks for a table without a schema among its temporary tables first.
 //
 // Errors: those of CheckSearchPath, unless a name is given: then it sends nothing.
-func FindSchema(ctx context.Context, db Querier, name string) (string, error) {
+func FindSchema(ctx context.Context, db DB, name string) (string, error) {
 	if name != "" {
 		return name, nil
 	}
@@ -56,7 +84,7 @@ func FindSchema(ctx context.Context, db Querier, name string) (string, error) {
 }
 
 // lookUp checks the search_path, and returns the schema of dblock's tables on it.
-func lookUp(ctx context.Context, db Querier) (string, error) {
+func lookUp(ctx context.Context, db DB) (string, error) {
 	rows, err := db.Query(ctx, pgdb.FindSchema)
 	if err != nil {
 		return "", err
@@ -72,25 +100,20 @@ func lookUp(ctx context.Context, db Querier) (string, error) {
 	return found.Name, CheckSearchPath(found.SearchPath)
 }
 
-// Querier is a pool, a connection or a transaction.
-type Querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // RequireSchema checks the search_path, and is FindSchema and CheckSchema: constructors call it once.
-func RequireSchema(ctx context.Context, db pgdb.DBTX, name string) (string, error) {
+func RequireSchema(ctx context.Context, db pgdb.DBTX, name string) (*Schema, error) {
 	found, err := lookUp(ctx, db)
 	if err != nil {
-		return "", unavailable(err)
+		return nil, unavailable(err)
 	}
-	home := cmp.Or(name, found)
-	return home, CheckSchema(ctx, db, home)
+	name = cmp.Or(name, found)
+	return NewSchema(name), CheckSchema(ctx, db, name)
 }
 
 // CheckSchema makes sure that server and tables are what the statements were written for, with the tables in the schema of that name.
 func CheckSchema(ctx context.Context, db pgdb.DBTX, name string) error {
 	var q pgdb.Queries
-	on := On(db, name)
+	on := NewSchema(name).On(db)
 	server, err := q.ServerVersion(ctx, on, name)
 	if err != nil {
 		return unavailable(err)

@@ -25,12 +25,12 @@ func TestStatementsNameTheirSchema(t *testing.T) {
 		}
 	}
 	home, err := postgres.RequireSchema(t.Context(), session, "")
-	if home != "public" || err != nil {
-		t.Fatalf("the tables are in %q, %v", home, err)
+	if err != nil || home.Table("")[0] != "public" {
+		t.Fatalf("the tables are in %q, %v", home.Table(""), err)
 	}
 	shadowed := 0
 	for name, statement := range generatedStatements(t) {
-		if err := explain(t.Context(), session.Conn(), postgres.Qualify(statement, home)); err != nil {
+		if err := explain(t.Context(), session.Conn(), home.SQL(statement)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if explain(t.Context(), session.Conn(), statement) != nil {

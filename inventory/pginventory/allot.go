@@ -17,7 +17,7 @@ import (
 func (d *database) Allot(ctx context.Context, sku string, bucket int32, units int64) (int64, error) {
 	var left int64
 	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
-		left, err = d.q.Allot(ctx, on, pgdb.AllotParams{LockTimeout: lockTimeout(ctx), Units: units, Sku: sku, Bucket: bucket})
+		left, err = d.q.Allot(ctx, on, pgdb.AllotParams{LockTimeout: lockTimeoutMs(ctx), Units: units, Sku: sku, Bucket: bucket})
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -1,7 +1,6 @@
 package pginventory
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -43,7 +42,7 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 	if !ours { // a nil one is none, either
 		return nil, false
 	}
-	return callerTx{d, d.on(txConn{caller})}, true
+	return callerTx{d, d.OnHost(caller)}, true
 }
 
 type callerTx struct {
@@ -87,7 +86,7 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 	if postgres.Code(err) == postgres.CodeReadOnlyTransaction {
 		err = fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
 	}
-	ctx, cancel := ending(ctx)
+	ctx, cancel := postgres.Ending(ctx)
 	defer cancel()
 	for _, end := range []string{"rollback to savepoint dblock_reserve", "release savepoint dblock_reserve"} {
 		if _, failed := t.on.Exec(ctx, end); failed != nil {
@@ -203,28 +202,4 @@ func (t callerMoveTx) Write(ctx context.Context, m engine.Moves) error {
 	}
 	skus, buckets, qtys := unitColumns(m.Return)
 	return t.d.q.AddStock(ctx, t.on, skus, buckets, qtys)
-}
-
-// txConn makes a caller's transaction what the generated queries run on.
-type txConn struct{ pglock.Tx }
-
-func (t txConn) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
-	rows, err := t.Query(ctx, query, args...)
-	return oneRow{rows, err}
-}
-
-type oneRow struct {
-	rows pgx.Rows
-	err  error
-}
-
-func (r oneRow) Scan(dest ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer r.rows.Close()
-	if !r.rows.Next() {
-		return cmp.Or(r.rows.Err(), pgx.ErrNoRows)
-	}
-	return r.rows.Scan(dest...)
 }

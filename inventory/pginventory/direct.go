@@ -14,8 +14,8 @@ func (d *database) direct(ctx context.Context, r engine.Row) (engine.Verdict, er
 		return engine.TooFew, err
 	}
 	defer conn.Release()
-	n, err := d.q.SellOne(ctx, d.on(conn), pgdb.SellOneParams{
-		ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(), LockTimeout: lockTimeout(ctx), KeyTimeout: keyTimeout,
+	n, err := d.q.SellOne(ctx, d.OnHost(conn), pgdb.SellOneParams{
+		ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(), LockTimeout: lockTimeoutMs(ctx), KeyTimeout: keyTimeout,
 	})
 	if n == 1 {
 		return engine.Sold, orKeyOpen(err)

@@ -51,7 +51,7 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	began := time.Now()
 	ctx = engine.Patiently(ctx)
 	batch.Queue(postgres.MarkTx)
-	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx))
+	batch.Queue(postgres.SetLockTimeout, lockTimeoutMs(ctx))
 	for _, setting := range asTheOwners {
 		batch.Queue(setting)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -27,7 +26,7 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 	defer conn.Release() // which closes it where the transaction is still open
 	books, err := d.read(ctx, conn, ask)
 	if err != nil {
-		rollback(ctx, conn)
+		postgres.RollbackConn(ctx, conn.Conn())
 		return sqlerr.Unwritten(err)
 	}
 	plan := decide(books)
@@ -37,10 +36,10 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 	case books.Unconfirmed && len(books.Recorded) > 0:
 		err = rollbackAndConfirm(ctx, conn)
 	default:
-		rollback(ctx, conn) // a commit of nothing but row locks would cost a flush
+		postgres.RollbackConn(ctx, conn.Conn()) // a commit of nothing but row locks would cost a flush
 	}
 	if err != nil {
-		rollback(ctx, conn)
+		postgres.RollbackConn(ctx, conn.Conn())
 	}
 	return err
 }
@@ -52,9 +51,9 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 		books.Used[q] = 0
 	}
 	var batch pgx.Batch
-	queueBound(&batch, lockTimeout(ctx), &books.Unconfirmed)
+	queueBound(&batch, lockTimeoutMs(ctx), &books.Unconfirmed)
 	d.queueQuotas(&batch, pgdb.SeeQuotas, ask.Quotas, books.Used)
-	batch.Queue(d.sql(pgdb.SeeUnits), ask.SKUs).Query(func(rows pgx.Rows) error {
+	batch.Queue(d.SQL(pgdb.SeeUnits), ask.SKUs).Query(func(rows pgx.Rows) error {
 		return each(rows, func(r pgdb.SeeUnitsRow) { books.Stock[r.Sku] = []engine.Bucket{{Left: r.Units}} })
 	})
 	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
@@ -66,7 +65,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return books, sqlerr.Unwritten(err)
 	}
-	return books, d.confirm(ctx, d.on(conn), books)
+	return books, d.confirm(ctx, d.OnHost(conn), books)
 }
 
 func newBooks(ask engine.Ask) engine.Books {
@@ -86,11 +85,11 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 	}
 	books := newBooks(ask)
 	var batch pgx.Batch
-	batch.Queue(beginReadCommitted)
-	queueBound(&batch, lockTimeout(ctx), &books.Unconfirmed)
+	batch.Queue(postgres.BeginReadCommitted)
+	queueBound(&batch, lockTimeoutMs(ctx), &books.Unconfirmed)
 	if len(ask.Quotas) > 0 {
 		skus, buyers := quotaColumns(ask.Quotas)
-		batch.Queue(d.sql(pgdb.MakeQuotas), skus, buyers)
+		batch.Queue(d.SQL(pgdb.MakeQuotas), skus, buyers)
 	}
 	d.queueQuotas(&batch, quotas, ask.Quotas, books.Used)
 	waits, passes := ask.Waits()
@@ -108,9 +107,9 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return engine.Books{}, err
 	}
-	skipped, err := d.skipped(ctx, d.on(conn), ask, books.Stock)
+	skipped, err := d.skipped(ctx, d.OnHost(conn), ask, books.Stock)
 	if err == nil && ask.Wait && len(skipped) > 0 { // it waited, and rows came into being meanwhile
-		return d.readLocked(ctx, d.on(conn), ask, books)
+		return d.readLocked(ctx, d.OnHost(conn), ask, books)
 	}
 	books.Skipped = func(sku string) bool { return skipped[sku] }
 	return books, err
@@ -177,13 +176,13 @@ func (d *database) queueQuotas(batch *pgx.Batch, query string, quotas []engine.Q
 		return
 	}
 	skus, buyers := quotaColumns(quotas)
-	batch.Queue(d.sql(query), skus, buyers).Query(func(rows pgx.Rows) error {
+	batch.Queue(d.SQL(query), skus, buyers).Query(func(rows pgx.Rows) error {
 		return each(rows, func(r pgdb.LockQuotasRow) { used[engine.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used })
 	})
 }
 
 func (d *database) queueStock(batch *pgx.Batch, query string, stock map[string][]engine.Bucket, args ...any) {
-	batch.Queue(d.sql(query), args...).Query(func(rows pgx.Rows) error {
+	batch.Queue(d.SQL(query), args...).Query(func(rows pgx.Rows) error {
 		return each(rows, func(r pgdb.LockStockRow) {
 			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
 		})
@@ -194,7 +193,7 @@ func (d *database) queueKeys(batch *pgx.Batch, query string, keys []string, reco
 	if len(keys) == 0 {
 		return
 	}
-	batch.Queue(d.sql(query), keys).Query(func(rows pgx.Rows) error {
+	batch.Queue(d.SQL(query), keys).Query(func(rows pgx.Rows) error {
 		return each(rows, func(r pgdb.ReservationsRow) {
 			recorded[r.ReservationKey] = append(recorded[r.ReservationKey], row(r))
 		})
@@ -204,7 +203,7 @@ func (d *database) queueKeys(batch *pgx.Batch, query string, keys []string, reco
 func row(r pgdb.ReservationsRow) engine.Row {
 	return engine.Row{
 		Key: r.ReservationKey, Line: r.Line, SKU: r.Sku, Bucket: r.Bucket, Buyer: r.Buyer, Qty: r.Qty, State: r.State,
-		Limited: r.Limited, Left: time.Duration(r.LeftUs) * time.Microsecond,
+		Limited: r.Limited, Left: postgres.FromMicros(r.LeftUs),
 	}
 }
 
@@ -220,13 +219,13 @@ func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
 		wait = keyTimeout
 	}
 	var batch pgx.Batch
-	batch.Queue(beginReadCommitted)
-	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", wait)
+	batch.Queue(postgres.BeginReadCommitted)
+	batch.Queue(postgres.SetLockTimeout, wait)
 	p := insertColumns(rows)
-	batch.Queue(d.sql(pgdb.AwaitKeys), p.ReservationKeys, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States)
+	batch.Queue(d.SQL(pgdb.AwaitKeys), p.ReservationKeys, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States)
 	batch.Queue("rollback")
 	if err = conn.SendBatch(ctx, &batch).Close(); err != nil {
-		rollback(ctx, conn)
+		postgres.RollbackConn(ctx, conn.Conn())
 	}
 	return sqlerr.Unwritten(err)
 }
@@ -235,15 +234,15 @@ func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
 // the commit took place.
 func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Plan) error {
 	var batch pgx.Batch
-	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", keyTimeout)
+	batch.Queue(postgres.SetLockTimeout, keyTimeout)
 	d.queueInsert(&batch, plan.Insert)
 	if len(plan.Count) > 0 {
 		skus, buyers, qtys, mosts := countColumns(plan.Count)
-		batch.Queue(d.sql(pgdb.CountQuotas), skus, buyers, qtys, mosts)
+		batch.Queue(d.SQL(pgdb.CountQuotas), skus, buyers, qtys, mosts)
 	}
 	if len(plan.Take) > 0 {
 		from, buckets, units := unitColumns(plan.Take)
-		batch.Queue(d.sql(pgdb.TakeStock), from, buckets, units)
+		batch.Queue(d.SQL(pgdb.TakeStock), from, buckets, units)
 	}
 	if d.hook == nil {
 		return orKeyOpen(commit(ctx, conn, &batch))
@@ -278,7 +277,7 @@ func commit(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) error {
 
 func (d *database) queueInsert(batch *pgx.Batch, rows []engine.Row) {
 	p := insertColumns(rows)
-	batch.Queue(d.sql(pgdb.InsertReservations),
+	batch.Queue(d.SQL(pgdb.InsertReservations),
 		p.ReservationKeys, p.Lines, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States, p.Limits, p.HoldsUs)
 }
 

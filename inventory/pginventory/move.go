@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -27,7 +28,7 @@ func (d *database) Move(ctx context.Context, fn func(engine.MoveTx) error) error
 		tx.sent, err = true, rollbackAndConfirm(ctx, conn)
 	}
 	if err != nil || !tx.sent {
-		rollback(ctx, conn)
+		postgres.RollbackConn(ctx, conn.Conn())
 	}
 	return err
 }
@@ -43,13 +44,13 @@ type moveTx struct {
 func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]engine.Row, map[string]bool, error) {
 	recorded, lines := make(map[string][]engine.Row), make(map[string]int64)
 	var batch pgx.Batch
-	batch.Queue(beginReadCommitted)
+	batch.Queue(postgres.BeginReadCommitted)
 	queueBound(&batch, lockWait, &t.unconfirmed)
 	if wait {
 		t.d.queueKeys(&batch, pgdb.LockReservations, keys, recorded)
 	} else {
 		t.d.queueKeys(&batch, pgdb.LockFreeReservations, keys, recorded)
-		batch.Queue(t.d.sql(pgdb.KnownLines), keys).Query(func(rows pgx.Rows) error {
+		batch.Queue(t.d.SQL(pgdb.KnownLines), keys).Query(func(rows pgx.Rows) error {
 			return each(rows, func(r pgdb.KnownLinesRow) { lines[r.ReservationKey] = r.NumLines })
 		})
 	}
@@ -84,21 +85,21 @@ func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitSt
 func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
 	t.sent = true
 	var batch pgx.Batch
-	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx)) // of triggers of the host's
+	batch.Queue(postgres.SetLockTimeout, lockTimeoutMs(ctx)) // of triggers of the host's
 	if len(m.Set) > 0 {
 		keys, states, holds := setColumns(m.Set)
-		batch.Queue(t.d.sql(pgdb.SetReservations), keys, states, holds)
+		batch.Queue(t.d.SQL(pgdb.SetReservations), keys, states, holds)
 	}
 	if len(m.Uncount) > 0 {
 		skus, buyers, qtys, _ := countColumns(m.Uncount)
-		batch.Queue(t.d.sql(pgdb.UncountQuotas), skus, buyers, qtys)
+		batch.Queue(t.d.SQL(pgdb.UncountQuotas), skus, buyers, qtys)
 	}
 	if len(m.Return) > 0 {
 		skus, buckets, qtys := unitColumns(m.Return)
-		batch.Queue(t.d.sql(pgdb.AddStock), skus, buckets, qtys)
+		batch.Queue(t.d.SQL(pgdb.AddStock), skus, buckets, qtys)
 	}
 	if len(m.Insert) > 0 {
-		batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockWait)
+		batch.Queue(postgres.SetLockTimeout, lockWait)
 		t.d.queueInsert(&batch, m.Insert)
 	}
 	return commit(ctx, t.conn, &batch)

@@ -12,10 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
-	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -27,11 +25,8 @@ import (
 // dblock.ErrUnsupported for a client_encoding other than UTF8, and for a search_path that names
 // pg_catalog after another schema.
 func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...Option) (*inventory.Store, error) {
-	if pool == nil {
-		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
-	}
-	if err := schema.CheckPostgresName(o.Schema); err != nil {
-		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+	if err := postgres.CheckHost(pool, "Options.Schema", o.Schema); err != nil {
+		return nil, err
 	}
 	o, err := o.WithDefaults()
 	if err != nil {
@@ -41,7 +36,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 	for _, option := range more {
 		option(d)
 	}
-	if d.schema, err = postgres.RequireSchema(ctx, pool, o.Schema); err != nil {
+	if d.Schema, err = postgres.RequireSchema(ctx, pool, o.Schema); err != nil {
 		return nil, err
 	}
 	return inventory.New(d, o), nil
@@ -49,8 +44,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 
 // database is the Postgres side of a Store.
 type database struct {
+	*postgres.Schema
+
 	pool   *pgxpool.Pool
-	schema string // where the tables are
 	chosen string // the schema as the host gave it, perhaps none
 	q      pgdb.Queries
 	hook   Hook // nil: none
@@ -65,9 +61,3 @@ func (d *database) Ways() engine.Ways {
 
 // Connections is what the pool is limited to.
 func (d *database) Connections() int { return int(d.pool.Config().MaxConns) }
-
-// sql puts the tables of a statement into their schema.
-func (d *database) sql(query string) string { return postgres.Qualify(query, d.schema) }
-
-// on returns what the generated queries run on.
-func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return postgres.OnHost(db, d.schema) }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -18,23 +19,7 @@ func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, e
 		return err
 	}
 	defer conn.Release()
-	tx, err := conn.BeginTx(ctx, readCommitted)
-	if err != nil {
-		return sqlerr.Unwritten(err)
-	}
-	defer func() { // after a commit it does nothing
-		ctx, cancel := ending(ctx)
-		defer cancel()
-		_ = tx.Rollback(ctx)
-	}()
-	if _, err := tx.Exec(ctx, "select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx)); err != nil {
-		return sqlerr.Unwritten(err)
-	}
-	commit, err := fn(adjustTx{d, d.on(tx)})
-	if err != nil || !commit {
-		return sqlerr.Unwritten(err)
-	}
-	return tx.Commit(ctx)
+	return postgres.InTx(ctx, conn, lockTimeout(ctx), func(tx pgx.Tx) (bool, error) { return fn(adjustTx{d, d.OnHost(tx)}) })
 }
 
 type adjustTx struct {

@@ -30,7 +30,7 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
 		write := func(query string, args ...any) {
 			sent++
-			batch.Queue(d.sql(query), args...).Exec(func(pgconn.CommandTag) error { done++; return nil })
+			batch.Queue(d.SQL(query), args...).Exec(func(pgconn.CommandTag) error { done++; return nil })
 		}
 		if len(o.Make) > 0 {
 			write(pgdb.MakeQuotas, slices.Repeat([]string{o.SKU}, len(o.Make)), o.Make)
@@ -42,7 +42,7 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 			write(pgdb.AddToQuotas, o.SKU, o.More.Buyers, o.More.Units, o.Limit)
 		}
 		write(pgdb.InsertOrders, o.Keys, o.SKU, o.Bucket, o.Buyers, o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds())
-		batch.Queue(d.sql(pgdb.TakeTogether), units, o.SKU, o.Bucket).QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
+		batch.Queue(d.SQL(pgdb.TakeTogether), units, o.SKU, o.Bucket).QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
 	})
 	if done == sent-1 { // it waited to write the orders, and not for the stock
 		err = orKeyOpen(err)
@@ -53,9 +53,9 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 func (d *database) new(ctx context.Context, o engine.Orders) (verdict engine.Verdict, unsold []string, left int64, err error) {
 	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
 		if len(o.Make) > 0 {
-			batch.Queue(d.sql(pgdb.MakeQuotas), slices.Repeat([]string{o.SKU}, len(o.Make)), o.Make)
+			batch.Queue(d.SQL(pgdb.MakeQuotas), slices.Repeat([]string{o.SKU}, len(o.Make)), o.Make)
 		}
-		batch.Queue(d.sql(pgdb.SellNew), o.Keys, o.Buyers, o.Qtys, o.SKU, o.Bucket, o.Limit, o.State, o.Hold.Microseconds()).
+		batch.Queue(d.SQL(pgdb.SellNew), o.Keys, o.Buyers, o.Qtys, o.SKU, o.Bucket, o.Limit, o.State, o.Hold.Microseconds()).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&left, &unsold) })
 	})
 	return verdict, unsold, left, err
@@ -69,7 +69,7 @@ func (d *database) atOnce(ctx context.Context, queue func(*pgx.Batch)) (engine.V
 	}
 	defer conn.Release()
 	var batch pgx.Batch
-	batch.Queue(bound, lockTimeout(ctx))
+	batch.Queue(bound, lockTimeoutMs(ctx))
 	queue(&batch)
 	err = conn.SendBatch(ctx, &batch).Close()
 	switch {

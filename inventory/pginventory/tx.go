@@ -14,12 +14,6 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// Transactions are READ COMMITTED, whatever the database's default.
-var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
-
-// beginReadCommitted is readCommitted as a statement, to be sent beside others.
-const beginReadCommitted = "begin isolation level read committed read write"
-
 // bound begins what a transaction does: it bounds its waits for locks, and has what follows look rows up by their keys, one by one.
 // The server keeps plans of what is prepared. One that reads the whole table, made while that was small, would stand still with
 // the table growing at tens of thousands of orders a second, until statistics are next taken, which may be a minute.
@@ -42,19 +36,24 @@ var asTheOwners = []string{
 // lockTimeout lets the server give up on a lock before we give up on the server: the error then
 // says which of the two it was, and the connection lives on. It counts twice: who waits for a row
 // that many want waits for a place at the head of the line, and then for the row.
-func lockTimeout(ctx context.Context) string {
+func lockTimeout(ctx context.Context) time.Duration {
 	if engine.IsBrief(ctx) {
 		return briefTimeout
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return "0"
+		return 0
 	}
-	return strconv.FormatInt(max(1, (time.Until(deadline)*2/5).Milliseconds()), 10)
+	return max(time.Millisecond, time.Until(deadline)*2/5)
 }
 
-// briefTimeout is, in milliseconds, longer than those who sell usually have a row, flush included.
-const briefTimeout = "50"
+// lockTimeoutMs is lockTimeout in milliseconds.
+func lockTimeoutMs(ctx context.Context) string {
+	return strconv.FormatInt(lockTimeout(ctx).Milliseconds(), 10)
+}
+
+// briefTimeout is longer than those who sell usually have a row, flush included.
+const briefTimeout = 50 * time.Millisecond
 
 // mostUnusable is how many connections of the pool are closed before its hooks are to blame.
 const mostUnusable = 8
@@ -86,7 +85,7 @@ func (d *database) alone(ctx context.Context, fn func(pgdb.DBTX) error) error {
 		return err
 	}
 	defer conn.Release()
-	return fn(d.on(conn))
+	return fn(d.OnHost(conn))
 }
 
 // confirm waits until the synchronous standbys have what is recorded, if that is unconfirmed. In a
@@ -105,21 +104,4 @@ func rollbackAndConfirm(ctx context.Context, conn *pgxpool.Conn) error {
 	batch.Queue("rollback")
 	batch.Queue(pgdb.ConfirmCommits)
 	return conn.SendBatch(ctx, &batch).Close()
-}
-
-// rollback ends the transaction even where ctx has ended. Where that fails, releasing the
-// connection closes it.
-func rollback(ctx context.Context, conn *pgxpool.Conn) {
-	if conn.Conn().IsClosed() {
-		return
-	}
-	ctx, cancel := ending(ctx)
-	defer cancel()
-	_, _ = conn.Exec(ctx, "rollback")
-}
-
-// ending bounds a rollback, which has to be sent even where ctx has ended, and must not wait for
-// ever where the network goes silent.
-func ending(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }

@@ -3,7 +3,6 @@ package pgqueue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -21,9 +21,9 @@ const jobsOfClaim = 125
 
 // Standing counts rows, and waits until the synchronous standbys have them.
 func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) {
-	n, err := d.q.CountJobs(ctx, d.on(d.pool), uuids(jobs))
+	n, err := d.q.CountJobs(ctx, d.db, postgres.UUIDs(jobs))
 	if err == nil && n > 0 {
-		err = d.q.ConfirmCommits(ctx, d.on(d.pool))
+		err = d.q.ConfirmCommits(ctx, d.db)
 	}
 	return int(n), sqlerr.Unwritten(err)
 }
@@ -31,7 +31,7 @@ func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) 
 // BeginJobs is one statement.
 func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Place) (begun, locked []engine.ID, err error) {
 	jobs, of, claims := places(all)
-	rows, err := d.q.BeginJobs(ctx, d.on(d.pool), pgdb.BeginJobsParams{ClaimIds: claims, MemberID: id(m), JobIds: jobs, OfClaims: of})
+	rows, err := d.q.BeginJobs(ctx, d.db, pgdb.BeginJobsParams{ClaimIds: claims, MemberID: postgres.UUID(m), JobIds: jobs, OfClaims: of})
 	for _, r := range rows {
 		if r.Begun {
 			begun = append(begun, r.JobID.Bytes)
@@ -44,7 +44,7 @@ func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Plac
 
 // Payloads reads rows.
 func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.ID][]byte, error) {
-	rows, err := d.q.ReadPayloads(ctx, d.on(d.pool), uuids(jobs))
+	rows, err := d.q.ReadPayloads(ctx, d.db, postgres.UUIDs(jobs))
 	payloads := make(map[engine.ID][]byte, len(rows))
 	for _, r := range rows {
 		payloads[r.JobID.Bytes] = r.Payload
@@ -54,24 +54,23 @@ func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.I
 
 // Promote is one statement.
 func (d *database) Promote(ctx context.Context, since time.Duration, most int) (int, error) {
-	n, err := d.q.PromoteJobs(ctx, d.on(d.pool), float64(since.Microseconds()), int32(most))
+	n, err := d.q.PromoteJobs(ctx, d.db, float64(since.Microseconds()), int32(most))
 	return int(n), err
 }
 
 // PromoteUrgent is one statement.
 func (d *database) PromoteUrgent(ctx context.Context, most int) (int, error) {
-	n, err := d.q.PromoteUrgent(ctx, d.on(d.pool), int32(most))
+	n, err := d.q.PromoteUrgent(ctx, d.db, int32(most))
 	return int(n), err
 }
 
 // Suspects reads the claims, and then, in another snapshot, the members: one is committed before anything names it.
 func (d *database) Suspects(ctx context.Context) ([]member.ID, error) {
-	on := d.on(d.pool)
-	claimants, err := d.q.Claimants(ctx, on)
+	claimants, err := d.q.Claimants(ctx, d.db)
 	if err != nil || len(claimants) == 0 {
 		return nil, err
 	}
-	living, err := d.q.LivingMembers(ctx, on, claimants)
+	living, err := d.q.LivingMembers(ctx, d.db, claimants)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +85,7 @@ func (d *database) Suspects(ctx context.Context) ([]member.ID, error) {
 
 // ClaimsOf reads the rows of claims.
 func (d *database) ClaimsOf(ctx context.Context, m member.ID) ([]engine.ID, error) {
-	rows, err := d.q.RecordedClaims(ctx, d.on(d.pool), id(m))
+	rows, err := d.q.RecordedClaims(ctx, d.db, postgres.UUID(m))
 	claims := make([]engine.ID, len(rows))
 	for i, c := range rows {
 		claims[i] = c.Bytes
@@ -96,9 +95,9 @@ func (d *database) ClaimsOf(ctx context.Context, m member.ID) ([]engine.ID, erro
 
 // Unclaim deletes the claim, which is what decides who has its jobs.
 func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (found bool, cancelled []engine.ID, err error) {
-	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
+	err = d.inTx(ctx, 0, func(on pgdb.DBTX) (commit bool, err error) {
 		found, cancelled = false, nil
-		jobs, err := d.q.TakeClaim(ctx, on, uuid(claim), id(m))
+		jobs, err := d.q.TakeClaim(ctx, on, postgres.UUID(claim), postgres.UUID(m))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, nil
 		}
@@ -106,7 +105,7 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 			return false, err
 		}
 		found = true
-		asked, err := d.q.CancelsAmong(ctx, on, jobs, id(m))
+		asked, err := d.q.CancelsAmong(ctx, on, jobs, postgres.UUID(m))
 		if cancelled = ids(asked); err != nil || len(asked) > 0 {
 			return false, err
 		}
@@ -118,8 +117,8 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 
 // Adopt takes claims, and then, in another snapshot, looks which of their jobs have not ended.
 func (d *database) Adopt(ctx context.Context, gone, heir member.ID, most int) (claims []engine.ID, orphans []engine.Orphan, err error) {
-	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		taken, err := d.q.AdoptClaims(ctx, on, id(heir), id(gone), int32(max(most/jobsOfClaim, 1)))
+	err = d.inTx(ctx, 0, func(on pgdb.DBTX) (commit bool, err error) {
+		taken, err := d.q.AdoptClaims(ctx, on, postgres.UUID(heir), postgres.UUID(gone), int32(max(most/jobsOfClaim, 1)))
 		if err != nil || len(taken) == 0 {
 			return false, err
 		}
@@ -128,7 +127,7 @@ func (d *database) Adopt(ctx context.Context, gone, heir member.ID, most int) (c
 			claims = append(claims, t.ClaimID.Bytes)
 			jobs, of = append(jobs, t.JobIds...), append(of, slices.Repeat([]pgtype.UUID{t.ClaimID}, len(t.JobIds))...)
 		}
-		if err := d.q.AdoptCancels(ctx, on, id(heir), id(gone), jobs); err != nil {
+		if err := d.q.AdoptCancels(ctx, on, postgres.UUID(heir), postgres.UUID(gone), jobs); err != nil {
 			return false, err
 		}
 		found, err := d.q.OrphanJobs(ctx, on, jobs, of)
@@ -146,27 +145,7 @@ func (d *database) Adopt(ctx context.Context, gone, heir member.ID, most int) (c
 	return claims, orphans, nil
 }
 
-// inTx runs fn in a READ COMMITTED transaction, and commits it where fn says so.
-func (d *database) inTx(ctx context.Context, fn func(pgdb.DBTX) (commit bool, err error)) error {
-	return d.inPgxTx(ctx, 0, func(tx pgx.Tx) (bool, error) { return fn(d.on(tx)) })
-}
-
-// inPgxTx has the statements of fn wait so long for a lock; 0: while ctx lives.
-func (d *database) inPgxTx(ctx context.Context, wait time.Duration, fn func(pgx.Tx) (commit bool, err error)) error {
-	o := pgx.TxOptions{BeginQuery: beginReadCommitted}
-	if wait > 0 {
-		o.BeginQuery += fmt.Sprintf("; set local lock_timeout = %d", max(wait.Milliseconds(), 1))
-	}
-	tx, err := d.pool.BeginTx(ctx, o)
-	if err != nil {
-		return sqlerr.Unwritten(err)
-	}
-	commit, err := fn(tx)
-	if err != nil || !commit {
-		ctx, cancel := ending(ctx)
-		defer cancel()
-		_ = tx.Rollback(ctx) // where that fails, the connection is closed
-		return sqlerr.Unwritten(err)
-	}
-	return tx.Commit(ctx)
+// inTx is postgres.InTx on a connection of dblock's own.
+func (d *database) inTx(ctx context.Context, wait time.Duration, fn func(pgdb.DBTX) (commit bool, err error)) error {
+	return postgres.InTx(ctx, d.pool, wait, func(tx pgx.Tx) (bool, error) { return fn(d.On(tx)) })
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -41,24 +42,24 @@ func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs [
 			ready = append(ready, i)
 		}
 	}
-	_, err = tx.CopyFrom(ctx, d.table("dblock_queue_job"),
+	_, err = tx.CopyFrom(ctx, d.Table("dblock_queue_job"),
 		[]string{"job_id", "queue", "kind", "priority", "max_attempts", "enqueued_at", "payload", "group_key", "group_most"},
 		pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 			j := &jobs[i]
-			return []any{uuid(j.ID), j.Queue, j.Kind, j.Priority, j.MaxAttempts, now, j.Payload, groupOf(j), pgtype.Int4{Int32: j.GroupLimit, Valid: j.Group != ""}}, nil
+			return []any{postgres.UUID(j.ID), j.Queue, j.Kind, j.Priority, j.MaxAttempts, now, j.Payload, groupOf(j), pgtype.Int4{Int32: j.GroupLimit, Valid: j.Group != ""}}, nil
 		}))
 	if err == nil && len(ready) > 0 {
-		_, err = tx.CopyFrom(ctx, d.table("dblock_queue_ready"), []string{"queue", "priority", "ready_at", "job_id"},
+		_, err = tx.CopyFrom(ctx, d.Table("dblock_queue_ready"), []string{"queue", "priority", "ready_at", "job_id"},
 			pgx.CopyFromSlice(len(ready), func(i int) ([]any, error) {
 				j := &jobs[ready[i]]
-				return []any{j.Queue, j.Priority, now.Add(time.Duration(i) * time.Microsecond), uuid(j.ID)}, nil
+				return []any{j.Queue, j.Priority, now.Add(time.Duration(i) * time.Microsecond), postgres.UUID(j.ID)}, nil
 			}))
 	}
 	if err == nil && len(later) > 0 {
-		_, err = tx.CopyFrom(ctx, d.table("dblock_queue_scheduled"), []string{"run_at", "job_id", "queue", "priority", "group_key"},
+		_, err = tx.CopyFrom(ctx, d.Table("dblock_queue_scheduled"), []string{"run_at", "job_id", "queue", "priority", "group_key"},
 			pgx.CopyFromSlice(len(later), func(i int) ([]any, error) {
 				j := &jobs[later[i]]
-				return []any{now.Add(max(j.Delay, time.Microsecond)), uuid(j.ID), j.Queue, j.Priority, groupOf(j)}, nil
+				return []any{now.Add(max(j.Delay, time.Microsecond)), postgres.UUID(j.ID), j.Queue, j.Priority, groupOf(j)}, nil
 			}))
 	}
 	return grouped, err
@@ -66,6 +67,3 @@ func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs [
 
 // groupOf is the group of a job; null: it has none.
 func groupOf(j *engine.Insert) pgtype.Text { return pgtype.Text{String: j.Group, Valid: j.Group != ""} }
-
-// table is one of dblock's, in its schema.
-func (d *database) table(name string) pgx.Identifier { return pgx.Identifier{d.schema, name} }

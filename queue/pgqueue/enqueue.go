@@ -37,18 +37,18 @@ func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue
 func (d *database) Insert(ctx context.Context, jobs []engine.Insert, wait time.Duration) (dups []engine.Duplicate, err error) {
 	switch {
 	case len(jobs) >= copyFrom && !haveUnique(jobs):
-		return nil, d.inPgxTx(ctx, wait, func(tx pgx.Tx) (commit bool, err error) {
-			grouped, err := d.copyJobs(ctx, d.on(tx), tx, jobs)
+		return nil, postgres.InTx(ctx, d.pool, wait, func(tx pgx.Tx) (commit bool, err error) {
+			grouped, err := d.copyJobs(ctx, d.On(tx), tx, jobs)
 			if err != nil {
 				return false, err
 			}
-			return true, d.place(ctx, d.on(tx), grouped)
+			return true, d.place(ctx, d.On(tx), grouped)
 		})
 	case !haveKeys(jobs):
-		return nil, d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs, untold))
+		return nil, d.q.EnqueueJobs(ctx, d.db, columns(jobs, untold))
 	}
-	err = d.inPgxTx(ctx, wait, func(tx pgx.Tx) (commit bool, err error) {
-		dups, err = d.insertKeyed(ctx, d.on(tx), jobs, untold)
+	err = d.inTx(ctx, wait, func(on pgdb.DBTX) (commit bool, err error) {
+		dups, err = d.insertKeyed(ctx, on, jobs, untold)
 		return true, err
 	})
 	return dups, err
@@ -60,7 +60,7 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 	if !ours { // a nil one is none, either
 		return nil, false
 	}
-	return callerTx{d, caller, postgres.OnHost(txConn{caller}, d.schema)}, true
+	return callerTx{d, caller, d.OnHost(caller)}, true
 }
 
 type callerTx struct {
@@ -107,14 +107,6 @@ func (t callerTx) tell(ctx context.Context, jobs []engine.Insert, channel string
 // untold is the channel of statements that tell nobody.
 const untold = ""
 
-// txConn makes a caller's transaction what the generated queries run on; what is run on it here returns rows, or none, and
-// never just one.
-type txConn struct{ pglock.Tx }
-
-func (t txConn) QueryRow(context.Context, string, ...any) pgx.Row {
-	panic("pgqueue: no statement of a caller's transaction returns one row")
-}
-
 func columns(jobs []engine.Insert, channel string) pgdb.EnqueueJobsParams {
 	n := len(jobs)
 	p := pgdb.EnqueueJobsParams{
@@ -123,7 +115,7 @@ func columns(jobs []engine.Insert, channel string) pgdb.EnqueueJobsParams {
 		MaxAttempts: make([]int16, n), DelaysUs: make([]int64, n), Payloads: make([][]byte, n),
 	}
 	for i, j := range jobs {
-		p.JobIds[i], p.Queues[i], p.Kinds[i], p.Priorities[i] = uuid(j.ID), j.Queue, j.Kind, j.Priority
+		p.JobIds[i], p.Queues[i], p.Kinds[i], p.Priorities[i] = postgres.UUID(j.ID), j.Queue, j.Kind, j.Priority
 		p.MaxAttempts[i], p.Payloads[i] = j.MaxAttempts, j.Payload
 		if p.DelaysUs[i] = j.Delay.Microseconds(); j.Delay > 0 {
 			p.DelaysUs[i] = max(p.DelaysUs[i], 1)

@@ -4,17 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
-
-// What begins a transaction, as a statement to be sent beside others.
-const beginReadCommitted = "begin isolation level read committed read write"
 
 // waitForRows bounds how long a transaction that ends jobs waits for locks.
 func waitForRows(x *engine.Exchange) string {
@@ -30,11 +28,11 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	}
 	defer conn.Release() // which closes it where the transaction is still open
 	var batch pgx.Batch
-	batch.Queue(beginReadCommitted)
+	batch.Queue(postgres.BeginReadCommitted)
 	if x.Ends() > 0 {
 		batch.Queue(waitForRows(x))
 	}
-	me := id(x.Member)
+	me := postgres.UUID(x.Member)
 	d.queueTake(&batch, x)
 	d.queueKept(&batch, x)
 	d.queueKeys(&batch, x)
@@ -44,15 +42,15 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	d.queueBuried(&batch, x, &got)
 	d.queueKeptDead(&batch, x)
 	if len(x.Closed) > 0 {
-		shut := d.shut
+		shut := d.SQL(pgdb.CloseClaims)
 		if d.Broken() != x.Broken { // conn was taken before: a pool looks at a connection that was idle
-			shut = d.shutEnded
+			shut = d.SQL(pgdb.CloseEndedClaims)
 		}
-		batch.Queue(shut, uuids(x.Closed), me)
+		batch.Queue(shut, postgres.UUIDs(x.Closed), me)
 	}
 	if a := x.Ask; a != nil {
 		s := spans(a.From)
-		batch.Queue(d.claim, int32(a.Inline), s.priorities, s.times, s.lasts, a.Queue, uuids(a.Not), me, a.Beat, int32(a.Most), uuid(a.Claim)).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(d.SQL(pgdb.ClaimJobs), int32(a.Inline), s.priorities, s.times, s.lasts, a.Queue, postgres.UUIDs(a.Not), me, a.Beat, int32(a.Most), postgres.UUID(a.Claim)).Query(func(rows pgx.Rows) (err error) {
 			got.Jobs, got.Void, err = jobs(rows, a)
 			return err
 		})
@@ -62,7 +60,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	}
 	batch.Queue("commit")
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-		rollback(ctx, conn.Conn())
+		postgres.RollbackConn(ctx, conn.Conn())
 		return engine.Exchanged{}, err
 	}
 	return got, nil
@@ -71,15 +69,15 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 // unlessCancelled commits a transaction if others want none of its jobs cancelled.
 func (d *database) unlessCancelled(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, got *engine.Exchanged) (engine.Exchanged, error) {
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
-		rollback(ctx, conn)
+		postgres.RollbackConn(ctx, conn)
 		return engine.Exchanged{}, sqlerr.Unwritten(err)
 	}
 	if len(got.Cancelled) > 0 {
-		rollback(ctx, conn)
+		postgres.RollbackConn(ctx, conn)
 		return engine.Exchanged{Cancelled: got.Cancelled}, nil
 	}
 	if _, err := conn.Exec(ctx, "commit"); err != nil {
-		rollback(ctx, conn)
+		postgres.RollbackConn(ctx, conn)
 		return engine.Exchanged{}, err
 	}
 	return *got, nil
@@ -98,9 +96,9 @@ func (d *database) queueCancels(batch *pgx.Batch, x *engine.Exchange, got *engin
 		return
 	}
 	jobs, of, claims := places(all)
-	me := id(x.Member)
-	batch.Queue(d.lockClaims, claims, me)
-	batch.Queue(d.cancelsHeld, jobs, of, me, claims).Query(func(rows pgx.Rows) error {
+	me := postgres.UUID(x.Member)
+	batch.Queue(d.SQL(pgdb.LockClaims), claims, me)
+	batch.Queue(d.SQL(pgdb.CancelsHeld), jobs, of, me, claims).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
 		got.Cancelled = ids(found)
 		return err
@@ -112,7 +110,7 @@ func (d *database) queueFinished(batch *pgx.Batch, x *engine.Exchange, finished 
 		return
 	}
 	jobs, of, claims := places(x.Finished)
-	batch.Queue(d.finish, claims, id(x.Member), jobs, of).QueryRow(count(finished))
+	batch.Queue(d.SQL(pgdb.FinishJobs), claims, postgres.UUID(x.Member), jobs, of).QueryRow(count(finished))
 }
 
 func (d *database) queueDeferred(batch *pgx.Batch, x *engine.Exchange, got *engine.Exchanged) {
@@ -130,8 +128,8 @@ func (d *database) queueDeferred(batch *pgx.Batch, x *engine.Exchange, got *engi
 		since[i] = pgtype.Timestamptz{Time: e.ReadyAt, Valid: !e.ReadyAt.IsZero()}
 	}
 	jobs, of, claims := places(all)
-	batch.Queue(d.lockJobs, jobs, of, claims, id(x.Member))
-	batch.Queue(d.postpone, claims, id(x.Member), jobs, of, attempts, failures, delays, since, records).QueryRow(count(&got.Deferred))
+	batch.Queue(d.SQL(pgdb.LockJobs), jobs, of, claims, postgres.UUID(x.Member))
+	batch.Queue(d.SQL(pgdb.DeferJobs), claims, postgres.UUID(x.Member), jobs, of, attempts, failures, delays, since, records).QueryRow(count(&got.Deferred))
 }
 
 func (d *database) queueBuried(batch *pgx.Batch, x *engine.Exchange, got *engine.Exchanged) {
@@ -144,14 +142,14 @@ func (d *database) queueBuried(batch *pgx.Batch, x *engine.Exchange, got *engine
 		all[i], attempts[i], failures[i] = e.Place, e.Attempt, e.Failure
 	}
 	jobs, of, claims := places(all)
-	batch.Queue(d.bury, claims, id(x.Member), jobs, of, attempts, failures).QueryRow(count(&got.Buried))
+	batch.Queue(d.SQL(pgdb.BuryJobs), claims, postgres.UUID(x.Member), jobs, of, attempts, failures).QueryRow(count(&got.Buried))
 }
 
 // places are jobs, the claim of each, and all claims once.
 func places(all []engine.Place) (jobs, of, claims []pgtype.UUID) {
 	jobs, of = make([]pgtype.UUID, len(all)), make([]pgtype.UUID, len(all))
 	for i, p := range all {
-		jobs[i], of[i] = uuid(p.Job), uuid(p.Claim)
+		jobs[i], of[i] = postgres.UUID(p.Job), postgres.UUID(p.Claim)
 		if i == 0 || of[i] != of[i-1] && !slices.Contains(claims, of[i]) {
 			claims = append(claims, of[i])
 		}
@@ -192,19 +190,4 @@ func jobs(rows pgx.Rows, ask *engine.Ask) (all []engine.Job, void int, err error
 		all = append(all, j)
 	}
 	return all, void, rows.Err()
-}
-
-// rollback ends the transaction even where ctx has ended. Where that fails, releasing the connection closes it.
-func rollback(ctx context.Context, conn *pgx.Conn) {
-	if conn.IsClosed() {
-		return
-	}
-	ctx, cancel := ending(ctx)
-	defer cancel()
-	_, _ = conn.Exec(ctx, "rollback")
-}
-
-// ending bounds a rollback, which has to be sent even where ctx has ended, and must not wait for ever where the network goes silent.
-func ending(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }

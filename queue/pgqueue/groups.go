@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -23,7 +23,7 @@ func (d *database) place(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert
 	most := make(map[[2]string]int32)
 	for i := range jobs {
 		j := &jobs[i]
-		p.JobIds[i], p.Queues[i], p.GroupKeys[i], p.Priorities[i] = uuid(j.ID), j.Queue, j.Group, j.Priority
+		p.JobIds[i], p.Queues[i], p.GroupKeys[i], p.Priorities[i] = postgres.UUID(j.ID), j.Queue, j.Group, j.Priority
 		most[[2]string{j.Queue, j.Group}] = j.GroupLimit
 	}
 	var queues, groups []string
@@ -39,7 +39,7 @@ func (d *database) place(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert
 
 // DueGroups reads the first rows after a cursor.
 func (d *database) DueGroups(ctx context.Context, after engine.Cursor) (groups []engine.Group, last engine.Cursor, err error) {
-	rows, err := d.q.DueGroups(ctx, d.on(d.pool), after.RunAt, uuid(after.Job), engine.DueLook)
+	rows, err := d.q.DueGroups(ctx, d.db, after.RunAt, postgres.UUID(after.Job), engine.DueLook)
 	for _, r := range rows {
 		if r.RunAt != nil {
 			last = engine.Cursor{RunAt: *r.RunAt, Job: r.JobID.Bytes}
@@ -52,12 +52,11 @@ func (d *database) DueGroups(ctx context.Context, after engine.Cursor) (groups [
 
 // PromoteGroups has jobs come to their groups in the order of their times.
 func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, after engine.Cursor, most int, wait time.Duration) (n int, err error) {
-	p := pgdb.TakeDueGroupedParams{AfterAt: after.RunAt, AfterJob: uuid(after.Job), Most: int32(most)}
+	p := pgdb.TakeDueGroupedParams{AfterAt: after.RunAt, AfterJob: postgres.UUID(after.Job), Most: int32(most)}
 	for _, g := range groups {
 		p.Queues, p.GroupKeys = append(p.Queues, g.Queue), append(p.GroupKeys, g.Key)
 	}
-	err = d.inPgxTx(ctx, wait, func(tx pgx.Tx) (commit bool, err error) {
-		on := d.on(tx)
+	err = d.inTx(ctx, wait, func(on pgdb.DBTX) (commit bool, err error) {
 		due, err := d.q.TakeDueGrouped(ctx, on, p)
 		if err != nil || len(due) == 0 {
 			return false, err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -62,8 +63,8 @@ func (d *database) Begin(ctx context.Context, m member.ID, first *engine.Place) 
 
 // Await is a transaction, so that no default of the session's can be in the way.
 func (d *database) Await(ctx context.Context, job engine.ID) (stands bool, err error) {
-	err = d.inPgxTx(ctx, engine.LongWait, func(tx pgx.Tx) (commit bool, err error) {
-		found, err := d.q.AwaitJob(ctx, d.on(tx), uuid(job))
+	err = d.inTx(ctx, engine.LongWait, func(on pgdb.DBTX) (commit bool, err error) {
+		found, err := d.q.AwaitJob(ctx, on, postgres.UUID(job))
 		stands = len(found) > 0
 		return false, err
 	})

@@ -20,7 +20,7 @@ const (
 
 // findChannel finds what this database's queue is told on. Channels are known to all schemas of a database.
 func (d *database) findChannel(ctx context.Context) error {
-	number, err := d.q.TableNumber(ctx, d.pool, d.table("dblock_queue_job").Sanitize())
+	number, err := d.q.TableNumber(ctx, d.pool, d.Table("dblock_queue_job").Sanitize())
 	d.channel = fmt.Sprintf("dblock_queue_%d", number)
 	return err
 }

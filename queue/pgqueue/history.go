@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -18,7 +20,7 @@ func (d *database) queueKept(batch *pgx.Batch, x *engine.Exchange) {
 		all[i], outcomes[i], reasons[i] = k.Place, k.Outcome, k.Reason
 	}
 	jobs, of, claims := places(all)
-	batch.Queue(d.keepFinished, jobs, of, outcomes, reasons, claims, id(x.Member))
+	batch.Queue(d.SQL(pgdb.KeepFinished), jobs, of, outcomes, reasons, claims, postgres.UUID(x.Member))
 }
 
 // queueKeptDead writes down jobs that were buried.
@@ -30,11 +32,11 @@ func (d *database) queueKeptDead(batch *pgx.Batch, x *engine.Exchange) {
 	for i, b := range x.Buried {
 		all[i] = b.Job
 	}
-	batch.Queue(d.keepDead, uuids(all))
+	batch.Queue(d.SQL(pgdb.KeepDead), postgres.UUIDs(all))
 }
 
 // PruneHistory goes along the key.
 func (d *database) PruneHistory(ctx context.Context, days, most int) (int, error) {
-	n, err := d.q.PruneHistory(ctx, d.on(d.pool), int32(days), int32(most))
+	n, err := d.q.PruneHistory(ctx, d.db, int32(days), int32(most))
 	return int(n), err
 }

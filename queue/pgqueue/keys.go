@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -76,7 +77,7 @@ func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []engine.I
 
 // Holders reads who has unique keys, and waits until the synchronous standbys have those rows.
 func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.ID, error) {
-	holders, err := d.holders(ctx, d.on(d.pool), jobs)
+	holders, err := d.holders(ctx, d.db, jobs)
 	return holders, sqlerr.Unwritten(err)
 }
 
@@ -120,14 +121,14 @@ func (d *database) queueKeys(batch *pgx.Batch, x *engine.Exchange) {
 		return
 	}
 	jobs, of, claims := places(ends)
-	me := id(x.Member)
-	batch.Queue(d.unique, claims, me, jobs, of)
+	me := postgres.UUID(x.Member)
+	batch.Queue(d.SQL(pgdb.FreeUnique), claims, me, jobs, of)
 	if !x.LeavesGroups() {
 		return
 	}
-	batch.Queue(d.lock, jobs)
-	batch.Queue(d.free, claims, me, jobs, of)
-	batch.Queue(d.admit, claims, me, jobs, of)
+	batch.Queue(d.SQL(pgdb.LockGroups), jobs)
+	batch.Queue(d.SQL(pgdb.FreePlaces), claims, me, jobs, of)
+	batch.Queue(d.SQL(pgdb.AdmitJobs), claims, me, jobs, of)
 }
 
 func keyColumns(jobs []engine.Insert, channel string) pgdb.EnqueueKeyedParams {

@@ -7,36 +7,37 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
 // List reads the first rows of where jobs in this state are, and then the jobs.
 func (d *database) List(ctx context.Context, queue string, s engine.State, most int) ([]engine.Record, error) {
-	on, n := d.on(d.pool), int32(most)
+	n := int32(most)
 	var places []engine.Record
 	var err error
 	switch s {
 	case engine.Ready:
 		var rows []pgdb.ListReadyRow
-		rows, err = d.q.ListReady(ctx, on, queue, n)
+		rows, err = d.q.ListReady(ctx, d.db, queue, n)
 		for _, r := range rows {
 			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At})
 		}
 	case engine.Scheduled, engine.Retrying:
 		var rows []pgdb.ListScheduledRow
-		rows, err = d.q.ListScheduled(ctx, on, queue, s == engine.Retrying, n)
+		rows, err = d.q.ListScheduled(ctx, d.db, queue, s == engine.Retrying, n)
 		for _, r := range rows {
 			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At})
 		}
 	case engine.Blocked:
 		var rows []pgtype.UUID
-		rows, err = d.q.ListBlocked(ctx, on, queue, n)
+		rows, err = d.q.ListBlocked(ctx, d.db, queue, n)
 		for _, r := range rows {
 			places = append(places, engine.Record{ID: r.Bytes})
 		}
 	case engine.Claimed:
 		var rows []pgdb.ListClaimedRow
-		rows, err = d.q.ListClaimed(ctx, on, queue, look, n)
+		rows, err = d.q.ListClaimed(ctx, d.db, queue, look, n)
 		for _, r := range rows {
 			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At, Worker: r.Worker})
 		}
@@ -57,7 +58,7 @@ func (d *database) fill(ctx context.Context, s engine.State, places []engine.Rec
 	for i, p := range places {
 		names[i] = p.ID
 	}
-	rows, err := d.q.JobsOf(ctx, d.on(d.pool), uuids(names))
+	rows, err := d.q.JobsOf(ctx, d.db, postgres.UUIDs(names))
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (d *database) DeadBefore(ctx context.Context, queue string, before time.Tim
 	if before.IsZero() {
 		before = always
 	}
-	rows, err := d.q.ListDead(ctx, d.on(d.pool), pgdb.ListDeadParams{Queue: queue, Before: before, BeforeID: uuid(job), Most: int32(most)})
+	rows, err := d.q.ListDead(ctx, d.db, pgdb.ListDeadParams{Queue: queue, Before: before, BeforeID: postgres.UUID(job), Most: int32(most)})
 	all := make([]engine.Record, len(rows))
 	for i, r := range rows {
 		all[i] = engine.Record{
@@ -98,7 +99,7 @@ func (d *database) DeadBefore(ctx context.Context, queue string, before time.Tim
 }
 
 func (d *database) listHistory(ctx context.Context, queue string, s engine.State, most int32) ([]engine.Record, error) {
-	rows, err := d.q.ListHistory(ctx, d.on(d.pool), pgdb.ListHistoryParams{
+	rows, err := d.q.ListHistory(ctx, d.db, pgdb.ListHistoryParams{
 		Look: look, Queue: queue, Outcome: int16(s-engine.Finished) + engine.OutcomeFinished, Most: most,
 	})
 	all := make([]engine.Record, len(rows))
@@ -113,7 +114,7 @@ func (d *database) listHistory(ctx context.Context, queue string, s engine.State
 
 // findKept looks for a job day by day, along the key.
 func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
-	span, err := d.q.HistorySpan(ctx, d.on(d.pool))
+	span, err := d.q.HistorySpan(ctx, d.db)
 	if err != nil || span.First == "" {
 		return r, false, err
 	}
@@ -129,7 +130,7 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 	for day := first; !day.After(last); day = day.AddDate(0, 0, 1) {
 		days = append(days, day.Format(time.DateOnly))
 	}
-	j, err := d.q.HistoryRow(ctx, d.on(d.pool), days, uuid(job))
+	j, err := d.q.HistoryRow(ctx, d.db, days, postgres.UUID(job))
 	if noRows(err) {
 		return r, false, nil
 	}

@@ -21,48 +21,48 @@ const look = 10_000
 
 // Pause notes since when.
 func (d *database) Pause(ctx context.Context, queue string) error {
-	return d.q.PauseQueue(ctx, d.on(d.pool), queue)
+	return d.q.PauseQueue(ctx, d.db, queue)
 }
 
 // Resume drops the note.
 func (d *database) Resume(ctx context.Context, queue string) error {
-	return d.q.ResumeQueue(ctx, d.on(d.pool), queue)
+	return d.q.ResumeQueue(ctx, d.db, queue)
 }
 
 // IsPaused reads the note.
 func (d *database) IsPaused(ctx context.Context, queue string) (bool, error) {
-	paused, err := d.q.IsPaused(ctx, d.on(d.pool), queue)
+	paused, err := d.q.IsPaused(ctx, d.db, queue)
 	return paused, sqlerr.Unwritten(err)
 }
 
 // NextQueue looks at the ends of five indexes.
 func (d *database) NextQueue(ctx context.Context, after string) (string, error) {
-	return d.q.NextQueue(ctx, d.on(d.pool), after)
+	return d.q.NextQueue(ctx, d.db, after)
 }
 
 // Count reads as much as it counts, and the first jobs of each priority.
 func (d *database) Count(ctx context.Context, queue string, most int) (engine.Counts, error) {
-	row, err := d.q.CountQueue(ctx, d.on(d.pool), queue, int32(most))
+	row, err := d.q.CountQueue(ctx, d.db, queue, int32(most))
 	if err != nil {
 		return engine.Counts{}, err
 	}
 	c := engine.Counts{
 		Ready: int(row.Ready), Scheduled: int(row.Scheduled), Retrying: int(row.Retrying), Blocked: int(row.Blocked), Dead: int(row.Dead),
-		Paused: micros(row.PausedUs),
+		Paused: postgres.FromMicros(row.PausedUs),
 	}
 	for after, more := int32(math.MinInt16)-1, c.Ready > 0; more; {
-		some, err := d.q.OldestReady(ctx, d.on(d.pool), queue, after, engine.AgeStep)
+		some, err := d.q.OldestReady(ctx, d.db, queue, after, engine.AgeStep)
 		if err != nil {
 			return engine.Counts{}, err
 		}
-		c.Oldest, after, more = max(c.Oldest, micros(some.AgeUs)), int32(some.Last), some.Jobs == engine.AgeStep
+		c.Oldest, after, more = max(c.Oldest, postgres.FromMicros(some.AgeUs)), int32(some.Last), some.Jobs == engine.AgeStep
 	}
 	return c, nil
 }
 
 // Claimed reads as much as it counts.
 func (d *database) Claimed(ctx context.Context, most int) (map[string]int, error) {
-	rows, err := d.q.CountClaimed(ctx, d.on(d.pool), int32(most))
+	rows, err := d.q.CountClaimed(ctx, d.db, int32(most))
 	claimed := make(map[string]int, len(rows))
 	for _, r := range rows {
 		claimed[r.Queue] = int(r.Jobs)
@@ -86,14 +86,13 @@ func (d *database) Health(ctx context.Context) (engine.Health, error) {
 	}
 	var us int64
 	err := d.pool.QueryRow(ctx, oldestSnapshot).Scan(&us)
-	h.OldestSnapshot = micros(us)
+	h.OldestSnapshot = postgres.FromMicros(us)
 	return h, err
 }
 
 // Find reads the job, and then, in one snapshot, where it is.
 func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
-	on := d.on(d.pool)
-	j, err := d.q.JobRow(ctx, on, uuid(job))
+	j, err := d.q.JobRow(ctx, d.db, postgres.UUID(job))
 	if noRows(err) {
 		return d.findEnded(ctx, job)
 	}
@@ -104,8 +103,8 @@ func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, fo
 		ID: job, Queue: j.Queue, Kind: j.Kind, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts, EnqueuedAt: j.EnqueuedAt,
 		UniqueKey: j.UniqueKey, GroupKey: j.GroupKey, LastError: j.LastError, Payload: j.Payload,
 	}
-	places, err := d.q.FindJob(ctx, on, pgdb.FindJobParams{
-		Queue: j.Queue, Priority: j.Priority, EnqueuedAt: j.EnqueuedAt, JobID: uuid(job), GroupKey: j.GroupKey,
+	places, err := d.q.FindJob(ctx, d.db, pgdb.FindJobParams{
+		Queue: j.Queue, Priority: j.Priority, EnqueuedAt: j.EnqueuedAt, JobID: postgres.UUID(job), GroupKey: j.GroupKey,
 	})
 	if err != nil || len(places) == 0 {
 		return r, err == nil, err
@@ -114,7 +113,7 @@ func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, fo
 	r.State, r.At, r.Seq, r.Member, r.Claim = engine.State(p.State), p.At, p.Seq, p.MemberID.Bytes, p.ClaimID.Bytes
 	r.Admitted = p.Admitted
 	if r.State == engine.Claimed {
-		r.Worker, err = d.q.MemberLabel(ctx, on, p.MemberID)
+		r.Worker, err = d.q.MemberLabel(ctx, d.db, p.MemberID)
 		if noRows(err) {
 			err = nil
 		}
@@ -124,7 +123,7 @@ func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, fo
 
 // findEnded looks among the dead, and in what is kept.
 func (d *database) findEnded(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
-	j, err := d.q.DeadRow(ctx, d.on(d.pool), uuid(job))
+	j, err := d.q.DeadRow(ctx, d.db, postgres.UUID(job))
 	if noRows(err) {
 		return d.findKept(ctx, job)
 	}
@@ -139,8 +138,8 @@ func (d *database) findEnded(ctx context.Context, job engine.ID) (r engine.Recor
 
 // Revive is one statement, which waits for the row of a unique key for a moment only.
 func (d *database) Revive(ctx context.Context, jobs []engine.ID) (revived int, err error) {
-	err = d.inPgxTx(ctx, engine.BriefWait, func(tx pgx.Tx) (commit bool, err error) {
-		n, err := d.q.Revive(ctx, d.on(tx), uuids(jobs))
+	err = d.inTx(ctx, engine.BriefWait, func(on pgdb.DBTX) (commit bool, err error) {
+		n, err := d.q.Revive(ctx, on, postgres.UUIDs(jobs))
 		revived = int(n)
 		return n > 0, err
 	})
@@ -155,8 +154,8 @@ func (*database) IsLocked(err error) bool { return postgres.IsLocked(err) }
 
 // Forget deletes the row.
 func (d *database) Forget(ctx context.Context, job engine.ID) (found bool, err error) {
-	err = d.inPgxTx(ctx, engine.LongWait, func(tx pgx.Tx) (commit bool, err error) {
-		n, err := d.q.ForgetDead(ctx, d.on(tx), uuid(job))
+	err = d.inTx(ctx, engine.LongWait, func(on pgdb.DBTX) (commit bool, err error) {
+		n, err := d.q.ForgetDead(ctx, on, postgres.UUID(job))
 		found = n > 0
 		return found, err
 	})
@@ -165,14 +164,14 @@ func (d *database) Forget(ctx context.Context, job engine.ID) (found bool, err e
 
 // Purge goes along the index of the times.
 func (d *database) Purge(ctx context.Context, queue string, age time.Duration, most int) (int, error) {
-	n, err := d.q.PurgeDead(ctx, d.on(d.pool), queue, age.Microseconds(), int32(most))
+	n, err := d.q.PurgeDead(ctx, d.db, queue, age.Microseconds(), int32(most))
 	return int(n), err
 }
 
 // AskToCancel is one statement, which waits briefly for the claim.
 func (d *database) AskToCancel(ctx context.Context, m member.ID, claim, job engine.ID) (held bool, err error) {
-	err = d.inPgxTx(ctx, engine.LongWait, func(tx pgx.Tx) (commit bool, err error) {
-		held, err = d.q.AskToCancel(ctx, d.on(tx), uuid(claim), id(m), uuid(job))
+	err = d.inTx(ctx, engine.LongWait, func(on pgdb.DBTX) (commit bool, err error) {
+		held, err = d.q.AskToCancel(ctx, on, postgres.UUID(claim), postgres.UUID(m), postgres.UUID(job))
 		return held, err
 	})
 	return held, err
@@ -180,7 +179,7 @@ func (d *database) AskToCancel(ctx context.Context, m member.ID, claim, job engi
 
 // Cancels goes along the key.
 func (d *database) Cancels(ctx context.Context, m member.ID, after engine.ID) ([]engine.Request, error) {
-	found, err := d.q.CancelsOf(ctx, d.on(d.pool), id(m), uuid(after))
+	found, err := d.q.CancelsOf(ctx, d.db, postgres.UUID(m), postgres.UUID(after))
 	requests := make([]engine.Request, len(found))
 	for i, f := range found {
 		requests[i] = engine.Request{Job: f.JobID.Bytes, Stands: f.Stands}
@@ -190,16 +189,14 @@ func (d *database) Cancels(ctx context.Context, m member.ID, after engine.ID) ([
 
 // DropCancels deletes rows.
 func (d *database) DropCancels(ctx context.Context, m member.ID, jobs []engine.ID) error {
-	return d.q.DropCancels(ctx, d.on(d.pool), id(m), uuids(jobs))
+	return d.q.DropCancels(ctx, d.db, postgres.UUID(m), postgres.UUIDs(jobs))
 }
 
 // PruneCancels deletes rows.
 func (d *database) PruneCancels(ctx context.Context) error {
-	_, err := d.q.PruneCancels(ctx, d.on(d.pool))
+	_, err := d.q.PruneCancels(ctx, d.db)
 	return err
 }
-
-func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 func ids(of []pgtype.UUID) []engine.ID {
 	all := make([]engine.ID, len(of))

@@ -8,14 +8,10 @@ package pgqueue
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/postgres"
-	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -33,11 +29,8 @@ import (
 // dblock.ErrUnsupported for a client_encoding other than UTF8, and for a search_path that names
 // pg_catalog after another schema.
 func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue, error) {
-	if pool == nil {
-		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
-	}
-	if err := schema.CheckPostgresName(o.Schema); err != nil {
-		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+	if err := postgres.CheckHost(pool, "Options.Schema", o.Schema); err != nil {
+		return nil, err
 	}
 	o, err := o.WithDefaults()
 	if err != nil {
@@ -56,30 +49,19 @@ func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue
 
 // database is the Postgres side of a Queue.
 type database struct {
+	*postgres.Schema
+	postgres.Members
+
 	host        *pgxpool.Pool
 	pool, heart *postgres.Pool // its own
-	schema      string         // where the tables are
+	db          pgdb.DBTX      // pool, with the tables in their schema
 	chosen      string         // the schema as the host gave it, perhaps none
 	channel     string         // of what processes tell each other
 	sender      string         // this one, among them
 	q           pgdb.Queries
-
-	shutEnded                             string
-	claim, finish, postpone, bury, shut   string // statements, with their tables in the right schema
-	lockClaims, cancelsHeld               string // before jobs are deferred or buried
-	lockJobs                              string // before jobs are deferred
-	unique, lock, free, admit             string // and those of jobs with keys
-	takeReady, takeScheduled, takeBlocked string // of people
-	keepFinished, keepDead                string // of history
 }
 
 var _ engine.Engine = (*database)(nil)
-
-// on returns what the generated queries run on.
-func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return postgres.On(db, d.schema) }
-
-// sql puts the tables of a statement into their schema.
-func (d *database) sql(query string) string { return postgres.Qualify(query, d.schema) }
 
 // Exhausted looks at its own pool, not at the host's.
 func (d *database) Exhausted() bool {
@@ -88,18 +70,6 @@ func (d *database) Exhausted() bool {
 }
 
 func (d *database) Close() {
-	postgres.ClosePool(d.heart)
-	postgres.ClosePool(d.pool)
-}
-
-func id(of member.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }
-
-func uuid(of engine.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }
-
-func uuids(of []engine.ID) []pgtype.UUID {
-	all := make([]pgtype.UUID, len(of))
-	for i, id := range of {
-		all[i] = uuid(id)
-	}
-	return all
+	d.heart.Close()
+	d.pool.Close()
 }

@@ -48,17 +48,17 @@ func TestPlans(t *testing.T) {
 			}
 			planAll(t, d)
 			const id, ids = "'00000000-0000-0000-0000-000000000001'", "'{00000000-0000-0000-0000-000000000001}'"
-			claim := plan(t, d, d.claim, "2000", "'{-32768,0,1}'", "'{-infinity,2020-01-01,-infinity}'", "'{-1,0,32767}'", "'default'", "'{}'", id, "1", "500", id)
+			claim := plan(t, d, d.SQL(pgdb.ClaimJobs), "2000", "'{-32768,0,1}'", "'{-infinity,2020-01-01,-infinity}'", "'{-1,0,32767}'", "'default'", "'{}'", id, "1", "500", id)
 			if !strings.Contains(claim, "Index Scan using dblock_queue_ready_pkey") && !strings.Contains(claim, "Index Only Scan using dblock_queue_ready_pkey") {
 				t.Errorf("the claim does not read its index:\n%s", claim)
 			}
 			for name, plan := range map[string]string{
-				"claim": claim, "finish": plan(t, d, d.finish, ids, id, ids, ids),
-				"defer": plan(t, d, d.postpone, ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'", "'{now}'", "'{true}'"),
-				"bury":  plan(t, d, d.bury, ids, id, ids, ids, "'{1}'", "'{x}'"),
+				"claim": claim, "finish": plan(t, d, d.SQL(pgdb.FinishJobs), ids, id, ids, ids),
+				"defer": plan(t, d, d.SQL(pgdb.DeferJobs), ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'", "'{now}'", "'{true}'"),
+				"bury":  plan(t, d, d.SQL(pgdb.BuryJobs), ids, id, ids, ids, "'{1}'", "'{x}'"),
 
-				"unique": plan(t, d, d.unique, ids, id, ids, ids), "lock": plan(t, d, d.lock, ids),
-				"free": plan(t, d, d.free, ids, id, ids, ids), "admit": plan(t, d, d.admit, ids, id, ids, ids),
+				"unique": plan(t, d, d.SQL(pgdb.FreeUnique), ids, id, ids, ids), "lock": plan(t, d, d.SQL(pgdb.LockGroups), ids),
+				"free": plan(t, d, d.SQL(pgdb.FreePlaces), ids, id, ids, ids), "admit": plan(t, d, d.SQL(pgdb.AdmitJobs), ids, id, ids, ids),
 				"open": plan(t, d, pgdb.OpenGroups, "'{a}'", "'{a}'", "'{1}'"), "place": plan(t, d, pgdb.PlaceJobs, ids, "'{a}'", "'{a}'", "'{1}'"),
 				"holders": plan(t, d, pgdb.KeyHolders, "'{a}'", "'{a}'"),
 				"keyed":   plan(t, d, pgdb.EnqueueKeyed, ids, "'{a}'", "'{a}'", "'{1}'", "'{1}'", "'{0}'", "'{x}'", "'{a}'", "'{a}'", "'{1}'", "'c'"),
@@ -122,8 +122,8 @@ func stalePlans(t *testing.T, d *database, host *pgxpool.Pool, conn *pgxpool.Con
 		simple(t, conn, "ALTER TABLE dblock_queue_"+table+" SET (autovacuum_enabled = off)")
 	}
 	for statement, with := range map[string]string{
-		d.keepFinished: args(ids, ids, "'{1}'", "'{x}'", ids, id), d.finish: args(ids, id, ids, ids), d.unique: args(ids, id, ids, ids),
-		d.lock: ids, d.free: args(ids, id, ids, ids), d.admit: args(ids, id, ids, ids),
+		d.SQL(pgdb.KeepFinished): args(ids, ids, "'{1}'", "'{x}'", ids, id), d.SQL(pgdb.FinishJobs): args(ids, id, ids, ids), d.SQL(pgdb.FreeUnique): args(ids, id, ids, ids),
+		d.SQL(pgdb.LockGroups): ids, d.SQL(pgdb.FreePlaces): args(ids, id, ids, ids), d.SQL(pgdb.AdmitJobs): args(ids, id, ids, ids),
 	} {
 		name := fmt.Sprintf("suite%d", len(prepared))
 		prepared = append(prepared, name+"("+with+")")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -76,7 +77,7 @@ func TestClaimPassesNothingOver(t *testing.T) {
 		var plan string
 		err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 			defer func() { _, _ = tx.Exec(ctx, "ROLLBACK TO SAVEPOINT before; DEALLOCATE suite") }()
-			if _, err := tx.Exec(ctx, "PREPARE suite AS "+d.claim+"; SAVEPOINT before", pgx.QueryExecModeSimpleProtocol); err != nil {
+			if _, err := tx.Exec(ctx, "PREPARE suite AS "+d.SQL(pgdb.ClaimJobs)+"; SAVEPOINT before", pgx.QueryExecModeSimpleProtocol); err != nil {
 				return err
 			}
 			var times []string

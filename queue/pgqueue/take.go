@@ -4,6 +4,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -14,14 +16,14 @@ func (d *database) queueTake(batch *pgx.Batch, x *engine.Exchange) {
 		return
 	}
 	j := &t.Job
-	me, claim, job := id(x.Member), uuid(t.Claim), uuid(j.ID)
+	me, claim, job := postgres.UUID(x.Member), postgres.UUID(t.Claim), postgres.UUID(j.ID)
 	switch j.State {
 	case engine.Ready:
-		batch.Queue(d.takeReady, claim, me, j.Queue, j.Priority, j.At, job)
+		batch.Queue(d.SQL(pgdb.TakeReadyJob), claim, me, j.Queue, j.Priority, j.At, job)
 	case engine.Scheduled, engine.Retrying:
-		batch.Queue(d.takeScheduled, claim, me, j.At, job, j.Admitted)
+		batch.Queue(d.SQL(pgdb.TakeScheduledJob), claim, me, j.At, job, j.Admitted)
 	case engine.Blocked:
-		batch.Queue(d.lock, []pgtype.UUID{job})
-		batch.Queue(d.takeBlocked, claim, me, j.Queue, j.GroupKey, j.Seq, job)
+		batch.Queue(d.SQL(pgdb.LockGroups), []pgtype.UUID{job})
+		batch.Queue(d.SQL(pgdb.TakeBlockedJob), claim, me, j.Queue, j.GroupKey, j.Seq, job)
 	}
 }

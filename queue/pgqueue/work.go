@@ -24,14 +24,8 @@ type work struct {
 // tables that were empty. It is for this transaction, of which nothing follows but the commit.
 const freshPlans = "set local plan_cache_mode = force_custom_plan"
 
-// keepHostsWait and hostsWait keep the bound of the transaction, and restore it for the commit. A
-// COMMIT waits, too: for its turn in the server's queue of notifications.
-const (
-	keepHostsWait = "select pg_catalog.set_config('dblock.lock_timeout', pg_catalog.current_setting('lock_timeout'), true)"
-	hostsWait     = "select pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('dblock.lock_timeout'), true)"
-)
-
-// End is one round trip.
+// End is one round trip. The commit has the host's bound: it waits, too, for its turn in the server's
+// queue of notifications.
 func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err error) {
 	if err := w.stands(); err != nil {
 		return false, err
@@ -41,14 +35,14 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	batch.Queue(postgres.CheckTx)
 	batch.Queue(freshPlans)
 	if x.LocksKeys() {
-		batch.Queue(keepHostsWait)
+		batch.Queue(postgres.KeepLockTimeout)
 		batch.Queue(waitForRows(x))
 	}
 	w.d.queueKept(&batch, x)
 	w.d.queueKeys(&batch, x)
 	w.d.queueFinished(&batch, x, &ended)
 	if x.LocksKeys() {
-		batch.Queue(hostsWait)
+		batch.Queue(postgres.RestoreLockTimeout)
 	}
 	if err := w.tx.SendBatch(ctx, &batch).Close(); postgres.IsTxEnded(err) {
 		return false, errEndedByHandler
@@ -83,9 +77,7 @@ func (w *work) Commit(ctx context.Context) error { return w.tx.Commit(ctx) }
 // Rollback closes the connection where that fails.
 func (w *work) Rollback(ctx context.Context) {
 	w.lent.takeBack()
-	ctx, cancel := ending(ctx)
-	defer cancel()
-	_ = w.tx.Rollback(ctx)
+	postgres.Rollback(ctx, w.tx)
 }
 
 // lentTx is a transaction as its handler has it: it can't end it, nor use it once it has returned.
