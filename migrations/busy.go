@@ -18,6 +18,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // A statement that changes a table waits for the transactions that use it, and all others wait behind it. So it waits for
@@ -159,7 +160,7 @@ func (r *run) settle(ctx context.Context) (restore func(), err error) {
 // discard ends a connection whose settings are not known.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(driverConn any) error { // fails if it has ended
-		closePgx(driverConn)
+		postgres.CloseDriverConn(driverConn)
 		return driver.ErrBadConn
 	})
 }

@@ -19,9 +19,6 @@ func Locker(engine Engine, schemaName string) lock.SessionLocker {
 // Files are the migrations as Up runs them.
 func Files(engine Engine, schemaName string) fs.FS { return engine.files(schemaName) }
 
-// ClosePgx is what the Postgres lock does to a connection in doubt.
-func ClosePgx(driverConn any) { closePgx(driverConn) }
-
 // UpWithLocker is Up with another lock.
 func UpWithLocker(ctx context.Context, db *sql.DB, l lock.SessionLocker) ([]Applied, error) {
 	opts, err := Options{}.withDefaults()

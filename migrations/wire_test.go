@@ -17,6 +17,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -168,7 +169,7 @@ func TestConnectionInDoubtLeavesThePgxPool(t *testing.T) {
 		end    func(any)
 		stayed bool
 	}{
-		{"closed", migrations.ClosePgx, false},
+		{"closed", postgres.CloseDriverConn, false},
 		{"control: only thrown away", func(any) {}, true},
 	} {
 		pool.Reset()

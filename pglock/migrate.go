@@ -35,7 +35,7 @@ func NewMigrationLocker(o MigrationOptions) (*MigrationLocker, error) {
 	if err := migratelock.CheckService(o.Name, o.Timeout); err != nil {
 		return nil, err
 	}
-	return &MigrationLocker{migratelock.Postgres{Schema: migratelock.Service(o.Name), Timeout: o.Timeout, Close: closePgx}}, nil
+	return &MigrationLocker{migratelock.Postgres{Schema: migratelock.Service(o.Name), Timeout: o.Timeout, Close: postgres.CloseDriverConn}}, nil
 }
 
 // SessionLock waits until conn holds the lock. It asks again and again, so that a holder's CREATE INDEX CONCURRENTLY does not wait
@@ -78,11 +78,3 @@ var _ interface { // goose's lock.SessionLocker
 	SessionLock(ctx context.Context, conn *sql.Conn) error
 	SessionUnlock(ctx context.Context, conn *sql.Conn) error
 } = (*MigrationLocker)(nil)
-
-// closePgx closes a connection of pgx itself: one from a pgxpool would go back there, with the lock, when database/sql throws it
-// away.
-func closePgx(driverConn any) {
-	if c, ok := driverConn.(interface{ Conn() *pgx.Conn }); ok { // a *stdlib.Conn
-		postgres.CloseConn(c.Conn())
-	}
-}

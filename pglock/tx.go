@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/postgres"
@@ -95,20 +94,7 @@ func (o TxOptions) modes() (pgx.TxOptions, error) {
 }
 
 func checkTxArgs(pool TxBeginner, fn func(pgx.Tx) error) error {
-	var conn *pgx.Conn
-	isNil := false
-	switch p := pool.(type) {
-	case nil:
-		isNil = true
-	case *pgxpool.Pool:
-		isNil = p == nil
-	case *pgx.Conn:
-		conn, isNil = p, p == nil
-	case *pgxpool.Conn:
-		if isNil = p == nil; !isNil {
-			conn = p.Conn()
-		}
-	}
+	conn, isNil := postgres.ConnOf(pool)
 	if isNil {
 		return &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
 	}
@@ -117,7 +103,7 @@ func checkTxArgs(pool TxBeginner, fn func(pgx.Tx) error) error {
 	}
 	// To begin within a transaction fails that one, or is a mere warning: the commit would be that
 	// of the outer one.
-	if conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+	if postgres.InTransaction(conn) {
 		return &dblock.InvalidError{Field: "pool", Reason: "the connection is in a transaction already"}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -48,6 +49,29 @@ func InTx(ctx context.Context, db Beginner, wait time.Duration, fn func(pgx.Tx) 
 	return tx.Commit(ctx)
 }
 
+// ConnOf returns the connection that db is, nil for a pool and for types of the host's. isNil: db is nil.
+func ConnOf(db any) (conn *pgx.Conn, isNil bool) {
+	switch db := db.(type) {
+	case nil:
+		return nil, true
+	case *pgxpool.Pool:
+		return nil, db == nil
+	case *pgx.Conn:
+		return db, db == nil
+	case *pgxpool.Conn:
+		if db == nil {
+			return nil, true
+		}
+		return db.Conn(), false
+	}
+	return nil, false
+}
+
+// InTransaction reports whether conn is in a transaction. It is false for nil and for a closed connection.
+func InTransaction(conn *pgx.Conn) bool {
+	return conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I'
+}
+
 // Rollback rolls tx back, also if ctx has ended. pgx closes the connection if the server does not confirm it.
 func Rollback(ctx context.Context, tx pgx.Tx) {
 	ctx, cancel := Ending(ctx)
@@ -64,6 +88,14 @@ func RollbackConn(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := Ending(ctx)
 	defer cancel()
 	_, _ = conn.Exec(ctx, "rollback")
+}
+
+// CloseDriverConn closes a connection of pgx's stdlib on the side of pgx. One from a pgxpool would go back there
+// when database/sql throws it away.
+func CloseDriverConn(driverConn any) {
+	if c, ok := driverConn.(interface{ Conn() *pgx.Conn }); ok {
+		CloseConn(c.Conn())
+	}
 }
 
 // CloseConn closes a connection, and waits for a moment until a statement that was under way is cancelled.

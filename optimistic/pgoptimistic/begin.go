@@ -2,43 +2,27 @@ package pgoptimistic
 
 import (
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/pglock"
 )
 
 // beginnerOf is what can begin transactions, nil where db can't or is in one. alone tells that a statement on db may be written
 // once it has run.
 func beginnerOf(db DB) (pool pglock.TxBeginner, alone bool, err error) {
-	var conn *pgx.Conn
-	switch db := db.(type) {
-	case nil:
-		return nil, false, errNoDB
-	case *pgxpool.Pool:
-		if db == nil {
-			return nil, false, errNoDB
-		}
-		return db, true, nil
-	case pgx.Tx:
+	if _, is := db.(pgx.Tx); is {
 		return nil, false, nil
-	case *pgx.Conn:
-		conn = db
-	case *pgxpool.Conn:
-		if db != nil {
-			conn = db.Conn()
-		}
-	default: // somebody's wrapper
-		pool, _ = db.(pglock.TxBeginner)
-		return pool, true, nil
 	}
+	conn, isNil := postgres.ConnOf(db)
 	switch {
-	case conn == nil:
+	case isNil:
 		return nil, false, errNoDB
-	case !conn.IsClosed() && conn.PgConn().TxStatus() != 'I':
+	case postgres.InTransaction(conn):
 		return nil, false, nil
 	}
-	return conn, true, nil
+	pool, _ = db.(pglock.TxBeginner) // a type of the host's may have no such method
+	return pool, true, nil
 }
 
 var errNoDB = &dblock.InvalidError{Field: "db", Reason: "it is nil"}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
@@ -259,7 +260,8 @@ func TestBatchesAreListed(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	listed, seen := new(database).statementsOfBatches(), 0
+	d := database{Schema: postgres.NewSchema("")}
+	listed, seen := d.statementsOfBatches(), 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
