@@ -3,6 +3,7 @@ package dblock
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
 )
@@ -39,6 +40,8 @@ func (within) RunUnder(ctx context.Context, l *Lock, f func(context.Context) err
 }
 
 func (within) GuardObserver(o Observer, log *slog.Logger) Observer { return o.guarded(log) }
+
+func (within) WaitBound(w TxWait) (time.Duration, bool) { return w.bound, w.kind == waitAtMost }
 
 func (within) CheckText(field, s string, least, most int) error {
 	return checkText(field, s, least, most)

@@ -1,7 +1,5 @@
 package dblock
 
-import "time"
-
 // Strength is how strongly a row is locked.
 type Strength uint8
 
@@ -23,24 +21,15 @@ const (
 	StrengthKeyShare
 )
 
-// Waits of a RowLock that are no duration.
-const (
-	// NoWait refuses at once where somebody else has a row locked: ErrNotAcquired.
-	NoWait time.Duration = -1
-
-	// SkipLocked passes over the rows that somebody else has locked.
-	SkipLocked time.Duration = -2
-)
-
-// RowLock says how rows of one's own tables are locked. The zero value is good for use.
+// RowLock says how LockRow, LockRows and Claim lock rows of your own tables. The zero value is good for
+// use.
 type RowLock struct {
 	// Strength of the lock. Default: the weakest that keeps all other writers out.
 	Strength Strength
 
-	// Wait is for how long each row that somebody else has locked is waited for: in whole milliseconds on Postgres, in whole
-	// seconds on MySQL and MariaDB; or NoWait, or SkipLocked. Anything else is an *InvalidError. Default: while the context
-	// lives, and the server's own bound lasts (lock_timeout; innodb_lock_wait_timeout, 50 s by default).
-	Wait time.Duration
+	// Wait says how long to wait for each row that another transaction has locked. Default: while the
+	// context lives and the server's own bound lasts.
+	Wait TxWait
 
 	// Scan allows what MySQL and MariaDB do for want of an index: to lock every row that is read on the way, and in no
 	// order. Postgres locks the rows that it returns, and needs no index. Default: such a statement is refused.
@@ -53,5 +42,5 @@ type RowLock struct {
 // 1.00, may be the same. Several keys of one row are all listed. The order is the server's order of keys.
 type LockedRows[K any] struct {
 	Locked  []K
-	Skipped []K // another transaction has locked their rows; only under SkipLocked
+	Skipped []K // another transaction has locked their rows; only with SkipLocked
 }

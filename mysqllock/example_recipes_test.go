@@ -18,7 +18,7 @@ import (
 // back goes to the next one.
 func invoice(ctx context.Context, db *sql.DB, customer string) (number int64, err error) {
 	err = mysqllock.RunTx(ctx, db, mysqllock.TxOptions{}, func(tx *sql.Tx) error {
-		err := mysqllock.LockRow(ctx, tx, "counter", "name", "invoice", dblock.RowLock{Wait: 5 * time.Second})
+		err := mysqllock.LockRow(ctx, tx, "counter", "name", "invoice", dblock.RowLock{Wait: dblock.WaitAtMost(5 * time.Second)})
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ var errTeamIsFull = errors.New("the team is full")
 // join has at most three in a team. Without the lock two could count two each, and both join.
 func join(ctx context.Context, db *sql.DB, team, name string) error {
 	return mysqllock.RunTx(ctx, db, mysqllock.TxOptions{}, func(tx *sql.Tx) error { // READ COMMITTED: what is counted is of now
-		if err := mysqllock.LockRow(ctx, tx, "team", "name", team, dblock.RowLock{Wait: 5 * time.Second}); err != nil {
+		if err := mysqllock.LockRow(ctx, tx, "team", "name", team, dblock.RowLock{Wait: dblock.WaitAtMost(5 * time.Second)}); err != nil {
 			return err
 		}
 		var members int
@@ -125,7 +125,7 @@ func ExampleLockRow_atMost() {
 // transfer has both accounts before it looks at one. Two that go opposite ways never deadlock.
 func transfer(ctx context.Context, db *sql.DB, o mysqllock.TxOptions, from, to, amount int64) error {
 	return mysqllock.RunTx(ctx, db, o, func(tx *sql.Tx) error {
-		rows, err := mysqllock.LockRows(ctx, tx, "account", "id", []int64{from, to}, dblock.RowLock{Wait: 5 * time.Second})
+		rows, err := mysqllock.LockRows(ctx, tx, "account", "id", []int64{from, to}, dblock.RowLock{Wait: dblock.WaitAtMost(5 * time.Second)})
 		if err != nil {
 			return err
 		}

@@ -22,12 +22,12 @@ func ExampleLockRows() {
 
 	tx := begin()
 	defer func() { _ = tx.Rollback() }()
-	rows, err := mysqllock.LockRows(ctx, tx, "seat", "id", []int{3, 1, 99}, dblock.RowLock{Wait: 2 * time.Second})
+	rows, err := mysqllock.LockRows(ctx, tx, "seat", "id", []int{3, 1, 99}, dblock.RowLock{Wait: dblock.WaitAtMost(2 * time.Second)})
 	fmt.Println("locked:", rows.Locked, err)
 
 	other := begin()
 	defer func() { _ = other.Rollback() }()
-	err = mysqllock.LockRow(ctx, other, "seat", "id", 3, dblock.RowLock{Wait: dblock.NoWait})
+	err = mysqllock.LockRow(ctx, other, "seat", "id", 3, dblock.RowLock{Wait: dblock.NoWait()})
 	fmt.Println("another:", errors.Is(err, dblock.ErrNotAcquired))
 
 	// No index begins with the buyer: every seat would be locked.

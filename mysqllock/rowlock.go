@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -23,22 +24,22 @@ const maxWait = 100_000_000 * time.Second
 //
 // MySQL and MariaDB have no locks of names that end with a transaction: where Postgres has pglock.LockTx, lock a row.
 //
-// A bound of Wait takes two more round trips. On MySQL they set innodb_lock_wait_timeout and set it
+// dblock.WaitAtMost and WaitForContext take two more round trips. On MySQL they set innodb_lock_wait_timeout and set it
 // back. If the context of BeginTx ends between the two, the connection goes back to its pool with
-// that bound: with a bound, end the wait by the context of LockRow, or close the connection. On
+// that bound: end such a wait by the context of LockRow, or close the connection. On
 // MariaDB the bound goes with the statement alone. Where the server runs with
 // innodb_rollback_on_timeout, which is off by default, a wait that ends in vain ends tx as well.
 // Where ctx ends the wait the driver closes the connection, and tx is lost.
 //
 // Errors: sql.ErrNoRows where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it was not had in time, and
-// by SkipLocked; a *ScanError where there is no index; dblock.ErrConflict after a deadlock, and where MariaDB's
+// by dblock.SkipLocked; a *ScanError where there is no index; dblock.ErrConflict after a deadlock, and where MariaDB's
 // innodb_snapshot_isolation finds the row changed: roll back; dblock.ErrUnsupported for a Strength that only Postgres has, for a view,
 // and for a table of another engine than InnoDB (MyISAM, Aria, MEMORY: no row of theirs is ever locked);
 // dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. After a refusal tx is as it was, ready for use.
 // Others are the driver's.
 func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K, o dblock.RowLock) error {
-	if o.Wait == dblock.SkipLocked {
-		o.Wait = dblock.NoWait // for one row that comes to the same
+	if o.Wait == dblock.SkipLocked() {
+		o.Wait = dblock.NoWait() // for one row that comes to the same
 	}
 	rows, err := LockRows(ctx, tx, table, column, []K{key}, o)
 	if err == nil && len(rows.Locked) == 0 {
@@ -57,7 +58,7 @@ func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K
 // The result lists each key as it was given, also if its row spells it in another way. Skipped is in the order of keys.
 //
 // A refusal is of all: its *dblock.HeldError does not say which row it was. The rows before that one may stay locked until tx
-// ends, as InnoDB gives no lock back before. With SkipLocked each key that was not had takes one more round trip, which tells
+// ends, as InnoDB gives no lock back before. With dblock.SkipLocked each key that was not had takes one more round trip, which tells
 // whether there is such a row.
 func LockRows[K any](
 	ctx context.Context, tx *sql.Tx, table, column string, keys []K, o dblock.RowLock,
@@ -76,15 +77,16 @@ func LockRows[K any](
 	name := rowlock.Row(table, column, keys)
 	var locked []int
 	l := locking[K]{tx: tx, from: from, where: where, lock: lock}
-	if o.Wait == dblock.NoWait || o.Wait == dblock.SkipLocked {
+	if o.Wait == dblock.NoWait() || o.Wait == dblock.SkipLocked() {
 		l.bound, l.hint = "/*M! SET STATEMENT lock_wait_timeout = 1 FOR */ ", mysql.TableBound
 	}
-	if o.Wait > 0 {
+	bound := boundOf(o.Wait)
+	if bound > 0 {
 		l.bound = fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = %d, lock_wait_timeout = %d FOR */ ",
-			o.Wait/time.Second, tableWait(o.Wait))
+			bound/time.Second, tableWait(bound))
 	}
 	for range 2 {
-		err = within(ctx, tx, o.Wait, func() (err error) {
+		err = within(ctx, tx, bound, func() (err error) {
 			if l.access, err = accessTo(ctx, tx, from, where, column, keys[0], o.Scan); err == nil {
 				locked, err = l.rows(ctx, keys)
 			}
@@ -96,17 +98,17 @@ func LockRows[K any](
 		verdicts.forget(verdictOf(from, where, keys[0])) // somebody has dropped it, or this is another database: look again
 	}
 	switch {
-	case mysql.IsLocked(err) && o.Wait == dblock.NoWait:
+	case mysql.IsLocked(err) && o.Wait == dblock.NoWait():
 		return dblock.LockedRows[K]{}, rowlock.Held(name, nil)
-	case mysql.IsLocked(err) && o.Wait > 0:
-		return dblock.LockedRows[K]{}, rowlock.Held(name, rowlock.Bound(o.Wait))
+	case mysql.IsLocked(err) && bound > 0:
+		return dblock.LockedRows[K]{}, rowlock.Held(name, rowlock.Bound(bound))
 	case err != nil:
 		return dblock.LockedRows[K]{}, txError(ctx, name, err)
 	}
 	for _, i := range locked {
 		rows.Locked = append(rows.Locked, keys[i])
 	}
-	if o.Wait == dblock.SkipLocked {
+	if o.Wait == dblock.SkipLocked() {
 		err = txError(ctx, name, l.skipped(ctx, keys, locked, &rows))
 	}
 	return rows, err
@@ -332,12 +334,22 @@ func lockClause(o dblock.RowLock) (string, error) {
 		return "", &dblock.InvalidError{Field: "RowLock.Strength", Reason: fmt.Sprintf("there is no strength %d", o.Strength)}
 	}
 	switch o.Wait {
-	case dblock.NoWait:
+	case dblock.NoWait():
 		clause += " NOWAIT"
-	case dblock.SkipLocked:
+	case dblock.SkipLocked():
 		clause += " SKIP LOCKED"
 	}
 	return clause, nil
+}
+
+// boundOf returns for how long a statement waits; 0: while the server's own bound lasts, or not at all.
+// For the context it waits as long as the servers can.
+func boundOf(wait dblock.TxWait) time.Duration {
+	if wait == dblock.WaitForContext() {
+		return maxWait
+	}
+	bound, _ := root.WaitBound(wait)
+	return bound
 }
 
 // tableWait is a lock_wait_timeout in seconds, of which both servers take a year at most.

@@ -57,7 +57,7 @@ func TestBoundOfARowLockLeavesNothing(t *testing.T) {
 	}
 	locked := make(chan error, 1)
 	go func() {
-		locked <- mysqllock.LockRow(context.Background(), tx, "waited", "id", int64(1), dblock.RowLock{Wait: 2 * time.Second})
+		locked <- mysqllock.LockRow(context.Background(), tx, "waited", "id", int64(1), dblock.RowLock{Wait: dblock.WaitAtMost(2 * time.Second)})
 	}()
 	awaitLockWait(t, db, id)
 	cancel()
@@ -101,7 +101,7 @@ func TestALockedTableIsHeld(t *testing.T) {
 		holder, err := db.Conn(t.Context())
 		require.NoError(t, err)
 		do(holder, "LOCK TABLES altered WRITE")
-		for _, wait := range []time.Duration{2 * time.Second, dblock.NoWait, dblock.SkipLocked} {
+		for _, wait := range []dblock.TxWait{dblock.WaitAtMost(2 * time.Second), dblock.NoWait(), dblock.SkipLocked()} {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			tx, err := db.BeginTx(ctx, nil)

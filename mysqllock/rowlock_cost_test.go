@@ -41,7 +41,7 @@ func TestRowLocksCostFewRoundTrips(t *testing.T) {
 				}
 				for i, want := range []int{4, 1, 1, 3} { // the first call for this table, in this database, looks at it and for the index
 					dialer.Arm(0, 0, nil)
-					wait := []time.Duration{0, 0, dblock.NoWait, time.Second}[i]
+					wait := []dblock.TxWait{{}, {}, dblock.NoWait(), dblock.WaitAtMost(time.Second)}[i]
 					if err := lockTwo(t.Context(), tx, cfg.DBName+".round_trip", wait); err != nil {
 						return err
 					}
@@ -58,7 +58,7 @@ func TestRowLocksCostFewRoundTrips(t *testing.T) {
 	}
 }
 
-func lockTwo(ctx context.Context, tx *sql.Tx, table string, wait time.Duration) error {
+func lockTwo(ctx context.Context, tx *sql.Tx, table string, wait dblock.TxWait) error {
 	_, err := mysqllock.LockRows(ctx, tx, table, "id", []int64{2, 1}, dblock.RowLock{Wait: wait})
 	return err
 }

@@ -67,7 +67,7 @@ func TestRowsWithoutAnIndexAreRefused(t *testing.T) {
 			isScan(t, lock("code", "a", dblock.RowLock{}, alone), "(`code`)")
 		}
 		err := lock("code", "a", dblock.RowLock{Scan: true}, func() {
-			if err := lock("id", 2, dblock.RowLock{Wait: dblock.NoWait}, alone); !errors.Is(err, dblock.ErrNotAcquired) {
+			if err := lock("id", 2, dblock.RowLock{Wait: dblock.NoWait()}, alone); !errors.Is(err, dblock.ErrNotAcquired) {
 				t.Errorf("%v: a scan locks nothing else, and need not be refused", err)
 			}
 		})
@@ -78,7 +78,7 @@ func TestRowsWithoutAnIndexAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = lock("code", "a", dblock.RowLock{}, func() {
-			if err := lock("code", "b", dblock.RowLock{Wait: dblock.NoWait}, alone); err != nil {
+			if err := lock("code", "b", dblock.RowLock{Wait: dblock.NoWait()}, alone); err != nil {
 				t.Errorf("beside it: %v", err)
 			}
 		})
@@ -197,7 +197,7 @@ func TestMixedSpellings(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows, err := mysqllock.LockRows(t.Context(), begin(), table, "code", []string{"B", "b", "A", "x"},
-			dblock.RowLock{Wait: dblock.SkipLocked})
+			dblock.RowLock{Wait: dblock.SkipLocked()})
 		if err != nil || !slices.Equal(rows.Locked, []string{"A", "B", "b"}) || rows.Skipped != nil {
 			t.Errorf("got %+v, %v", rows, err)
 		}

@@ -31,7 +31,7 @@ func Claim[T any](
 	if err := rowlock.Postgres.CheckQuery(query); err != nil {
 		return nil, err
 	}
-	o.Wait = dblock.SkipLocked
+	o.Wait = dblock.SkipLocked()
 	lock, err := lockClause(o)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func TestReadOnlyTransactionsLockNoRows(t *testing.T) {
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	works(t, err)
 	defer func() { _ = tx.Rollback(ctx) }()
-	works(t, pglock.TryLockTx(ctx, tx, 1)) // these write nothing
+	works(t, pglock.LockTx(ctx, tx, dblock.NoWait(), 1)) // these write nothing
 	if err := pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{}); !errors.Is(err, dblock.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}

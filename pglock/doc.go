@@ -22,7 +22,7 @@
 //
 // Without a table of dblock's, inside a transaction of yours: LockTx takes advisory locks that end with it, LockRow and LockRows lock
 // rows of your own tables, and Claim takes some that nobody else has locked ("any free seat, now"). After a refusal that
-// was asked for, by NoWait or a bound, the transaction can go on.
+// was asked for, by dblock.NoWait or WaitAtMost, the transaction can go on.
 //
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md.

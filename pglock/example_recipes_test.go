@@ -21,7 +21,7 @@ import (
 // back goes to the next one.
 func invoice(ctx context.Context, pool *pgxpool.Pool, customer string) (number int64, err error) {
 	err = pglock.RunTx(ctx, pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
-		err := pglock.LockRow(ctx, tx, "counter", "name", "invoice", dblock.RowLock{Wait: 5 * time.Second})
+		err := pglock.LockRow(ctx, tx, "counter", "name", "invoice", dblock.RowLock{Wait: dblock.WaitAtMost(5 * time.Second)})
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ var errTeamIsFull = errors.New("the team is full")
 // join has at most three in a team. Without the lock two could count two each, and both join.
 func join(ctx context.Context, pool *pgxpool.Pool, team, name string) error {
 	return pglock.RunTx(ctx, pool, pglock.TxOptions{}, func(tx pgx.Tx) error { // READ COMMITTED: what is counted is of now
-		if err := pglock.LockTx(ctx, tx, 5*time.Second, pglock.KeyOf("team", team)); err != nil {
+		if err := pglock.LockTx(ctx, tx, dblock.WaitAtMost(5*time.Second), pglock.KeyOf("team", team)); err != nil {
 			return err
 		}
 		var members int
@@ -112,7 +112,7 @@ func ExampleLockTx_atMost() {
 // transfer has both accounts before it looks at one. Two that go opposite ways never deadlock.
 func transfer(ctx context.Context, pool *pgxpool.Pool, o pglock.TxOptions, from, to, amount int64) error {
 	return pglock.RunTx(ctx, pool, o, func(tx pgx.Tx) error {
-		rows, err := pglock.LockRows(ctx, tx, "account", "id", []int64{from, to}, dblock.RowLock{Wait: 5 * time.Second})
+		rows, err := pglock.LockRows(ctx, tx, "account", "id", []int64{from, to}, dblock.RowLock{Wait: dblock.WaitAtMost(5 * time.Second)})
 		if err != nil {
 			return err
 		}

@@ -23,11 +23,11 @@ func ExampleLockTx() {
 
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		totals, list := pglock.KeyOf("report", "totals"), pglock.KeyOf("report", "list")
-		if err := pglock.LockTx(ctx, tx, 5*time.Second, totals, list); err != nil {
+		if err := pglock.LockTx(ctx, tx, dblock.WaitAtMost(5*time.Second), totals, list); err != nil {
 			return err
 		}
 		return pgx.BeginFunc(ctx, pool, func(other pgx.Tx) error {
-			err := pglock.TryLockTx(ctx, other, list)
+			err := pglock.LockTx(ctx, other, dblock.NoWait(), list)
 			fmt.Println("another:", errors.Is(err, dblock.ErrNotAcquired))
 			_, err = other.Exec(ctx, "SELECT 1") // its transaction can go on
 			return err
@@ -46,13 +46,13 @@ func ExampleLockRows() {
 	defer done()
 
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		rows, err := pglock.LockRows(ctx, tx, "seat", "id", []int{3, 1, 99}, dblock.RowLock{Wait: 2 * time.Second})
+		rows, err := pglock.LockRows(ctx, tx, "seat", "id", []int{3, 1, 99}, dblock.RowLock{Wait: dblock.WaitAtMost(2 * time.Second)})
 		if err != nil {
 			return err
 		}
 		fmt.Println("locked:", rows.Locked)
 		return pgx.BeginFunc(ctx, pool, func(other pgx.Tx) error {
-			err := pglock.LockRow(ctx, other, "seat", "id", 3, dblock.RowLock{Wait: dblock.NoWait})
+			err := pglock.LockRow(ctx, other, "seat", "id", 3, dblock.RowLock{Wait: dblock.NoWait()})
 			fmt.Println("another:", errors.Is(err, dblock.ErrNotAcquired))
 			return nil
 		})

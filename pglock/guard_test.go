@@ -22,7 +22,7 @@ func TestAnotherDriversTxIsRefused(t *testing.T) {
 	for name, call := range map[string]func(context.Context, pglock.Tx) error{
 		"Guard":        func(ctx context.Context, tx pglock.Tx) error { return pglock.Guards{}.Guard(ctx, tx, f) },
 		"AdvanceFence": func(ctx context.Context, tx pglock.Tx) error { return pglock.Guards{}.AdvanceFence(ctx, tx, f, "r") },
-		"LockTx":       func(ctx context.Context, tx pglock.Tx) error { return pglock.TryLockTx(ctx, tx, 1) },
+		"LockTx":       func(ctx context.Context, tx pglock.Tx) error { return pglock.LockTx(ctx, tx, dblock.NoWait(), 1) },
 		"LockRow": func(ctx context.Context, tx pglock.Tx) error {
 			return pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{})
 		},

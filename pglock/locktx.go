@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,11 +14,9 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/postgres"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
-
-// WhileContextLives has LockTx wait for as long as its context lives, whatever lock_timeout says.
-const WhileContextLives time.Duration = math.MaxInt64
 
 // maxWait is the longest lock_timeout, 24 days.
 const maxWait = math.MaxInt32 * time.Millisecond
@@ -26,9 +25,10 @@ const maxWait = math.MaxInt32 * time.Millisecond
 // takes them in one order, so that calls never deadlock with each other; with other locks of the transaction they can. They
 // are advisory locks: whoever takes none is not kept out. Duplicates count once; 1 to dblock.MaxSetKeys keys.
 //
-// It waits for at most wait, in whole milliseconds up to 24 days, for all keys together; or WhileContextLives. lock_timeout is
-// afterwards what it was, and a refusal leaves tx as it was, ready for use. Where ctx ends the wait pgx closes the
-// connection, and tx is lost.
+// The wait is for all keys together. With dblock.NoWait LockTx refuses at once if one of the keys is not
+// free; dblock.SkipLocked is an *dblock.InvalidError. lock_timeout is afterwards what it was, and a
+// refusal leaves tx as it was, ready for use. Where ctx ends the wait pgx closes the connection, and tx
+// is lost.
 //
 // Begin tx at READ COMMITTED: at REPEATABLE READ and above it reads what was there before the wait, and not what whoever had
 // the lock has written.
@@ -37,38 +37,13 @@ const maxWait = math.MaxInt32 * time.Millisecond
 // the wait; dblock.ErrConflict after a deadlock; dblock.ErrOverloaded where the server has no room for more locks;
 // dblock.ErrUnavailable on a standby, where such locks keep nobody out; an *dblock.InvalidError. After all but the first
 // and the last tx has to be rolled back. Others are pgx's.
-func LockTx(ctx context.Context, tx Tx, wait time.Duration, keys ...Key) error {
-	return waitTx(ctx, tx, "pg_advisory_xact_lock", wait, keys)
+func LockTx(ctx context.Context, tx Tx, wait dblock.TxWait, keys ...Key) error {
+	return lockTx(ctx, tx, "", wait, keys)
 }
 
 // LockTxShared is LockTx beside others who take the keys shared, and against those who don't.
-func LockTxShared(ctx context.Context, tx Tx, wait time.Duration, keys ...Key) error {
-	return waitTx(ctx, tx, "pg_advisory_xact_lock_shared", wait, keys)
-}
-
-// TryLockTx is LockTx for who would rather not wait: a *dblock.HeldError where one of the keys is not free.
-func TryLockTx(ctx context.Context, tx Tx, keys ...Key) error {
-	return lockTx(ctx, tx, fmt.Sprintf(tryKeys, "pg_try_advisory_xact_lock"), 0, nil, keys)
-}
-
-// TryLockTxShared is TryLockTx beside others who take the keys shared.
-func TryLockTxShared(ctx context.Context, tx Tx, keys ...Key) error {
-	return lockTx(ctx, tx, fmt.Sprintf(tryKeys, "pg_try_advisory_xact_lock_shared"), 0, nil, keys)
-}
-
-func waitTx(ctx context.Context, tx Tx, function string, wait time.Duration, keys []Key) error {
-	if wait <= 0 {
-		return &dblock.InvalidError{Field: "wait", Reason: fmt.Sprintf("%v is no time to wait for: "+
-			"call TryLockTx not to wait, or give WhileContextLives", wait)}
-	}
-	bound := wait
-	if wait == WhileContextLives {
-		bound = 0
-	}
-	if err := rowlock.CheckWait("wait", bound, time.Millisecond, maxWait); err != nil {
-		return err
-	}
-	return lockTx(ctx, tx, fmt.Sprintf(waitForKeys, function), bound, rowlock.Bound(wait), keys)
+func LockTxShared(ctx context.Context, tx Tx, wait dblock.TxWait, keys ...Key) error {
+	return lockTx(ctx, tx, "_shared", wait, keys)
 }
 
 // The statements, for one message of the simple protocol. An exception that is handled undoes what was locked in its block,
@@ -110,7 +85,9 @@ BEGIN
 	IF pg_catalog.pg_is_in_recovery() THEN
 		RAISE read_only_sql_transaction;
 	END IF;
-	PERFORM pg_catalog.set_config('lock_timeout', '0', true);
+	IF wait >= 0 THEN
+		PERFORM pg_catalog.set_config('lock_timeout', '0', true);
+	END IF;
 	BEGIN
 		FOR i IN 1 .. pg_catalog.cardinality(wanted) LOOP
 			refused := i;
@@ -133,8 +110,23 @@ END $dblock$;`
 	answer = "SELECT FROM pg_catalog.generate_series(1, pg_catalog.current_setting('dblock.refused')::int)"
 )
 
-// lockTx runs a statement for keys; over is what ends its wait.
-func lockTx(ctx context.Context, tx Tx, statement string, wait time.Duration, over error, keys []Key) error {
+// Waits that have no bound, as dblock.wait has them.
+const (
+	untilContextEnds = 0
+	untilServerEnds  = -1
+)
+
+// errLockTimeout is what ended a wait by the server's own bound.
+var errLockTimeout = errors.New("lock_timeout has passed")
+
+// lockTx locks keys by the functions that end with mode.
+func lockTx(ctx context.Context, tx Tx, mode string, wait dblock.TxWait, keys []Key) error {
+	if wait == dblock.SkipLocked() {
+		return &dblock.InvalidError{Field: "wait", Reason: "LockTx locks all keys or none: give NoWait not to wait"}
+	}
+	if err := rowlock.CheckWait("wait", wait, time.Millisecond, maxWait); err != nil {
+		return err
+	}
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	if err := rowlock.CheckKeys(keys); err != nil {
 		return err
@@ -143,7 +135,8 @@ func lockTx(ctx context.Context, tx Tx, statement string, wait time.Duration, ov
 	for i, key := range keys {
 		numbers[i] = strconv.FormatInt(int64(key), 10)
 	}
-	message := fmt.Sprintf(arguments, strings.Join(numbers, ","), wait.Milliseconds()) + statement + answer
+	statement, bound, over := keysStatement(mode, wait)
+	message := fmt.Sprintf(arguments, strings.Join(numbers, ","), bound) + statement + answer
 	tag, err := tx.Exec(ctx, message, pgx.QueryExecModeSimpleProtocol, postgres.CheckPath{})
 	if err != nil {
 		return txError(ctx, "advisory locks", err)
@@ -152,4 +145,20 @@ func lockTx(ctx context.Context, tx Tx, statement string, wait time.Duration, ov
 		return rowlock.Held(numbers[n-1], over)
 	}
 	return nil
+}
+
+// keysStatement returns the statement for a wait, its bound in milliseconds, and what ends the wait.
+func keysStatement(mode string, wait dblock.TxWait) (statement string, bound int64, over error) {
+	d, bounded := root.WaitBound(wait)
+	switch {
+	case wait == dblock.NoWait():
+		return fmt.Sprintf(tryKeys, "pg_try_advisory_xact_lock"+mode), 0, nil
+	case bounded:
+		bound, over = d.Milliseconds(), rowlock.Bound(d)
+	case wait == dblock.WaitForContext():
+		bound = untilContextEnds
+	default:
+		bound, over = untilServerEnds, errLockTimeout
+	}
+	return fmt.Sprintf(waitForKeys, "pg_advisory_xact_lock"+mode), bound, over
 }

@@ -87,7 +87,7 @@ func TestLockTxIsAllOrNone(t *testing.T) {
 		held := pglock.KeyOf("shop", "held")
 		set := []pglock.Key{math.MaxInt64, held, 7, math.MinInt64, 7}
 		other, tx, third := h.tx(t), h.tx(t), h.tx(t)
-		works(t, pglock.TryLockTx(ctx, other.Tx, held))
+		works(t, pglock.LockTx(ctx, other.Tx, dblock.NoWait(), held))
 		works(t, tx.Exec(ctx, "CREATE TABLE note AS SELECT 1 AS n"))
 		works(t, tx.Exec(ctx, "SET LOCAL lock_timeout = '77s'"))
 		usable := func() {
@@ -97,21 +97,21 @@ func TestLockTxIsAllOrNone(t *testing.T) {
 			}
 		}
 		for _, lock := range []func() error{
-			func() error { return pglock.TryLockTx(ctx, tx.Tx, set...) },
-			func() error { return pglock.TryLockTxShared(ctx, tx.Tx, set...) },
-			func() error { return pglock.LockTx(ctx, tx.Tx, 50*time.Millisecond, set...) },
-			func() error { return pglock.LockTxShared(ctx, tx.Tx, 50*time.Millisecond, set...) },
+			func() error { return pglock.LockTx(ctx, tx.Tx, dblock.NoWait(), set...) },
+			func() error { return pglock.LockTxShared(ctx, tx.Tx, dblock.NoWait(), set...) },
+			func() error { return pglock.LockTx(ctx, tx.Tx, dblock.WaitAtMost(50*time.Millisecond), set...) },
+			func() error { return pglock.LockTxShared(ctx, tx.Tx, dblock.WaitAtMost(50*time.Millisecond), set...) },
 		} {
 			isHeldBy(t, lock(), held)
 			usable()
 		}
-		works(t, pglock.TryLockTx(ctx, third.Tx, math.MaxInt64, 7, math.MinInt64))
+		works(t, pglock.LockTx(ctx, third.Tx, dblock.NoWait(), math.MaxInt64, 7, math.MinInt64))
 		works(t, third.Rollback(ctx))
 		works(t, other.Rollback(ctx))
-		works(t, pglock.LockTx(ctx, tx.Tx, time.Minute, set...))
+		works(t, pglock.LockTx(ctx, tx.Tx, dblock.WaitAtMost(time.Minute), set...))
 		usable()
 		for _, key := range set {
-			isHeldBy(t, pglock.TryLockTx(ctx, h.tx(t).Tx, key), key)
+			isHeldBy(t, pglock.LockTx(ctx, h.tx(t).Tx, dblock.NoWait(), key), key)
 			if key == 7 {
 				break // connections are few
 			}
@@ -129,12 +129,12 @@ func TestLockTxModes(t *testing.T) {
 	eachWay(t, func(t *testing.T, h lockHall) {
 		ctx := soon(t)
 		one, two, tx := h.tx(t), h.tx(t), h.tx(t)
-		works(t, pglock.LockTxShared(ctx, one.Tx, time.Second, 1, 2))
-		works(t, pglock.TryLockTxShared(ctx, two.Tx, 2, 3))
-		isHeldBy(t, pglock.TryLockTx(ctx, tx.Tx, 3, 4), 3)
-		works(t, pglock.TryLockTx(ctx, tx.Tx, 4))
-		isHeldBy(t, pglock.TryLockTxShared(ctx, two.Tx, 4), 4)
-		works(t, pglock.TryLockTx(ctx, tx.Tx, 4)) // once more
+		works(t, pglock.LockTxShared(ctx, one.Tx, dblock.WaitAtMost(time.Second), 1, 2))
+		works(t, pglock.LockTxShared(ctx, two.Tx, dblock.NoWait(), 2, 3))
+		isHeldBy(t, pglock.LockTx(ctx, tx.Tx, dblock.NoWait(), 3, 4), 3)
+		works(t, pglock.LockTx(ctx, tx.Tx, dblock.NoWait(), 4))
+		isHeldBy(t, pglock.LockTxShared(ctx, two.Tx, dblock.NoWait(), 4), 4)
+		works(t, pglock.LockTx(ctx, tx.Tx, dblock.NoWait(), 4)) // once more
 	})
 }
 
@@ -149,42 +149,47 @@ func TestLockTxEnds(t *testing.T) {
 		} {
 			tx, other := h.tx(t), h.tx(t)
 			works(t, tx.Exec(ctx, "SAVEPOINT mine"))
-			works(t, pglock.LockTx(ctx, tx.Tx, time.Second, 1, 2))
-			isHeldBy(t, pglock.TryLockTx(ctx, other.Tx, 2), 2)
+			works(t, pglock.LockTx(ctx, tx.Tx, dblock.WaitAtMost(time.Second), 1, 2))
+			isHeldBy(t, pglock.LockTx(ctx, other.Tx, dblock.NoWait(), 2), 2)
 			works(t, end(tx))
-			works(t, pglock.TryLockTx(ctx, other.Tx, 1, 2))
+			works(t, pglock.LockTx(ctx, other.Tx, dblock.NoWait(), 1, 2))
 			works(t, other.Rollback(ctx))
 			_ = tx.Rollback(ctx)
 		}
 	})
 }
 
-// TestLockTxWaits: for the release, whatever lock_timeout says; for the context; and no longer for many than for one.
+// TestLockTxWaits: for the release, whatever lock_timeout says; for lock_timeout; for the context; and no longer for many than for one.
 func TestLockTxWaits(t *testing.T) {
 	eachWay(t, func(t *testing.T, h lockHall) {
 		holder, tx := h.tx(t), h.tx(t)
-		works(t, pglock.TryLockTx(t.Context(), holder.Tx, 1))
+		works(t, pglock.LockTx(t.Context(), holder.Tx, dblock.NoWait(), 1))
 		works(t, tx.Exec(t.Context(), "SET LOCAL lock_timeout = '1ms'"))
 		got := make(chan error, 1)
-		go func() { got <- pglock.LockTx(soon(t), tx.Tx, pglock.WhileContextLives, 1) }()
+		go func() { got <- pglock.LockTx(soon(t), tx.Tx, dblock.WaitForContext(), 1) }()
 		waits(t, h)
 		works(t, holder.Rollback(t.Context()))
 		works(t, <-got)
+		short := h.tx(t)
+		works(t, short.Exec(t.Context(), "SET LOCAL lock_timeout = '10ms'"))
+		if held := isHeldAny(t, pglock.LockTx(soon(t), short.Tx, dblock.TxWait{}, 1)); held.Wait == nil {
+			t.Errorf("%v does not say that lock_timeout ended the wait", held)
+		}
 
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		held := isHeldAny(t, pglock.LockTx(ctx, h.tx(t).Tx, time.Minute, 1))
+		held := isHeldAny(t, pglock.LockTx(ctx, h.tx(t).Tx, dblock.WaitAtMost(time.Minute), 1))
 		if !errors.Is(held, context.DeadlineExceeded) {
 			t.Errorf("the wait ended by %v", held)
 		}
 
 		const bound = 2 * time.Second
 		first, second := h.tx(t), h.tx(t)
-		works(t, pglock.TryLockTx(t.Context(), first.Tx, 11))
-		works(t, pglock.TryLockTx(t.Context(), second.Tx, 12))
+		works(t, pglock.LockTx(t.Context(), first.Tx, dblock.NoWait(), 11))
+		works(t, pglock.LockTx(t.Context(), second.Tx, dblock.NoWait(), 12))
 		began, ended := time.Now(), make(chan error, 1)
 		time.AfterFunc(bound*9/10, func() { ended <- first.Rollback(context.Background()) })
-		isHeldBy(t, pglock.LockTx(soon(t), h.tx(t).Tx, bound, 12, 11), 12)
+		isHeldBy(t, pglock.LockTx(soon(t), h.tx(t).Tx, dblock.WaitAtMost(bound), 12, 11), 12)
 		if took := time.Since(began); took < bound || took > bound*7/4 {
 			t.Errorf("it took %v, and was to take %v", took, bound)
 		}
@@ -229,7 +234,7 @@ func TestLockTxSetsNeverDeadlock(t *testing.T) {
 				for range 60 {
 					tx, err := h.begin(ctx)
 					if err == nil {
-						err = pglock.LockTx(ctx, tx.(*rowTx).Tx, pglock.WhileContextLives, keys...)
+						err = pglock.LockTx(ctx, tx.(*rowTx).Tx, dblock.WaitForContext(), keys...)
 					}
 					if err == nil {
 						err = tx.Commit(ctx)
@@ -250,15 +255,15 @@ func TestControlLockTxOneByOne(t *testing.T) {
 	eachWay(t, func(t *testing.T, h lockHall) {
 		ctx := soon(t)
 		a, b := h.tx(t), h.tx(t)
-		works(t, pglock.TryLockTx(ctx, a.Tx, 1))
-		works(t, pglock.TryLockTx(ctx, b.Tx, 2))
+		works(t, pglock.LockTx(ctx, a.Tx, dblock.NoWait(), 1))
+		works(t, pglock.LockTx(ctx, b.Tx, dblock.NoWait(), 2))
 		other := make(chan error, 1)
 		go func() {
-			err := pglock.LockTx(ctx, a.Tx, pglock.WhileContextLives, 2)
+			err := pglock.LockTx(ctx, a.Tx, dblock.WaitForContext(), 2)
 			_ = a.Rollback(ctx)
 			other <- err
 		}()
-		err := pglock.LockTx(ctx, b.Tx, pglock.WhileContextLives, 1)
+		err := pglock.LockTx(ctx, b.Tx, dblock.WaitForContext(), 1)
 		_ = b.Rollback(ctx)
 		one := <-other
 		if errors.Is(err, dblock.ErrConflict) == errors.Is(one, dblock.ErrConflict) || pglock.Retryable(err) == pglock.Retryable(one) {
@@ -272,25 +277,26 @@ func TestLockTxErrors(t *testing.T) {
 		ctx := soon(t)
 		tx := h.tx(t)
 		for name, err := range map[string]error{
-			"no wait":    pglock.LockTx(ctx, tx.Tx, 0, 1),
-			"negative":   pglock.LockTxShared(ctx, tx.Tx, -time.Second, 1),
-			"a fraction": pglock.LockTx(ctx, tx.Tx, 1500*time.Microsecond, 1),
-			"a month":    pglock.LockTx(ctx, tx.Tx, 30*24*time.Hour, 1),
-			"no keys":    pglock.TryLockTx(ctx, tx.Tx),
-			"too many":   pglock.TryLockTxShared(ctx, tx.Tx, numbers(dblock.MaxSetKeys+1)...),
+			"no wait":    pglock.LockTx(ctx, tx.Tx, dblock.WaitAtMost(0), 1),
+			"negative":   pglock.LockTxShared(ctx, tx.Tx, dblock.WaitAtMost(-time.Second), 1),
+			"a fraction": pglock.LockTx(ctx, tx.Tx, dblock.WaitAtMost(1500*time.Microsecond), 1),
+			"a month":    pglock.LockTx(ctx, tx.Tx, dblock.WaitAtMost(30*24*time.Hour), 1),
+			"skipping":   pglock.LockTx(ctx, tx.Tx, dblock.SkipLocked(), 1),
+			"no keys":    pglock.LockTx(ctx, tx.Tx, dblock.NoWait()),
+			"too many":   pglock.LockTxShared(ctx, tx.Tx, dblock.NoWait(), numbers(dblock.MaxSetKeys+1)...),
 		} {
 			var invalid *dblock.InvalidError
 			if !errors.As(err, &invalid) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		works(t, pglock.LockTx(ctx, tx.Tx, 24*24*time.Hour, numbers(dblock.MaxSetKeys)...))
+		works(t, pglock.LockTx(ctx, tx.Tx, dblock.WaitAtMost(24*24*time.Hour), numbers(dblock.MaxSetKeys)...))
 		if err := tx.Exec(ctx, "SELECT 1/0"); err == nil {
 			t.Fatal("no error")
 		}
-		says(t, pglock.TryLockTx(ctx, tx.Tx, 1), "an earlier statement of the transaction has failed")
+		says(t, pglock.LockTx(ctx, tx.Tx, dblock.NoWait(), 1), "an earlier statement of the transaction has failed")
 		works(t, tx.Rollback(ctx))
-		says(t, pglock.LockTx(ctx, tx.Tx, time.Second, 1), "the transaction has ended")
+		says(t, pglock.LockTx(ctx, tx.Tx, dblock.WaitAtMost(time.Second), 1), "the transaction has ended")
 	})
 }
 
@@ -322,7 +328,7 @@ func (f failing) Exec(context.Context, string, ...any) (pgconn.CommandTag, error
 func TestLockTxOfAFullServer(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]error{"53200": dblock.ErrOverloaded, "25006": dblock.ErrUnavailable, "40P01": dblock.ErrConflict} {
-		err := pglock.TryLockTx(t.Context(), failing{code: code}, 1)
+		err := pglock.LockTx(t.Context(), failing{code: code}, dblock.NoWait(), 1)
 		if !errors.Is(err, want) || errors.Is(err, dblock.ErrNotAcquired) {
 			t.Errorf("%s: %v", code, err)
 		}
@@ -339,7 +345,7 @@ func TestRoundTrips(t *testing.T) {
 	other, err := pool.Begin(ctx)
 	works(t, err)
 	defer func() { _ = other.Rollback(ctx) }()
-	works(t, pglock.TryLockTx(ctx, other, 2))
+	works(t, pglock.LockTx(ctx, other, dblock.NoWait(), 2))
 	works(t, pglock.LockRow(ctx, other, "seat", "id", 2, dblock.RowLock{}))
 	inner, err := pool.Begin(ctx)
 	works(t, err)
@@ -349,17 +355,19 @@ func TestRoundTrips(t *testing.T) {
 		call func() error
 		want int
 	}{
-		"lock":        {func() error { return pglock.LockTx(ctx, tx, time.Second, 1, 3) }, 1},
-		"refused":     {func() error { return pglock.LockTx(ctx, tx, 20*time.Millisecond, 1, 2) }, 1},
-		"try":         {func() error { return pglock.TryLockTx(ctx, tx, 1, 3) }, 1},
-		"try refused": {func() error { return pglock.TryLockTx(ctx, tx, 1, 2) }, 1},
+		"lock":        {func() error { return pglock.LockTx(ctx, tx, dblock.WaitAtMost(time.Second), 1, 3) }, 1},
+		"refused":     {func() error { return pglock.LockTx(ctx, tx, dblock.WaitAtMost(20*time.Millisecond), 1, 2) }, 1},
+		"try":         {func() error { return pglock.LockTx(ctx, tx, dblock.NoWait(), 1, 3) }, 1},
+		"try refused": {func() error { return pglock.LockTx(ctx, tx, dblock.NoWait(), 1, 2) }, 1},
 		"row":         {func() error { return pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{}) }, 1},
-		"row, now":    {func() error { return pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait}) }, 1},
-		"row, bound":  {func() error { return pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{Wait: time.Second}) }, 1},
+		"row, now":    {func() error { return pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait()}) }, 1},
+		"row, bound": {func() error {
+			return pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{Wait: dblock.WaitAtMost(time.Second)})
+		}, 1},
 		"row refused": {func() error {
-			return pglock.LockRow(ctx, tx, "seat", "id", 2, dblock.RowLock{Wait: 20 * time.Millisecond})
+			return pglock.LockRow(ctx, tx, "seat", "id", 2, dblock.RowLock{Wait: dblock.WaitAtMost(20 * time.Millisecond)})
 		}, 2},
-		"row, now, refused": {func() error { return pglock.LockRow(ctx, tx, "seat", "id", 2, dblock.RowLock{Wait: dblock.NoWait}) }, 2},
+		"row, now, refused": {func() error { return pglock.LockRow(ctx, tx, "seat", "id", 2, dblock.RowLock{Wait: dblock.NoWait()}) }, 2},
 	} {
 		tx.n = 0
 		err := c.call()

@@ -19,7 +19,7 @@ func TestRecipes(t *testing.T) {
 	t.Parallel()
 	locksuite.Recipes{RowLocks: rows, OfGroup: map[string]locksuite.LockGroup{
 		"LockTx": func(ctx context.Context, tx locksuite.RowTx, group int64) error {
-			return pglock.LockTx(ctx, tx.(*rowTx).Tx, time.Minute, pglock.Key(group))
+			return pglock.LockTx(ctx, tx.(*rowTx).Tx, dblock.WaitAtMost(time.Minute), pglock.Key(group))
 		},
 	}}.Run(t)
 }
@@ -33,11 +33,11 @@ func TestWhoWaitsAtRepeatableReadSeesWhatWasBefore(t *testing.T) {
 		works(t, holder.Exec(ctx, "CREATE TABLE member AS SELECT 1 AS n"))
 		works(t, holder.Commit(ctx))
 		holder = h.tx(t)
-		works(t, pglock.TryLockTx(ctx, holder.Tx, 1))
+		works(t, pglock.LockTx(ctx, holder.Tx, dblock.NoWait(), 1))
 		works(t, holder.Exec(ctx, "INSERT INTO member VALUES (2)"))
 		works(t, tx.Exec(ctx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
 		got := make(chan error, 1)
-		go func() { got <- pglock.LockTx(ctx, tx.Tx, time.Minute, 1) }()
+		go func() { got <- pglock.LockTx(ctx, tx.Tx, dblock.WaitAtMost(time.Minute), 1) }()
 		waits(t, h)
 		works(t, holder.Commit(ctx))
 		works(t, <-got)
@@ -62,9 +62,9 @@ func TestSessionsAndTransactionsExclude(t *testing.T) {
 
 	lock, err := sessions.Acquire(ctx, "stock")
 	works(t, err)
-	isHeldBy(t, pglock.TryLockTx(ctx, tx, key), key)
+	isHeldBy(t, pglock.LockTx(ctx, tx, dblock.NoWait(), key), key)
 	works(t, lock.Release(ctx))
-	works(t, pglock.TryLockTx(ctx, tx, key))
+	works(t, pglock.LockTx(ctx, tx, dblock.NoWait(), key))
 	if _, err := sessions.TryAcquire(ctx, "stock"); !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Errorf("beside a transaction's: %v", err)
 	}

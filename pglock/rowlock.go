@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/postgres"
+	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -22,15 +23,15 @@ import (
 // decides about this call alone: table may be another one elsewhere, and along another search_path.
 //
 // Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a *dblock.HeldError (ErrNotAcquired) where
-// it was not had in time, and by SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where
+// it was not had in time, and by dblock.SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where
 // the row has changed since tx began, or if column had another type in the call before; dblock.ErrUnavailable where tx may not write;
 // dblock.ErrUnsupported for a table that is foreign or has a foreign one among its partitions or, as a view, its tables, and for a
 // view with a UNION, a CTE, a function or VALUES; an *dblock.InvalidError. A refusal by
-// NoWait, SkipLocked or a bound of Wait leaves tx as it was, ready for use; after others it has to be rolled back. Others
+// dblock.NoWait, SkipLocked or WaitAtMost leaves tx as it was, ready for use; after others it has to be rolled back. Others
 // are pgx's.
 func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o dblock.RowLock) error {
-	if o.Wait == dblock.NoWait {
-		o.Wait = dblock.SkipLocked // for one row that comes to the same, and raises no error from which tx would have to recover
+	if o.Wait == dblock.NoWait() {
+		o.Wait = dblock.SkipLocked() // for one row that comes to the same, and raises no error from which tx would have to recover
 	}
 	rows, err := LockRows(ctx, tx, table, column, []K{key}, o)
 	switch {
@@ -49,7 +50,7 @@ func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o d
 //
 // The result lists each key as it was given, also if its row spells it in another way.
 //
-// But for SkipLocked it has all that there are, or none: a refusal undoes the rest. Its *dblock.HeldError does not say
+// But for dblock.SkipLocked it has all that there are, or none: a refusal undoes the rest. Its *dblock.HeldError does not say
 // which row was refused.
 func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K, o dblock.RowLock) (dblock.LockedRows[K], error) {
 	var rows dblock.LockedRows[K]
@@ -86,7 +87,7 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 		return dblock.LockedRows[K]{}, err
 	}
 	rows.Locked, keys = divided(keys, locked)
-	if o.Wait != dblock.SkipLocked || len(keys) == 0 {
+	if o.Wait != dblock.SkipLocked() || len(keys) == 0 {
 		return rows, nil
 	}
 	// Those that were skipped are there, and were not locked. This reads, and waits for nobody.
@@ -152,24 +153,23 @@ func lockClause(o dblock.RowLock) (string, error) {
 		return "", &dblock.InvalidError{Field: "RowLock.Strength", Reason: fmt.Sprintf("there is no strength %d", o.Strength)}
 	}
 	switch o.Wait {
-	case dblock.NoWait:
+	case dblock.NoWait():
 		clause += " NOWAIT"
-	case dblock.SkipLocked:
+	case dblock.SkipLocked():
 		clause += " SKIP LOCKED"
 	}
 	return clause, nil
 }
 
-// run sends a statement that locks. Where a refusal would fail the transaction it stands between a savepoint and its end.
+// run sends a statement that locks. If a refusal would fail the transaction, the statement stands
+// between a savepoint and its end.
 func run(
-	ctx context.Context, tx Tx, view *view, name string, wait time.Duration, read func(pgx.Rows) error, query string, args ...any,
+	ctx context.Context, tx Tx, view *view, name string, wait dblock.TxWait, read func(pgx.Rows) error, query string, args ...any,
 ) error {
-	if wait == 0 || wait == dblock.SkipLocked {
-		return txError(ctx, name, between(ctx, tx, view, nil, nil, read, query, args))
-	}
 	before, after := guardsOf(wait)
 	err := between(ctx, tx, view, before, after, read, query, args)
-	if !postgres.IsLocked(err) {
+	bound, bounded := root.WaitBound(wait)
+	if refusable := bounded || wait == dblock.NoWait(); !refusable || !postgres.IsLocked(err) {
 		return txError(ctx, name, err)
 	}
 	// Settings of the transaction go back with the savepoint, too.
@@ -177,19 +177,22 @@ func run(
 	if _, err := tx.Exec(ctx, undo, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return txError(ctx, name, fmt.Errorf("after a refusal, go back to the savepoint: %w", err))
 	}
-	if wait == dblock.NoWait {
-		return rowlock.Held(name, nil)
+	if bounded {
+		return rowlock.Held(name, rowlock.Bound(bound))
 	}
-	return rowlock.Held(name, rowlock.Bound(wait))
+	return rowlock.Held(name, nil)
 }
 
-// guardsOf are the statements before and after one that may be refused.
-func guardsOf(wait time.Duration) (before, after []string) {
-	before = []string{"SAVEPOINT dblock_rows"}
-	after = []string{"RELEASE SAVEPOINT dblock_rows"}
-	if wait > 0 {
+// guardsOf are the statements before and after one that locks: a savepoint for one that may be
+// refused, and lock_timeout for one that waits in another way than the server's.
+func guardsOf(wait dblock.TxWait) (before, after []string) {
+	bound, bounded := root.WaitBound(wait)
+	if bounded || wait == dblock.NoWait() {
+		before, after = append(before, "SAVEPOINT dblock_rows"), append(after, "RELEASE SAVEPOINT dblock_rows")
+	}
+	if bounded || wait == dblock.WaitForContext() {
 		before = append(before, postgres.KeepLockTimeout,
-			"SELECT pg_catalog.set_config('lock_timeout', '"+strconv.FormatInt(wait.Milliseconds(), 10)+"', true)")
+			"SELECT pg_catalog.set_config('lock_timeout', '"+strconv.FormatInt(bound.Milliseconds(), 10)+"', true)")
 		after = append(after, postgres.RestoreLockTimeout)
 	}
 	return before, after

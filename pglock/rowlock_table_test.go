@@ -143,7 +143,7 @@ func lockEach(t *testing.T, pool *pgxpool.Pool, path, table string, want error) 
 			return pglock.LockRow(ctx, tx, table, "id", int64(1), dblock.RowLock{})
 		},
 		"LockRows": func(ctx context.Context, tx pgx.Tx) error {
-			_, err := pglock.LockRows(ctx, tx, table, "id", []int64{1, 2}, dblock.RowLock{Wait: dblock.NoWait})
+			_, err := pglock.LockRows(ctx, tx, table, "id", []int64{1, 2}, dblock.RowLock{Wait: dblock.NoWait()})
 			return err
 		},
 		"Claim": func(ctx context.Context, tx pgx.Tx) error {

@@ -65,10 +65,10 @@ func txStatements(ctx context.Context, tx pgx.Tx) optimisticsuite.Statements {
 		Int:  func(query string) (n int, err error) { return n, tx.QueryRow(ctx, query).Scan(&n) },
 		Lock: func(id int) error { return pglock.LockRow(ctx, tx, "t", "id", id, dblock.RowLock{}) },
 		Named: func(key string) error {
-			if err := pglock.TryLockTx(ctx, tx, pglock.KeyOf("try", key)); err != nil {
+			if err := pglock.LockTx(ctx, tx, dblock.NoWait(), pglock.KeyOf("try", key)); err != nil {
 				return err
 			}
-			return pglock.LockTx(ctx, tx, time.Second, pglock.KeyOf("", key))
+			return pglock.LockTx(ctx, tx, dblock.WaitAtMost(time.Second), pglock.KeyOf("", key))
 		},
 	}
 }

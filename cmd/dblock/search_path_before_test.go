@@ -123,7 +123,7 @@ var constructors = map[string]func(ctx context.Context, pool *pgxpool.Pool, sche
 		return locker.SessionLock(ctx, conn)
 	},
 	"LockTx": func(ctx context.Context, pool *pgxpool.Pool, _ string) error {
-		return pglock.RunTx(ctx, pool, pglock.TxOptions{}, func(tx pgx.Tx) error { return pglock.TryLockTx(ctx, tx, 1) })
+		return pglock.RunTx(ctx, pool, pglock.TxOptions{}, func(tx pgx.Tx) error { return pglock.LockTx(ctx, tx, dblock.NoWait(), 1) })
 	},
 	"LockRow": func(ctx context.Context, pool *pgxpool.Pool, _ string) error {
 		return pglock.RunTx(ctx, pool, pglock.TxOptions{}, func(tx pgx.Tx) error {

@@ -86,7 +86,7 @@ func lockRows[K any](t *testing.T, pool *pgxpool.Pool, typ string, key K) {
 	if _, err := pool.Exec(t.Context(), fmt.Sprintf("INSERT INTO %s VALUES ($1, 1)", table), key); err != nil {
 		t.Fatal(err)
 	}
-	for _, wait := range []time.Duration{0, dblock.NoWait, dblock.SkipLocked, time.Second} {
+	for _, wait := range []dblock.TxWait{{}, dblock.NoWait(), dblock.SkipLocked(), dblock.WaitAtMost(time.Second)} {
 		err := pglock.RunTx(t.Context(), pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
 			return pglock.LockRow(t.Context(), tx, table, "k", key, dblock.RowLock{Wait: wait})
 		})
@@ -99,7 +99,7 @@ func lockRows[K any](t *testing.T, pool *pgxpool.Pool, typ string, key K) {
 			return err
 		}
 		return pglock.RunTx(t.Context(), pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
-			if err := pglock.LockRow(t.Context(), tx, table, "k", key, dblock.RowLock{Wait: dblock.SkipLocked}); !errors.Is(err, dblock.ErrNotAcquired) {
+			if err := pglock.LockRow(t.Context(), tx, table, "k", key, dblock.RowLock{Wait: dblock.SkipLocked()}); !errors.Is(err, dblock.ErrNotAcquired) {
 				t.Errorf("a locked row: %v", err)
 			}
 			return nil
@@ -170,12 +170,16 @@ func writeRows[V any](t *testing.T, pool *pgxpool.Pool, typ, version string, tok
 
 func advisoryLocks(t *testing.T, pool *pgxpool.Pool, schema string) {
 	for _, lock := range []func(context.Context, pgx.Tx) error{
-		func(ctx context.Context, tx pgx.Tx) error { return pglock.LockTx(ctx, tx, time.Second, 1, 2) },
 		func(ctx context.Context, tx pgx.Tx) error {
-			return pglock.LockTx(ctx, tx, pglock.WhileContextLives, 1, 2)
+			return pglock.LockTx(ctx, tx, dblock.WaitAtMost(time.Second), 1, 2)
 		},
-		func(ctx context.Context, tx pgx.Tx) error { return pglock.LockTxShared(ctx, tx, time.Second, 1, 2) },
-		func(ctx context.Context, tx pgx.Tx) error { return pglock.TryLockTx(ctx, tx, 1, 2) },
+		func(ctx context.Context, tx pgx.Tx) error {
+			return pglock.LockTx(ctx, tx, dblock.WaitForContext(), 1, 2)
+		},
+		func(ctx context.Context, tx pgx.Tx) error {
+			return pglock.LockTxShared(ctx, tx, dblock.WaitAtMost(time.Second), 1, 2)
+		},
+		func(ctx context.Context, tx pgx.Tx) error { return pglock.LockTx(ctx, tx, dblock.NoWait(), 1, 2) },
 	} {
 		if err := pglock.RunTx(t.Context(), pool, pglock.TxOptions{}, func(tx pgx.Tx) error { return lock(t.Context(), tx) }); err != nil {
 			t.Error(err)

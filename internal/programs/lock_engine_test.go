@@ -31,7 +31,7 @@ type tx interface {
 	number(ctx context.Context, query string) (int64, error)
 	lockRows(ctx context.Context, ids []int, o dblock.RowLock) (locked []int, err error)
 	claim(ctx context.Context, n int, query string) ([]int, error)
-	advise(ctx context.Context, wait time.Duration, shared bool, keys []string) error
+	advise(ctx context.Context, wait dblock.TxWait, shared bool, keys []string) error
 	fence(ctx context.Context, f dblock.Fence, resource string, raise bool) error
 }
 
@@ -110,7 +110,7 @@ func (t pgTx) number(ctx context.Context, query string) (n int64, err error) {
 }
 
 func (t pgTx) lockRows(ctx context.Context, ids []int, o dblock.RowLock) ([]int, error) {
-	if len(ids) == 1 && o.Wait != dblock.SkipLocked {
+	if len(ids) == 1 && o.Wait != dblock.SkipLocked() {
 		return ids, pglock.LockRow(ctx, t.tx, "tally", "id", ids[0], o)
 	}
 	got, err := pglock.LockRows(ctx, t.tx, "tally", "id", ids, o)
@@ -121,17 +121,12 @@ func (t pgTx) claim(ctx context.Context, n int, query string) ([]int, error) {
 	return pglock.Claim(ctx, t.tx, dblock.RowLock{}, n, pgx.RowTo[int], query)
 }
 
-func (t pgTx) advise(ctx context.Context, wait time.Duration, shared bool, names []string) error {
+func (t pgTx) advise(ctx context.Context, wait dblock.TxWait, shared bool, names []string) error {
 	var keys []pglock.Key
 	for _, name := range names {
 		keys = append(keys, pglock.KeyOf("", name))
 	}
-	switch {
-	case wait == 0 && shared:
-		return pglock.TryLockTxShared(ctx, t.tx, keys...)
-	case wait == 0:
-		return pglock.TryLockTx(ctx, t.tx, keys...)
-	case shared:
+	if shared {
 		return pglock.LockTxShared(ctx, t.tx, wait, keys...)
 	}
 	return pglock.LockTx(ctx, t.tx, wait, keys...)
@@ -188,10 +183,12 @@ func (t myTx) number(ctx context.Context, query string) (n int64, err error) {
 }
 
 func (t myTx) lockRows(ctx context.Context, ids []int, o dblock.RowLock) ([]int, error) {
-	if o.Wait > 0 {
-		o.Wait = time.Second // whole seconds
+	switch o.Wait {
+	case dblock.TxWait{}, dblock.NoWait(), dblock.SkipLocked():
+	default:
+		o.Wait = dblock.WaitAtMost(time.Second) // whole seconds
 	}
-	if len(ids) == 1 && o.Wait != dblock.SkipLocked {
+	if len(ids) == 1 && o.Wait != dblock.SkipLocked() {
 		return ids, mysqllock.LockRow(ctx, t.tx, "tally", "id", ids[0], o)
 	}
 	got, err := mysqllock.LockRows(ctx, t.tx, "tally", "id", ids, o)
@@ -204,7 +201,7 @@ func (t myTx) claim(ctx context.Context, n int, query string) ([]int, error) {
 	}, query)
 }
 
-func (t myTx) advise(context.Context, time.Duration, bool, []string) error {
+func (t myTx) advise(context.Context, dblock.TxWait, bool, []string) error {
 	return errors.ErrUnsupported
 }
 

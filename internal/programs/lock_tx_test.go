@@ -51,9 +51,9 @@ func (c *lockClient) inTx(s lockStep, h hold) {
 // lockInTx locks what a step says, and notes in h what was locked.
 func (c *lockClient) lockInTx(ctx context.Context, t tx, s lockStep, h *hold) (ids []int, err error) {
 	if s.Lock == advised {
-		wait := s.Wait
-		if s.Try {
-			wait = 0
+		wait := dblock.NoWait()
+		if !s.Try && s.Wait > 0 {
+			wait = dblock.WaitAtMost(s.Wait)
 		}
 		return nil, t.advise(ctx, wait, s.Mode == dblock.ModeShared, h.Names)
 	}
@@ -61,11 +61,14 @@ func (c *lockClient) lockInTx(ctx context.Context, t tx, s lockStep, h *hold) (i
 	if s.Lock == claim {
 		ids, err = t.claim(ctx, len(s.Keys), fmt.Sprintf("SELECT id FROM tally WHERE id >= %d AND id < %d ORDER BY id", first, first+lockKeys))
 	} else {
-		o := dblock.RowLock{Wait: s.Wait}
+		var o dblock.RowLock
+		if s.Wait > 0 {
+			o.Wait = dblock.WaitAtMost(s.Wait)
+		}
 		if s.Try {
-			o.Wait = dblock.NoWait
+			o.Wait = dblock.NoWait()
 			if len(s.Keys) > 1 {
-				o.Wait = dblock.SkipLocked
+				o.Wait = dblock.SkipLocked()
 			}
 		}
 		if s.Mode == dblock.ModeShared {

@@ -5,6 +5,7 @@ package root
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/contract"
@@ -26,6 +27,7 @@ type functions interface {
 	Reenter(ctx context.Context, owner any, r Request) (*dblock.Lock, error)
 	RunUnder(ctx context.Context, l *dblock.Lock, f func(context.Context) error) error
 	GuardObserver(o dblock.Observer, log *slog.Logger) dblock.Observer
+	WaitBound(w dblock.TxWait) (d time.Duration, bounded bool)
 	CheckText(field, s string, least, most int) error
 	CheckLimit(limit int) error
 }
@@ -69,6 +71,9 @@ func RunUnder(ctx context.Context, l *dblock.Lock, f func(context.Context) error
 func GuardObserver(o dblock.Observer, log *slog.Logger) dblock.Observer {
 	return of.GuardObserver(o, log)
 }
+
+// WaitBound returns the bound of dblock.WaitAtMost; false for other waits.
+func WaitBound(w dblock.TxWait) (d time.Duration, bounded bool) { return of.WaitBound(w) }
 
 // CheckText refuses text that one of the databases could not store as it is: Postgres takes neither
 // NUL nor bytes that are not UTF-8, so neither database gets them.

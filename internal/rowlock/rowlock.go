@@ -63,24 +63,26 @@ func CheckKeys[K any](keys []K) error {
 	return nil
 }
 
-// CheckWait refuses waits that the server can't keep to: units is the least that it counts in, most the longest.
-func CheckWait(field string, wait, unit, most time.Duration) error {
+// CheckWait refuses bounds that the server can't keep to. The server counts in multiples of unit, up
+// to most.
+func CheckWait(field string, wait dblock.TxWait, unit, most time.Duration) error {
+	d, bounded := root.WaitBound(wait)
 	switch {
-	case wait == 0 || wait == dblock.NoWait || wait == dblock.SkipLocked:
+	case !bounded:
 		return nil
-	case wait < 0:
-		return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("%v is no time to wait for: give NoWait not to wait", wait)}
-	case wait%unit != 0:
-		return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("the server counts in steps of %v, and %v is none: round it", unit, wait)}
-	case wait > most:
-		return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("%v is longer than %v, the server's most", wait, most)}
+	case d <= 0:
+		return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("%v is no time to wait for: give NoWait not to wait", d)}
+	case d%unit != 0:
+		return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("the server counts in steps of %v, and %v is none: round it", unit, d)}
+	case d > most:
+		return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("%v is longer than %v, the server's most", d, most)}
 	}
 	return nil
 }
 
 // CheckClaim refuses what makes no sense for a claim, which always skips.
 func CheckClaim(o dblock.RowLock, n int) error {
-	if o.Wait != 0 && o.Wait != dblock.SkipLocked {
+	if o.Wait != (dblock.TxWait{}) && o.Wait != dblock.SkipLocked() {
 		return &dblock.InvalidError{Field: "RowLock.Wait", Reason: "a claim passes over what is locked, and never waits: leave it out"}
 	}
 	if o.Strength == dblock.StrengthShare || o.Strength == dblock.StrengthKeyShare {

@@ -137,10 +137,10 @@ func (r RowLocks) use(ctx context.Context, x *answers.Trial) error {
 		if err != nil {
 			return err // the driver's
 		}
-		err = tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: r.Bound})
+		err = tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: dblock.WaitAtMost(r.Bound)})
 		told(err)
 		if err == nil {
-			_, err = tx.LockRows(ctx, "seat", "id", []int64{1, 2, 3}, dblock.RowLock{Wait: dblock.SkipLocked})
+			_, err = tx.LockRows(ctx, "seat", "id", []int64{1, 2, 3}, dblock.RowLock{Wait: dblock.SkipLocked()})
 			told(err)
 		}
 		if err == nil {

@@ -33,7 +33,7 @@ type LockGroup func(ctx context.Context, tx RowTx, group int64) error
 
 // groupRow locks the group's own row.
 func groupRow(ctx context.Context, tx RowTx, group int64) error {
-	return tx.LockRow(ctx, "team", "id", group, dblock.RowLock{Wait: time.Minute})
+	return tx.LockRow(ctx, "team", "id", group, dblock.RowLock{Wait: dblock.WaitAtMost(time.Minute)})
 }
 
 type recipeTests struct{}

@@ -172,7 +172,7 @@ func (rowTests) KeysAreReturnedAsGiven(t *testing.T, v *rowEnv) {
 // have no row.
 func (v *rowEnv) lockSpelled(t *testing.T, table string, keys, locked []string) {
 	t.Helper()
-	ctx, skip := t.Context(), dblock.RowLock{Wait: dblock.SkipLocked}
+	ctx, skip := t.Context(), dblock.RowLock{Wait: dblock.SkipLocked()}
 	holder, other := v.tx(t), v.tx(t)
 	got, err := holder.LockTexts(ctx, table, "k", keys, dblock.RowLock{})
 	require.NoError(t, err)

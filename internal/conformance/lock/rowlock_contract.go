@@ -15,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-var noWait = dblock.RowLock{Wait: dblock.NoWait}
+var noWait = dblock.RowLock{Wait: dblock.NoWait()}
 
 // RefusalsLeaveItUsable: what was done before a refusal stays, what comes after it works, and the
 // bound of the session's waits is what it was.
@@ -34,20 +34,22 @@ func (rowTests) RefusalsLeaveItUsable(t *testing.T, v *rowEnv) {
 		t.Helper()
 		assert.Equal(t, bound, suite.Must(tx.Text(ctx, query))(t), "the bound of waits after %s", after)
 	}
-	for _, wait := range []time.Duration{dblock.NoWait, dblock.SkipLocked, v.locks.Bound} {
+	for wait, least := range map[dblock.TxWait]time.Duration{
+		dblock.NoWait(): 0, dblock.SkipLocked(): 0, dblock.WaitAtMost(v.locks.Bound): v.locks.Bound,
+	} {
 		began := time.Now()
 		held := isRowHeld(t, tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: wait}))
-		assert.Equal(t, wait > 0, held.Wait != nil, "%v", held)
-		assert.True(t, time.Since(began) >= wait, "refused after less than %v", wait)
+		assert.Equal(t, least > 0, held.Wait != nil, "%v", held)
+		assert.True(t, time.Since(began) >= least, "refused after less than %v", least)
 		usable("a refusal of one, " + wait.String())
-		if wait != dblock.SkipLocked {
+		if wait != dblock.SkipLocked() {
 			isRowHeld(t, suite.Second(tx.LockRows(ctx, "seat", "id", []int64{3, 1, 2}, dblock.RowLock{Wait: wait})))
 			usable("a refusal of several, " + wait.String())
 		}
 	}
-	rows := suite.Must(tx.LockRows(ctx, "seat", "id", []int64{999, 2, 1, 3}, dblock.RowLock{Wait: dblock.SkipLocked}))(t)
+	rows := suite.Must(tx.LockRows(ctx, "seat", "id", []int64{999, 2, 1, 3}, dblock.RowLock{Wait: dblock.SkipLocked()}))(t)
 	assert.Equal(t, dblock.LockedRows[int64]{Locked: []int64{2, 3}, Skipped: []int64{1}}, rows)
-	for _, wait := range []time.Duration{0, dblock.NoWait, v.locks.Bound} {
+	for _, wait := range []dblock.TxWait{{}, dblock.NoWait(), dblock.WaitAtMost(v.locks.Bound)} {
 		rows := suite.Must(tx.LockRows(ctx, "seat", "id", []int64{5, 999, 4}, dblock.RowLock{Wait: wait}))(t)
 		assert.Equal(t, dblock.LockedRows[int64]{Locked: []int64{4, 5}}, rows)
 		assert.ErrorIs(t, tx.LockRow(ctx, "seat", "id", 999, dblock.RowLock{Wait: wait}), sql.ErrNoRows)
@@ -67,7 +69,7 @@ func (rowTests) WaitsForTheirEnd(t *testing.T, v *rowEnv) {
 	defer cancel()
 	err := v.tx(t).LockRow(ctx, "seat", "id", 1, dblock.RowLock{})
 	assert.ErrorIs(t, isRowHeld(t, err), context.DeadlineExceeded)
-	for _, wait := range []time.Duration{0, 40 * time.Second} {
+	for _, wait := range []dblock.TxWait{{}, dblock.WaitAtMost(40 * time.Second), dblock.WaitForContext()} {
 		tx, ctx := v.tx(t), suite.Soon(t)
 		locked := suite.Begin(func() (any, error) {
 			return nil, tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: wait})
@@ -76,21 +78,40 @@ func (rowTests) WaitsForTheirEnd(t *testing.T, v *rowEnv) {
 		require.NoError(t, suite.Second(locked()))
 		other = tx
 	}
+	v.outlastsTheServersBound(t, other)
+}
+
+// outlastsTheServersBound waits by WaitForContext for a row of holder's.
+func (v *rowEnv) outlastsTheServersBound(t *testing.T, holder RowTx) {
+	t.Helper()
+	tx, ctx := v.tx(t), suite.Soon(t)
+	short, back := "SET SESSION innodb_lock_wait_timeout = 1", "SET SESSION innodb_lock_wait_timeout = DEFAULT"
+	if v.Postgres() {
+		short, back = "SET LOCAL lock_timeout = '50ms'", "SET LOCAL lock_timeout TO DEFAULT"
+	}
+	require.NoError(t, tx.Exec(ctx, short))
+	locked := suite.Begin(func() (any, error) {
+		return nil, tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: dblock.WaitForContext()})
+	})
+	time.Sleep(v.locks.Bound * 3 / 2)
+	require.NoError(t, holder.Commit(ctx))
+	require.NoError(t, suite.Second(locked()))
+	require.NoError(t, tx.Exec(ctx, back))
 }
 
 // StrengthsExclude: shares coexist, and an update excludes all others.
 func (rowTests) StrengthsExclude(t *testing.T, v *rowEnv) {
-	lock := func(id int64, s dblock.Strength, wait time.Duration) error {
+	lock := func(id int64, s dblock.Strength, wait dblock.TxWait) error {
 		return v.tx(t).LockRow(suite.Soon(t), "seat", "id", id, dblock.RowLock{Strength: s, Wait: wait})
 	}
-	for _, wait := range []time.Duration{0, dblock.NoWait, dblock.SkipLocked, v.locks.Bound} {
+	for _, wait := range []dblock.TxWait{{}, dblock.NoWait(), dblock.SkipLocked(), dblock.WaitAtMost(v.locks.Bound)} {
 		require.NoError(t, lock(1, dblock.StrengthShare, wait))
 	}
-	isRowHeld(t, lock(1, dblock.StrengthUpdate, dblock.NoWait))
-	require.NoError(t, lock(2, dblock.StrengthUpdate, 0))
-	isRowHeld(t, lock(2, dblock.StrengthShare, dblock.NoWait))
+	isRowHeld(t, lock(1, dblock.StrengthUpdate, dblock.NoWait()))
+	require.NoError(t, lock(2, dblock.StrengthUpdate, dblock.TxWait{}))
+	isRowHeld(t, lock(2, dblock.StrengthShare, dblock.NoWait()))
 	for _, s := range []dblock.Strength{dblock.StrengthNoKeyUpdate, dblock.StrengthKeyShare} {
-		if err := lock(3, s, 0); v.Postgres() {
+		if err := lock(3, s, dblock.TxWait{}); v.Postgres() {
 			assert.NoError(t, err)
 		} else {
 			assert.ErrorIs(t, err, dblock.ErrUnsupported)
@@ -110,7 +131,7 @@ func (rowTests) NamesAreTakenAsTheyAre(t *testing.T, v *rowEnv) {
 		v.Exec(t, "CREATE TABLE "+quoted("t "+name)+" ("+quoted(name)+" VARCHAR(40) PRIMARY KEY)")
 		v.Exec(t, "INSERT INTO "+quoted("t "+name)+" VALUES ('it''s ?')")
 		for _, table := range []string{"t " + name, schema + ".t " + name} {
-			o := dblock.RowLock{Strength: dblock.StrengthShare, Wait: dblock.NoWait}
+			o := dblock.RowLock{Strength: dblock.StrengthShare, Wait: dblock.NoWait()}
 			require.NoError(t, v.tx(t).LockText(t.Context(), table, name, "it's ?", o), table)
 		}
 	}
@@ -142,15 +163,15 @@ func (rowTests) RefusesBadInput(t *testing.T, v *rowEnv) {
 		"no UTF-8":         row("seat\xff", "id", usual),
 		"a long name":      row(strings.Repeat("x", 64), "id", usual),
 		"NUL in a key":     tx.LockText(t.Context(), "seat", "id", "a\x00", usual),
-		"a fraction":       row("seat", "id", dblock.RowLock{Wait: v.locks.Between}),
-		"a negative wait":  row("seat", "id", dblock.RowLock{Wait: -time.Second}),
-		"an endless wait":  row("seat", "id", dblock.RowLock{Wait: 1 << 62 / time.Hour * time.Hour}),
+		"a fraction":       row("seat", "id", dblock.RowLock{Wait: dblock.WaitAtMost(v.locks.Between)}),
+		"a negative wait":  row("seat", "id", dblock.RowLock{Wait: dblock.WaitAtMost(-time.Second)}),
+		"an endless wait":  row("seat", "id", dblock.RowLock{Wait: dblock.WaitAtMost(1 << 62 / time.Hour * time.Hour)}),
 		"strength":         row("seat", "id", dblock.RowLock{Strength: 9}),
 		"no keys":          rows(nil),
 		"too many keys":    rows(make([]int64, dblock.MaxSetKeys+1)),
 		"a claim of none":  claim(free, 0, usual),
 		"too large":        claim(free, dblock.MaxSetKeys+1, usual),
-		"a claim waits":    claim(free, 1, dblock.RowLock{Wait: time.Second}),
+		"a claim waits":    claim(free, 1, dblock.RowLock{Wait: dblock.WaitAtMost(time.Second)}),
 		"a claim, NOWAIT":  claim(free, 1, noWait),
 		"no query":         claim("", 1, usual),
 		"no SELECT":        claim("UPDATE seat SET sold = 1", 1, usual),
@@ -174,7 +195,7 @@ func (rowTests) SaysWhatToDo(t *testing.T, v *rowEnv) {
 		assert.ErrorContains(t, err, want)
 		assert.NotErrorIs(t, err, dblock.ErrNotAcquired)
 	}
-	for _, wait := range []time.Duration{0, dblock.NoWait, v.locks.Bound} {
+	for _, wait := range []dblock.TxWait{{}, dblock.NoWait(), dblock.WaitAtMost(v.locks.Bound)} {
 		o := dblock.RowLock{Wait: wait}
 		says(v.tx(t).LockRow(ctx, "stool", "id", 1, o), "there is no such table")
 		says(v.tx(t).LockRow(ctx, "seat", "number", 1, o), "there is no such column")
@@ -202,7 +223,7 @@ func (rowTests) EndsWithRollbackAndCommit(t *testing.T, v *rowEnv) {
 func (rowTests) TablesWithoutRowLocks(t *testing.T, v *rowEnv) {
 	ctx := suite.Soon(t)
 	for table, why := range v.unlockable(t) {
-		for _, o := range []dblock.RowLock{{}, noWait, {Wait: dblock.SkipLocked}, {Scan: true}} {
+		for _, o := range []dblock.RowLock{{}, noWait, {Wait: dblock.SkipLocked()}, {Scan: true}} {
 			claim := func(query string) func(RowTx) error {
 				return func(tx RowTx) error { return suite.Second(tx.Claim(ctx, dblock.RowLock{Scan: o.Scan}, 1, query)) }
 			}

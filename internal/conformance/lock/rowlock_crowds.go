@@ -68,7 +68,7 @@ func (rowTests) ControlSingleLocksMeet(t *testing.T, v *rowEnv) {
 func (rowTests) PartitionsNeverMeet(t *testing.T, v *rowEnv) {
 	v.parts(t)
 	if !v.Postgres() { // partitions in partitions, and a row that is not there
-		o := dblock.RowLock{Wait: dblock.SkipLocked}
+		o := dblock.RowLock{Wait: dblock.SkipLocked()}
 		got := suite.Must(v.tx(t).LockRows(t.Context(), "sub_part", "id", []int64{12, 500, 11, 3}, o))(t)
 		assert.ElementsMatch(t, []int64{3, 11, 12}, got.Locked)
 		assert.Nil(t, got.Skipped)
@@ -119,7 +119,7 @@ func (rowTests) LocksNoOtherRows(t *testing.T, v *rowEnv) {
 		tx, other := v.tx(t), v.tx(t)
 		got := suite.Must(tx.LockRows(t.Context(), "seat", "id", keys, dblock.RowLock{}))(t)
 		assert.Equal(t, keys, got.Locked)
-		beside := suite.Must(other.LockRows(t.Context(), "seat", "id", rest, dblock.RowLock{Wait: dblock.SkipLocked}))(t)
+		beside := suite.Must(other.LockRows(t.Context(), "seat", "id", rest, dblock.RowLock{Wait: dblock.SkipLocked()}))(t)
 		assert.Len(t, beside.Locked, len(rest), "free rows, with each %dth one locked", every)
 		require.NoError(t, tx.Rollback(t.Context()))
 		require.NoError(t, other.Rollback(t.Context()))

@@ -20,15 +20,15 @@ func depthOf(ctx context.Context) int {
 	return depth
 }
 
-// LockWait bounds the wait for a lock that an attempt takes; 0: as long as the server waits. Within
+// LockWait bounds the wait for a lock that an attempt takes; the zero value: as long as the server waits. Within
 // an attempt of another update that keeps others waiting it is a second. Two that lock their rows in
 // opposite orders would wait for each other, and no server sees that, because each uses several
 // connections.
-func LockWait(ctx context.Context) time.Duration {
+func LockWait(ctx context.Context) dblock.TxWait {
 	if depthOf(ctx) > 1 {
-		return nestedWait
+		return dblock.WaitAtMost(nestedWait)
 	}
-	return 0
+	return dblock.TxWait{}
 }
 
 // crossedError is for a nested update that did not get its lock in time. The outermost one rolls back and is tried
