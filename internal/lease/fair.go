@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -313,23 +314,45 @@ func (w *Waits) number(t *turn, ticket int64) {
 	t.ticket = ticket
 }
 
-// turnsToWatch returns the handles of calls that wait with a ticket, and their keys; of so many at most, they are
-// watched from now on.
+// turnsOfKey is how many calls of this process the server looks for, of one key. A key is granted in
+// the order of the tickets, so the others come later.
+const turnsOfKey = 4
+
+// turnsToWatch returns the handles of the calls that are served first of their keys, and these keys:
+// at most so many handles, of the keys that were waited for longest. All calls of these keys are
+// watched from now on, and no others.
 func (w *Waits) turnsToWatch(most int) (keys []string, turns []Handle) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	byKey := make(map[string][]*turn)
 	for _, t := range w.turns {
-		if len(turns) >= most {
-			break
+		byKey[t.ask.Key] = append(byKey[t.ask.Key], t)
+	}
+	all := slices.Collect(maps.Values(byKey))
+	for _, of := range all {
+		slices.SortFunc(of, byTicket)
+	}
+	slices.SortFunc(all, func(a, b []*turn) int { return a[0].sent.Compare(b[0].sent) })
+	for _, of := range all {
+		first := of[:min(len(of), turnsOfKey, most-len(turns))]
+		if len(first) > 0 {
+			keys = append(keys, of[0].ask.Key)
 		}
-		t.watched = true
-		turns = append(turns, t.ask.Handle)
-		if !slices.Contains(keys, t.ask.Key) {
-			keys = append(keys, t.ask.Key)
+		for _, t := range first {
+			turns = append(turns, t.ask.Handle)
+		}
+		for _, t := range of {
+			if t.watched && len(first) == 0 {
+				signal(t.rung)
+			}
+			t.watched = len(first) > 0
 		}
 	}
 	return keys, turns
 }
+
+// byTicket compares turns by their tickets. A call that has none yet, 0, comes last.
+func byTicket(a, b *turn) int { return cmp.Compare(uint64(a.ticket-1), uint64(b.ticket-1)) }
 
 // ringTurnOf rings the call that has a key now; where nobody has it, the one of this process that came first.
 func (w *Waits) ringTurnOf(s Seen) {
@@ -341,7 +364,7 @@ func (w *Waits) ringTurnOf(s Seen) {
 	}
 	var first *turn
 	for _, t := range w.turns {
-		if t.ask.Key == s.Key && t.ticket != 0 && (first == nil || t.ticket < first.ticket) {
+		if t.ask.Key == s.Key && t.ticket != 0 && (first == nil || byTicket(t, first) < 0) {
 			first = t
 		}
 	}
