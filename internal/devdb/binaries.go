@@ -16,16 +16,13 @@ import (
 // binaries are what it takes to run a server from this machine's disk.
 type binaries struct {
 	kind    Kind
-	daemon  string // postgres, mariadbd, mysqld, redis-server or etcd
+	daemon  string // postgres, mariadbd or mysqld
 	install string // initdb or mariadb-install-db; "" where the daemon does it
 	version string
 }
 
 // findBinaries gives nil when there are none. It is an error when a variable names what is not there.
 func findBinaries(ctx context.Context, kind Kind) (*binaries, error) {
-	if p := peers[kind]; p != nil {
-		return p.find(ctx, kind)
-	}
 	if kind == Postgres {
 		return findPostgres(ctx)
 	}

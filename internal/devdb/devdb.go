@@ -8,20 +8,17 @@ import (
 // Kind names a product.
 type Kind string
 
-// The products that Start knows. Redis and Etcd are there for benchmarks that compare with them:
-// they hold no databases, and neither Available nor MySQLFamily lists them.
+// The products that Start knows.
 const (
 	Postgres Kind = "postgres"
 	MariaDB  Kind = "mariadb"
 	MySQL    Kind = "mysql"
-	Redis    Kind = "redis"
-	Etcd     Kind = "etcd"
 )
 
 // Options of Start. The zero value starts a fast server that says nothing.
 type Options struct {
 	// Durable keeps every acknowledged commit on the disk (demo, benchmarks). Without it the
-	// server trades durability for speed (tests), and Redis keeps nothing when it is killed.
+	// server trades durability for speed (tests).
 	Durable bool
 
 	// Replicated lets StartReplica replicate the server. It implies Durable.
@@ -41,8 +38,8 @@ type Options struct {
 // Start gives a running server of the kind asked for. ctx bounds the start, not the server's life:
 // that ends with Close. When there is no server to be had the error is a *NotFoundError.
 func Start(ctx context.Context, kind Kind, o Options) (*Server, error) {
-	if kind != Postgres && kind != MariaDB && kind != MySQL && peers[kind] == nil {
-		return nil, fmt.Errorf("devdb: unknown kind of server %q: use postgres, mariadb, mysql, redis or etcd", kind)
+	if kind != Postgres && kind != MariaDB && kind != MySQL {
+		return nil, fmt.Errorf("devdb: unknown kind of server %q: use postgres, mariadb or mysql", kind)
 	}
 	s, err := find(ctx, kind, o)
 	if err != nil {
@@ -76,7 +73,7 @@ func find(ctx context.Context, kind Kind, o Options) (*Server, error) {
 	return nil, &NotFoundError{Kind: kind}
 }
 
-// Available lists the relational kinds that Start could give from a DSN or from local binaries. A DSN that
+// Available lists the kinds that Start could give from a DSN or from local binaries. A DSN that
 // can't be read or reached counts, so that Start is asked and says what is wrong with it.
 func Available(ctx context.Context) []Kind {
 	var kinds []Kind

@@ -1,6 +1,5 @@
 // Package devdb gives the demo, the benchmarks and the tests a database server: one that an
 // environment variable names, or a throwaway one that it starts from the binaries on this machine.
-// Benchmarks that compare with them get Redis and etcd the same way.
 //
 // Start looks in this order and says through Options.Logf which one it took:
 //
@@ -8,13 +7,12 @@
 //     (MariaDB and MySQL share the variable; the server's VERSION() decides), DBLOCK_REDIS_URL or
 //     DBLOCK_ETCD_URL;
 //  2. local binaries: DBLOCK_POSTGRES_BIN (a folder with postgres and initdb), DBLOCK_MYSQLD (a
-//     mariadbd or mysqld), DBLOCK_REDIS_SERVER (a redis-server), DBLOCK_ETCD (an etcd),
-//     DBLOCK_SERVERS_DIR (what scripts/fetch-servers.sh brought), and the places where packages
+//     mariadbd or mysqld), DBLOCK_SERVERS_DIR (what scripts/fetch-servers.sh brought), and the places where packages
 //     put them;
 //  3. Options.Fallback, where the tests put Docker.
 //
 // A started server lives in a folder of its own below the temporary folder, listens on 127.0.0.1
-// only and wants a random password, except etcd, which has none of that kind. Started by root it
+// only and wants a random password. Started by root it
 // runs as nobody, because database servers refuse to run as root. It does not outlive its parent:
 // on Linux the kernel ends it even when the parent is killed with -9; elsewhere the next Start
 // does. What such a parent left on the disk is removed by the next Start of the same user, which
@@ -24,7 +22,7 @@
 // server on a copy. The tests set it.
 //
 // Durable servers keep the server's own safe defaults, so that a benchmark's commits reach the
-// disk; Redis, whose defaults are not safe, syncs before it answers. The others give durability up
+// disk. The others give durability up
 // for speed, which is right for tests: they still survive a kill -9 of the server, only not a loss
-// of power. A Redis that is not durable keeps nothing.
+// of power.
 package devdb

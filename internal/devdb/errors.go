@@ -6,9 +6,6 @@ import "fmt"
 type NotFoundError struct{ Kind Kind }
 
 func (e *NotFoundError) Error() string {
-	if p := peers[e.Kind]; p != nil {
-		return p.notFound(e.Kind)
-	}
 	if e.Kind == Postgres {
 		return "no postgres server found. Do one of these: set " + envPostgresURL + " to a running server; " +
 			"set " + envPostgresBin + " to the folder that holds postgres and initdb; " +

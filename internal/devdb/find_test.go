@@ -16,8 +16,7 @@ import (
 
 func clearEnv(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{envPostgresURL, envPostgresBin, envMySQLDSN, envMySQLD,
-		envRedisURL, envRedisServer, envEtcdURL, envEtcd} {
+	for _, name := range []string{envPostgresURL, envPostgresBin, envMySQLDSN, envMySQLD} {
 		t.Setenv(name, "")
 	}
 }
@@ -28,9 +27,9 @@ func bareMachine(t *testing.T) {
 	clearEnv(t)
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(envServersDir, t.TempDir())
-	pg, my, other := postgresPlaces, mysqldPlaces, peerPlaces
-	postgresPlaces, mysqldPlaces, peerPlaces = nil, nil, nil
-	t.Cleanup(func() { postgresPlaces, mysqldPlaces, peerPlaces = pg, my, other })
+	pg, my := postgresPlaces, mysqldPlaces
+	postgresPlaces, mysqldPlaces = nil, nil
+	t.Cleanup(func() { postgresPlaces, mysqldPlaces = pg, my })
 }
 
 func TestNotFoundNamesAllWays(t *testing.T) {
@@ -42,8 +41,6 @@ func TestNotFoundNamesAllWays(t *testing.T) {
 		Postgres: {envPostgresURL, envPostgresBin, "initdb", "servers.sh", "brew install", "fetch-servers.sh", "Docker"},
 		MariaDB:  {envMySQLDSN, envMySQLD, "mariadbd", "servers.sh", "brew install", "fetch-servers.sh", "Docker"},
 		MySQL:    {envMySQLDSN, envMySQLD, "mysqld", "fetch-servers.sh", "Docker"},
-		Redis:    {envRedisURL, envRedisServer + " to a binary of redis-server", "6.2", "servers.sh peers", "brew install redis"},
-		Etcd:     {envEtcdURL, envEtcd + " to a binary of etcd", "3.5.5", "servers.sh peers", "brew install etcd"},
 	} {
 		_, err := Start(t.Context(), kind, Options{})
 		var absent *NotFoundError
@@ -77,7 +74,7 @@ func TestFallbackComesLast(t *testing.T) {
 }
 
 func TestUnknownKind(t *testing.T) {
-	if _, err := Start(t.Context(), "oracle", Options{}); err == nil || !strings.Contains(err.Error(), "postgres, mariadb, mysql, redis or etcd") {
+	if _, err := Start(t.Context(), "oracle", Options{}); err == nil || !strings.Contains(err.Error(), "postgres, mariadb or mysql") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -86,10 +83,8 @@ func TestVariableThatNamesNothing(t *testing.T) {
 	bareMachine(t)
 	t.Setenv(envPostgresBin, "/nowhere")
 	t.Setenv(envMySQLD, "/nowhere/mysqld")
-	t.Setenv(envRedisServer, "/nowhere/redis-server")
-	t.Setenv(envEtcd, "/nowhere/etcd")
 	for kind, name := range map[Kind]string{
-		Postgres: envPostgresBin, MariaDB: envMySQLD, MySQL: envMySQLD, Redis: envRedisServer, Etcd: envEtcd,
+		Postgres: envPostgresBin, MariaDB: envMySQLD, MySQL: envMySQLD,
 	} {
 		if _, err := Start(t.Context(), kind, Options{}); err == nil || !strings.Contains(err.Error(), name+"=/nowhere") {
 			t.Errorf("%s: %v, want an error that names %s", kind, err, name)

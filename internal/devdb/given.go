@@ -13,9 +13,6 @@ const givenTimeout = 10 * time.Second
 
 // fromDSN gives the server that the environment names, or nil when it names none of this kind.
 func fromDSN(ctx context.Context, kind Kind) (*Server, error) {
-	if p := peers[kind]; p != nil {
-		return p.fromURL(ctx, kind)
-	}
 	if kind == Postgres {
 		if postgresURL() == "" {
 			return nil, nil

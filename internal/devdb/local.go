@@ -66,9 +66,6 @@ func startLocal(ctx context.Context, bin *binaries, durable bool, args ...string
 }
 
 func engineOf(kind Kind) engine {
-	if p := peers[kind]; p != nil {
-		return p.engine
-	}
 	if kind == Postgres {
 		return postgresEngine{}
 	}

@@ -31,7 +31,6 @@ func TestMain(m *testing.M) {
 	if err := mysql.SetLogger(&mysql.NopLogger{}); err != nil { // the tests kill servers
 		panic(err)
 	}
-	findTestPeers()
 	goleak.VerifyTestMain(m)
 }
 
@@ -41,12 +40,7 @@ func child(kind Kind) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if peers[kind] == nil {
-		_, _, err = s.CreateDatabase(context.Background())
-	} else {
-		_, err = s.askVersion(context.Background())
-	}
-	if err != nil {
+	if _, _, err := s.CreateDatabase(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -145,27 +139,6 @@ func startable(t *testing.T) []Kind {
 		t.Fatal(errors.Join(&NotFoundError{Postgres}, &NotFoundError{MariaDB}))
 	}
 	return kinds
-}
-
-// testPeers are absent without fault: only benchmarks need them. A run about certain engines is not
-// about them.
-var testPeers []Kind
-
-func findTestPeers() {
-	if os.Getenv("DBLOCK_TEST_ENGINES") != "" {
-		return
-	}
-	for _, kind := range []Kind{Redis, Etcd} {
-		bin, err := findBinaries(context.Background(), kind)
-		if err != nil {
-			panic(err)
-		}
-		if bin == nil {
-			fmt.Fprintf(os.Stderr, "devdb: %s is not under test: %v\n", kind, &NotFoundError{Kind: kind})
-			continue
-		}
-		testPeers = append(testPeers, kind)
-	}
 }
 
 func eachOf(t *testing.T, kinds []Kind, fn func(t *testing.T, kind Kind)) {

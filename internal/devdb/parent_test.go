@@ -12,7 +12,7 @@ import (
 
 func TestFaultsOfParents(t *testing.T) {
 	t.Parallel()
-	eachOf(t, append(startable(t), testPeers...), func(t *testing.T, kind Kind) {
+	eachOf(t, startable(t), func(t *testing.T, kind Kind) {
 		tmp := publicDir(t)
 		p := startParent(t, kind, self(t), tmp, nil)
 		if !alive(p.server) {
@@ -60,7 +60,7 @@ func endOrderly(t *testing.T, p *parent) {
 // whoever runs them, so this one is the ordinary user's when that is root.
 func TestOrdinaryUser(t *testing.T) {
 	t.Parallel()
-	eachOf(t, append(startable(t), testPeers...), func(t *testing.T, kind Kind) {
+	eachOf(t, startable(t), func(t *testing.T, kind Kind) {
 		dir := publicDir(t)
 		tmp := filepath.Join(dir, "tmp")
 		if err := os.Mkdir(tmp, 0o755); err != nil {

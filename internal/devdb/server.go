@@ -30,14 +30,10 @@ func (s *Server) describe() string {
 	return fmt.Sprintf("%s (%s), port %d", line, mode, s.local.port)
 }
 
-// AdminDSN is the connection string of a user who may create databases and see every session; for
-// Redis redis://:password@host:port/0, for etcd http://host:port.
+// AdminDSN is the connection string of a user that may create databases and see every session.
 func (s *Server) AdminDSN() string { return s.admin }
 
 func (s *Server) checkDSN() (err error) {
-	if p := peers[s.Kind]; p != nil {
-		return p.checkURL(s.admin)
-	}
 	if s.Kind == Postgres {
 		_, err = ParsePostgres(s.admin)
 	} else {
@@ -47,9 +43,6 @@ func (s *Server) checkDSN() (err error) {
 }
 
 func (s *Server) askVersion(ctx context.Context) (serverVersion, error) {
-	if p := peers[s.Kind]; p != nil {
-		return p.ask(ctx, s.admin)
-	}
 	if s.Kind == Postgres || s.Kind == pooler {
 		return s.askPostgresVersion(ctx)
 	}
@@ -57,11 +50,8 @@ func (s *Server) askVersion(ctx context.Context) (serverVersion, error) {
 }
 
 // CreateDatabase makes an empty database with a random name. drop removes it and ends the sessions
-// that are still in it. It is an error on Redis and etcd, which have none.
+// that are still in it.
 func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(context.Context) error, err error) {
-	if peers[s.Kind] != nil {
-		return "", nil, fmt.Errorf("devdb: %s has no databases to create: use AdminDSN", s.Kind)
-	}
 	name, err := newName()
 	if err != nil {
 		return "", nil, err

@@ -14,7 +14,7 @@ import (
 var (
 	errLocked  = errors.New("locked by another process")
 	errForeign = errors.New("servers can't be started on this operating system: set " +
-		envPostgresURL + ", " + envMySQLDSN + ", " + envRedisURL + " or " + envEtcdURL + " to a running one")
+		envPostgresURL + " or " + envMySQLDSN + " to a running one")
 )
 
 func holdLock(string) (*os.File, error)       { return nil, errForeign }
