@@ -21,7 +21,7 @@ type Options struct {
 	// server trades durability for speed (tests).
 	Durable bool
 
-	// Replicated lets StartReplica replicate the server. It implies Durable.
+	// Replicated lets testdb.StartReplica replicate the server. It implies Durable.
 	Replicated bool
 
 	// Args are further arguments of a server that is started from local binaries, for tests of what a setting does. The

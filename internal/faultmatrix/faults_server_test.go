@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
 )
 
 var serverFaults = []Fault{
@@ -69,7 +70,7 @@ func failover(ctx context.Context, e *env) (int, error) {
 		return 0, err
 	}
 	e.link.cut()
-	if err := e.replica.Promote(ctx); err != nil {
+	if err := testdb.Promote(ctx, e.replica); err != nil {
 		return 0, err
 	}
 	e.link.lead(fmt.Sprintf("127.0.0.1:%d", e.replica.Port()))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
 )
 
 // Kind is a product.
@@ -148,7 +149,7 @@ func startServers(ctx context.Context, kind Kind, o devdb.Options) (s servers, e
 	if s.primary, err = devdb.Start(ctx, kind, o); err != nil || !o.Replicated {
 		return s, err
 	}
-	if s.replica, err = devdb.StartReplica(ctx, s.primary); err != nil {
+	if s.replica, err = testdb.StartReplica(ctx, s.primary); err != nil {
 		return s, errors.Join(err, s.primary.Close())
 	}
 	return s, nil

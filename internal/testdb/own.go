@@ -21,19 +21,6 @@ func Own(tb testing.TB, kind devdb.Kind, args ...string) *devdb.Server {
 	return s
 }
 
-// Standby is a hot standby of what Own gave. It lives as long as the test.
-func Standby(tb testing.TB, primary *devdb.Server) *devdb.Server {
-	tb.Helper()
-	return alive(tb, func(ctx context.Context) (*devdb.Server, error) { return devdb.StartStandby(ctx, primary) })
-}
-
-// Replica is a synchronous replica of what Own gave for Postgres: each commit waits for it. It lives
-// as long as the test.
-func Replica(tb testing.TB, primary *devdb.Server) *devdb.Server {
-	tb.Helper()
-	return alive(tb, func(ctx context.Context) (*devdb.Server, error) { return devdb.StartReplica(ctx, primary) })
-}
-
 func alive(tb testing.TB, start func(context.Context) (*devdb.Server, error)) *devdb.Server {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), startTimeout)
