@@ -142,7 +142,7 @@ func (s *Store) blocks(ctx context.Context, err error, this attempt) bool {
 	if engine.IsKeyOpen(err) {
 		return !this.awaits && !sqlerr.Ended(ctx)
 	}
-	var hooks *hookBusy
+	var hooks *engine.HookBusy
 	return this.brief && s.classify(err) == sqlerr.Busy && !errors.As(err, &hooks) && !sqlerr.Ended(ctx)
 }
 
@@ -159,7 +159,7 @@ func (s *Store) ofBatch(err error) sqlerr.Class {
 	switch {
 	case errors.As(err, &blocked) && !blocked.contested:
 		return sqlerr.BadInput
-	case errors.As(err, &end), errors.Is(err, ErrHookEnded): // an order of it may be committed, and would be found replayed
+	case errors.As(err, &end), errors.Is(err, engine.ErrHookEnded): // an order of it may be committed, and would be found replayed
 		return sqlerr.Unresolved
 	}
 	return s.classify(err)

@@ -52,11 +52,10 @@ func (l slowLocker) Close(context.Context) error {
 func TestCloseBesideAnOpening(t *testing.T) {
 	t.Parallel()
 	e := opensSlowly{opening: make(chan struct{}), open: make(chan struct{}), closed: make(chan struct{})}
-	o, err := Options{}.WithDefaults()
+	s, err := openStore(Options{}, func() (engine.Engine, error) { return e, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(e, o)
 	swept := make(chan error, 1)
 	go func() {
 		_, err := s.Sweep(context.Background(), 1)

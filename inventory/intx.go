@@ -15,24 +15,8 @@ import (
 // txTries is how often an order is decided in a caller's transaction, where others write the same key meanwhile.
 const txTries = 3
 
-// ReserveIn is what ReserveTx of an engine room does: outside this module there is no engine.CallerTx.
-func (s *Store) ReserveIn(ctx context.Context, tx engine.CallerTx, r Request) (Reservation, error) {
-	if err := r.validate(); err != nil {
-		return Reservation{}, err
-	}
-	return s.reserveIn(ctx, tx, order{Request: r})
-}
-
-// ReserveAllIn is what ReserveAllTx of an engine room does.
-func (s *Store) ReserveAllIn(ctx context.Context, tx engine.CallerTx, c Cart) (Reservation, error) {
-	o, err := c.order()
-	if err != nil {
-		return Reservation{}, err
-	}
-	return s.reserveIn(ctx, tx, o)
-}
-
-func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) (Reservation, error) {
+// reserveIn is reserve in a transaction of the caller's.
+func (s *Store) reserveIn(ctx context.Context, caller any, o order) (Reservation, error) {
 	tx, ours := s.engine.Tx(caller)
 	switch {
 	case s.ending.Err() != nil:

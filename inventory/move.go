@@ -209,14 +209,14 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 			return tx.Write(engine.Briefly(ctx), moves)
 		})
 		if is := s.classify(err); err != nil && sent && (is != sqlerr.Duplicate || len(moves.Insert) == 0) {
-			return HookFailed(err, is) // one of them may be to blame
+			return engine.HookFailed(err, is) // one of them may be to blame
 		}
 		for i := range answers {
 			answers[i].Value.doubt = this.doubt
 		}
 		return err
 	})
-	if ranOut(err) && errors.As(err, new(*hookBusy)) {
+	if ranOut(err) && errors.As(err, new(*engine.HookBusy)) {
 		err = &blockedError{err, false}
 	}
 	if err != nil {

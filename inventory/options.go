@@ -73,10 +73,8 @@ const (
 	directPerSKU   = 4  // orders for one SKU at once with Direct
 )
 
-// WithDefaults returns the options with their defaults. Drivers call it.
-//
-// Errors: dblock.ErrInvalid if a value is out of range.
-func (o Options) WithDefaults() (Options, error) {
+// withDefaults returns the options with their defaults. A value out of range is dblock.ErrInvalid.
+func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Timeout != 0 && (o.Timeout < minTimeout || o.Timeout > maxTimeout):
 		return o, invalid("Options.Timeout", "%v is not within %v to %v", o.Timeout, minTimeout, maxTimeout)

@@ -21,7 +21,7 @@ func (panics) Handle(context.Context, slog.Record) error { panic("a log's handle
 
 func TestALogMayPanic(t *testing.T) {
 	t.Parallel()
-	o, err := Options{Log: slog.New(panics{})}.WithDefaults()
+	o, err := Options{Log: slog.New(panics{})}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestOptionsTakeAnyDuration(t *testing.T) {
 		for _, d := range []time.Duration{1, 0, -1, math.MinInt64, math.MaxInt64 - 1, math.MaxInt64} {
 			var o Options
 			reflect.ValueOf(&o).Elem().FieldByIndex(f.Index).SetInt(int64(d))
-			o, err := o.WithDefaults()
+			o, err := o.withDefaults()
 			var invalid *dblock.InvalidError
 			switch {
 			case err == nil && (o.Timeout < minTimeout || o.Timeout > maxTimeout || o.SoldOutTTL < 0 || o.SoldOutTTL > maxSoldOutTTL):

@@ -76,7 +76,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 			case this.shared && n+1 >= sharedTries:
 				return &blockedError{err, true}
 			case this.awaits && n+1 >= awaitTries && is == sqlerr.Duplicate && !engine.IsKeyOpen(err):
-				return &hookError{err} // it is not the order's own key, which would be found recorded
+				return &engine.HookError{Err: err} // it is not the order's own key, which would be found recorded
 			}
 		case sqlerr.Unresolved:
 			this.doubt, this.brief, this.free = true, false, false
@@ -168,7 +168,7 @@ func (s *Store) explain(err error, what string) error {
 	case sqlerr.Retryable, sqlerr.Busy, sqlerr.NoSchema, sqlerr.Overloaded:
 		return sqlerr.Wrap(is, err, what, "")
 	case sqlerr.BadInput:
-		if errors.Is(err, ErrHookEnded) {
+		if errors.Is(err, engine.ErrHookEnded) {
 			return fmt.Errorf("%w: %w: %s: send the same key again to learn whether it was committed: %w",
 				ErrRejected, dblock.ErrOutcomeUnknown, what, err)
 		}

@@ -38,7 +38,7 @@ func (d *database) Hooked() bool { return d.hook != nil }
 
 // runHook has the owner write what is theirs.
 func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan) error {
-	granted := inventory.Granted(plan, time.Now())
+	granted := engine.Granted(plan, time.Now()).([]inventory.Reservation)
 	if len(granted) == 0 {
 		return nil
 	}
@@ -46,15 +46,15 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan
 		return err
 	}
 	tx := &hookTx{Conn: conn}
-	err := inventory.CallHook(func() error { return d.hook(ctx, tx, granted) })
+	err := engine.CallHook(func() error { return d.hook(ctx, tx, granted) })
 	tx.closeRows()
 	switch {
 	case err == nil:
 		return d.afterHook(ctx, conn)
 	case mysql.ErrorNumber(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
-		return inventory.HookFailed(err, sqlerr.Unclassified)
+		return engine.HookFailed(err, sqlerr.Unclassified)
 	}
-	return inventory.HookFailed(err, d.Classify(err))
+	return engine.HookFailed(err, d.Classify(err))
 }
 
 // hookTx is a transaction that knows the rows it has returned. The connection takes no other statement while rows are open.
@@ -88,7 +88,7 @@ func (t *hookTx) closeRows() {
 func (d *database) afterHook(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, "RELEASE SAVEPOINT dblock_hook")
 	if mysql.IsNoSavepoint(err) {
-		return inventory.ErrHookEnded
+		return engine.ErrHookEnded
 	}
 	return err
 }

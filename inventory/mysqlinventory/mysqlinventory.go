@@ -40,11 +40,15 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
-	o, err := o.WithDefaults()
+	s, err := engine.NewStore(o, func() (engine.Engine, error) { return open(ctx, db, o.Schema, more) })
 	if err != nil {
 		return nil, err
 	}
-	d := &database{pool: mysql.NewPool(db), schema: o.Schema}
+	return s.(*inventory.Store), nil
+}
+
+func open(ctx context.Context, pool *sql.DB, schema string, more []Option) (d *database, err error) {
+	d = &database{pool: mysql.NewPool(pool), schema: schema}
 	for _, option := range more {
 		option(d)
 	}
@@ -61,7 +65,7 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 		return nil, mysql.Unavailable(err)
 	}
 	d.longest = int(limits.MaxPacket) - mysql.PacketOverhead
-	return inventory.New(d, o), nil
+	return d, nil
 }
 
 // database is the MySQL side of a Store.

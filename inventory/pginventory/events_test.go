@@ -54,11 +54,13 @@ func TestPublicErrors(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			answers.SameEverywhere(t, devdb.Postgres, func(err error) error {
-				o, failed := inventory.Options{Timeout: 50 * time.Millisecond}.WithDefaults()
+				s, failed := engine.NewStore(inventory.Options{Timeout: 50 * time.Millisecond}, func() (engine.Engine, error) {
+					return failing{new(database), err}, nil
+				})
 				if failed != nil {
 					t.Fatal(failed)
 				}
-				return call(inventory.New(failing{new(database), err}, o))
+				return call(s.(*inventory.Store))
 			})
 		})
 	}

@@ -58,20 +58,20 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return orKeyOpen(err)
 	}
-	granted := inventory.Granted(plan, began)
+	granted := engine.Granted(plan, began).([]inventory.Reservation)
 	if len(granted) == 0 {
 		return nil
 	}
-	err := inventory.CallHook(func() error { return d.hook(ctx, conn, granted) })
+	err := engine.CallHook(func() error { return d.hook(ctx, conn, granted) })
 	switch {
 	case err == nil && conn.Conn().PgConn().TxStatus() == inTransaction:
 		return nil
 	case err == nil && conn.Conn().PgConn().TxStatus() == inFailed:
-		return inventory.ErrHookSwallowed
+		return engine.ErrHookSwallowed
 	case err == nil:
-		return inventory.ErrHookEnded
+		return engine.ErrHookEnded
 	case postgres.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
-		return inventory.HookFailed(err, sqlerr.Unclassified)
+		return engine.HookFailed(err, sqlerr.Unclassified)
 	}
-	return inventory.HookFailed(err, d.Classify(err))
+	return engine.HookFailed(err, d.Classify(err))
 }

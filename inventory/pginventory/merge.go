@@ -12,7 +12,6 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -254,7 +253,7 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 	end.Queue(postgres.CheckTx)
 	err := commit(ctx, conn, &end)
 	if postgres.IsTxEnded(err) {
-		return inventory.ErrHookEnded
+		return engine.ErrHookEnded
 	}
 	return err
 }

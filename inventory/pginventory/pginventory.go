@@ -28,18 +28,20 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 	if err := postgres.CheckHost(pool, "Options.Schema", o.Schema); err != nil {
 		return nil, err
 	}
-	o, err := o.WithDefaults()
+	s, err := engine.NewStore(o, func() (engine.Engine, error) { return open(ctx, pool, o.Schema, more) })
 	if err != nil {
 		return nil, err
 	}
-	d := &database{pool: pool, chosen: o.Schema}
+	return s.(*inventory.Store), nil
+}
+
+func open(ctx context.Context, pool *pgxpool.Pool, schema string, more []Option) (d *database, err error) {
+	d = &database{pool: pool, chosen: schema}
 	for _, option := range more {
 		option(d)
 	}
-	if d.Schema, err = postgres.RequireSchema(ctx, pool, o.Schema); err != nil {
-		return nil, err
-	}
-	return inventory.New(d, o), nil
+	d.Schema, err = postgres.RequireSchema(ctx, pool, schema)
+	return d, err
 }
 
 // database is the Postgres side of a Store.

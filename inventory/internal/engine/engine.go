@@ -277,8 +277,8 @@ type Engine interface {
 	// error is sqlerr.Busy. It locks no stock and writes nothing.
 	AwaitKeys(ctx context.Context, rows []Row) error
 
-	// Tx returns a caller's transaction; false where it is not one of this engine's.
-	Tx(tx CallerTx) (Tx, bool)
+	// Tx returns a caller's transaction; false if it is not one of this engine's.
+	Tx(tx any) (Tx, bool)
 
 	// Look reads what buyers have used of their limits, what is left of SKUs, in one bucket each, and then, no earlier, what is recorded:
 	// an order that is sold in between is found recorded, and is not refused for what it has taken itself. It locks nothing.
@@ -339,10 +339,7 @@ func IsKeyOpen(err error) bool {
 	return errors.As(err, &open)
 }
 
-// CallerTx is a transaction of the caller's, of whatever driver.
-type CallerTx struct{ Tx any }
-
-// ErrTxEnded: such a transaction has ended already.
+// ErrTxEnded: a transaction of the caller's has ended already.
 var ErrTxEnded = errors.New("the transaction has ended")
 
 // ErrTxReadOnly: such a transaction was begun read-only.

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dblock-go/dblock/internal/callback"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+)
+
+// CallHook calls a hook of the host's. One that panics, or ends its goroutine, has failed: the batch
+// of others would end with it.
+func CallHook(hook func() error) (err error) {
+	if p := callback.Try(func() { err = callback.Sound(hook()) }); p != nil {
+		return &HookError{fmt.Errorf("the hook %w", p)}
+	}
+	return err
+}
+
+var (
+	// ErrHookEnded: the transaction of a hook has ended. It is not known whether it was committed.
+	ErrHookEnded error = &HookError{errors.New("the hook has returned no error, and its transaction has ended")}
+	// ErrHookSwallowed: a statement of a hook has failed, and so has the transaction.
+	ErrHookSwallowed error = &HookError{errors.New("the hook has returned no error, and one of its statements has failed")}
+)
+
+// HookFailed returns the error of a hook: one order of the batch may be to blame, unless the
+// database said that none is, or the connection is gone. A key of the host's that is taken is not
+// one of ours, nor is a table that is missing.
+func HookFailed(err error, is sqlerr.Class) error {
+	var hook *HookError
+	if errors.As(err, &hook) {
+		return err
+	}
+	switch is {
+	case sqlerr.Busy:
+		return &HookBusy{err}
+	case sqlerr.Retryable, sqlerr.Unavailable, sqlerr.Unresolved, sqlerr.Overloaded:
+		return err
+	}
+	return &HookError{err}
+}
+
+// HookError is what a hook said of its own accord.
+type HookError struct{ Err error }
+
+func (e *HookError) Error() string { return e.Err.Error() }
+
+func (e *HookError) Unwrap() error { return e.Err }
+
+// HookBusy is a statement of a hook's that did not get a lock in time.
+type HookBusy struct{ Err error }
+
+func (e *HookBusy) Error() string { return e.Err.Error() }
+
+func (e *HookBusy) Unwrap() error { return e.Err }
