@@ -52,7 +52,7 @@ func (l slowLocker) Close(context.Context) error {
 func TestCloseBesideAnOpening(t *testing.T) {
 	t.Parallel()
 	e := opensSlowly{opening: make(chan struct{}), open: make(chan struct{}), closed: make(chan struct{})}
-	s, err := openStore(Options{}, func() (engine.Engine, error) { return e, nil })
+	s, err := functions{}.NewStore(Options{}, func() (engine.Engine, error) { return e, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

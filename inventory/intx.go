@@ -16,7 +16,7 @@ import (
 const txTries = 3
 
 // reserveIn is reserve in a transaction of the caller's.
-func (s *Store) reserveIn(ctx context.Context, caller any, o order) (Reservation, error) {
+func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) (Reservation, error) {
 	tx, ours := s.engine.Tx(caller)
 	switch {
 	case s.ending.Err() != nil:

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/callertx"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -37,23 +37,24 @@ type Store struct {
 	calls  sync.WaitGroup // those that no merge.Queue carries, and what goes on behind the callers' backs
 }
 
-// openStore makes a Store, on the engine that open returns once the options are found valid.
-func openStore(o Options, open func() (engine.Engine, error)) (*Store, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	e, err := open()
-	if err != nil {
-		return nil, err
-	}
+// newStore makes a Store; o has its defaults.
+func newStore(e engine.Engine, o Options) *Store {
 	s := &Store{engine: e, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.MaxQueue)}
 	s.allotments.own = &s.seen.own
 	s.latches = newLatches(o.SoldOutTTL)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.confirms, s.returns, s.sweeps, s.apart = s.newChanges(false), s.newChanges(true), s.newChanges(true), s.newApart()
 	s.queue, s.looks = s.newQueue(s.sell, s.perSKU()), s.newQueue(s.look, 1)
-	return s, nil
+	return s
+}
+
+// classify tells what an error means, of the engine or of a hook.
+func (s *Store) classify(err error) sqlerr.Class {
+	var hook *engine.HookError
+	if errors.As(err, &hook) {
+		return sqlerr.BadInput
+	}
+	return s.engine.Classify(err)
 }
 
 // newQueue makes a queue of orders.
@@ -124,9 +125,6 @@ func (s *Store) ReserveAll(ctx context.Context, c Cart) (Reservation, error) {
 }
 
 func (s *Store) reserve(ctx context.Context, o order) (Reservation, error) {
-	if ctx, tx, inTx := callertx.Of(ctx); inTx {
-		return s.reserveIn(ctx, tx, o)
-	}
 	began := time.Now()
 	got, err := s.decided(ctx, o)
 	got, err = s.decidedAgain(ctx, o, got, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/link"
 )
 
 // noEngine has no statements: a call that needs one panics.
@@ -20,8 +21,7 @@ func (noEngine) Quote() string { return `"` }
 func (noEngine) Fold(name string) string { return name }
 
 func newTable[V any](table, key string, version optimistic.Version[V]) (*optimistic.Table[V, struct{}], error) {
-	t := new(optimistic.Table[V, struct{}])
-	return t, engine.Describe(t, noEngine{}, table, key, version)
+	return link.NewTable[V, struct{}](noEngine{}, table, key, version)
 }
 
 // second is the error of a call.

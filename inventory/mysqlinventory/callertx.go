@@ -10,11 +10,11 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/callertx"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
 // ReserveTx is Store.Reserve in a transaction of the caller's: the order is there if and when tx commits. It is never merged, and
@@ -30,17 +30,17 @@ import (
 // again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't. dblock.ErrTxEnded if a
 // statement or an error that was not returned had ended the transaction: the order may be written by itself.
 func ReserveTx(ctx context.Context, s *inventory.Store, tx *sql.Tx, r inventory.Request) (inventory.Reservation, error) {
-	return s.Reserve(callertx.In(ctx, tx), r)
+	return link.ReserveIn(ctx, s, engine.CallerTx{Tx: tx}, r)
 }
 
 // ReserveAllTx is ReserveTx for a cart.
 func ReserveAllTx(ctx context.Context, s *inventory.Store, tx *sql.Tx, c inventory.Cart) (inventory.Reservation, error) {
-	return s.ReserveAll(callertx.In(ctx, tx), c)
+	return link.ReserveAllIn(ctx, s, engine.CallerTx{Tx: tx}, c)
 }
 
 // Tx returns a caller's transaction.
-func (d *database) Tx(tx any) (engine.Tx, bool) {
-	caller, ours := tx.(*sql.Tx)
+func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
+	caller, ours := tx.Tx.(*sql.Tx)
 	if !ours || caller == nil {
 		return nil, false
 	}

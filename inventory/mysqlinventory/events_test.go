@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
 // failing is an engine whose statements fail with err.
@@ -54,13 +55,13 @@ func TestPublicErrors(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			answers.SameEverywhere(t, devdb.MySQL, func(err error) error {
-				s, failed := engine.NewStore(inventory.Options{Timeout: 50 * time.Millisecond}, func() (engine.Engine, error) {
+				s, failed := link.NewStore(inventory.Options{Timeout: 50 * time.Millisecond}, func() (engine.Engine, error) {
 					return failing{new(database), err}, nil
 				})
 				if failed != nil {
 					t.Fatal(failed)
 				}
-				return call(s.(*inventory.Store))
+				return call(s)
 			})
 		})
 	}

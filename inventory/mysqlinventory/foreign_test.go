@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/callertx"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/link"
 	"github.com/dblock-go/dblock/inventory/mysqlinventory"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -29,7 +30,7 @@ func TestForeignTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := inventory.Request{Key: "k", SKU: "sale", Qty: 1}
-	if _, err := store.Reserve(callertx.In(t.Context(), "of another engine"), r); !errors.Is(err, dblock.ErrInvalid) {
+	if _, err := link.ReserveIn(t.Context(), store, engine.CallerTx{Tx: "of another engine"}, r); !errors.Is(err, dblock.ErrInvalid) {
 		t.Error(err)
 	}
 	if _, err := mysqlinventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, dblock.ErrInvalid) {

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
 // Option is an option of this engine room's.
@@ -38,7 +39,7 @@ func (d *database) Hooked() bool { return d.hook != nil }
 
 // runHook has the owner write what is theirs.
 func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan) error {
-	granted := engine.Granted(plan, time.Now()).([]inventory.Reservation)
+	granted := link.Granted(plan, time.Now())
 	if len(granted) == 0 {
 		return nil
 	}

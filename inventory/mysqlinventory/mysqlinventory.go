@@ -26,6 +26,7 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
 // New makes a Store that sells from the database of db, which stays its owner's. It asks the
@@ -40,11 +41,7 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
-	s, err := engine.NewStore(o, func() (engine.Engine, error) { return open(ctx, db, o.Schema, more) })
-	if err != nil {
-		return nil, err
-	}
-	return s.(*inventory.Store), nil
+	return link.NewStore(o, func() (engine.Engine, error) { return open(ctx, db, o.Schema, more) })
 }
 
 func open(ctx context.Context, pool *sql.DB, schema string, more []Option) (d *database, err error) {

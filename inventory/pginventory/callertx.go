@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/callertx"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/link"
 	"github.com/dblock-go/dblock/pglock"
 )
 
@@ -29,17 +29,17 @@ import (
 // and run it again. Two transactions that reserve several SKUs one by one can deadlock; with
 // ReserveAllTx they can't.
 func ReserveTx(ctx context.Context, s *inventory.Store, tx pglock.Tx, r inventory.Request) (inventory.Reservation, error) {
-	return s.Reserve(callertx.In(ctx, tx), r)
+	return link.ReserveIn(ctx, s, engine.CallerTx{Tx: tx}, r)
 }
 
 // ReserveAllTx is ReserveTx for a cart.
 func ReserveAllTx(ctx context.Context, s *inventory.Store, tx pglock.Tx, c inventory.Cart) (inventory.Reservation, error) {
-	return s.ReserveAll(callertx.In(ctx, tx), c)
+	return link.ReserveAllIn(ctx, s, engine.CallerTx{Tx: tx}, c)
 }
 
 // Tx returns a caller's transaction.
-func (d *database) Tx(tx any) (engine.Tx, bool) {
-	caller, ours := tx.(pglock.Tx)
+func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
+	caller, ours := tx.Tx.(pglock.Tx)
 	if !ours { // a nil one is none, either
 		return nil, false
 	}

@@ -8,10 +8,11 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/callertx"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
+	seam "github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/link"
 	"github.com/dblock-go/dblock/inventory/pginventory"
 	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/pglock"
@@ -34,7 +35,7 @@ func TestForeignTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := inventory.Request{Key: "k", SKU: "sale", Qty: 1}
-	if _, err := store.Reserve(callertx.In(t.Context(), "of another engine"), r); !errors.Is(err, dblock.ErrInvalid) {
+	if _, err := link.ReserveIn(t.Context(), store, seam.CallerTx{Tx: "of another engine"}, r); !errors.Is(err, dblock.ErrInvalid) {
 		t.Error(err)
 	}
 	if _, err := pginventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, dblock.ErrInvalid) {

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
 // Option is an option of this engine room's.
@@ -58,7 +59,7 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return orKeyOpen(err)
 	}
-	granted := engine.Granted(plan, began).([]inventory.Reservation)
+	granted := link.Granted(plan, began)
 	if len(granted) == 0 {
 		return nil
 	}

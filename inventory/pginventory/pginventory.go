@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
 // New makes a Store that sells from the database of pool, which stays its owner's. It asks the
@@ -28,11 +29,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 	if err := postgres.CheckHost(pool, "Options.Schema", o.Schema); err != nil {
 		return nil, err
 	}
-	s, err := engine.NewStore(o, func() (engine.Engine, error) { return open(ctx, pool, o.Schema, more) })
-	if err != nil {
-		return nil, err
-	}
-	return s.(*inventory.Store), nil
+	return link.NewStore(o, func() (engine.Engine, error) { return open(ctx, pool, o.Schema, more) })
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, schema string, more []Option) (d *database, err error) {

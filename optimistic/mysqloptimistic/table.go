@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/link"
 )
 
 // Table is optimistic.Table on MySQL and MariaDB.
@@ -28,11 +29,7 @@ type Table[V any] = optimistic.Table[V, DB]
 // Columns set what LAST_INSERT_ID() returns on their connection. Triggers may write other tables as they
 // like, but must not change the version.
 func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
-	t := new(Table[V])
-	if err := engine.Describe(t, room{}, table, key, version); err != nil {
-		return nil, err
-	}
-	return t, nil
+	return link.NewTable[V, DB](room{}, table, key, version)
 }
 
 // room is the engine of MySQL and MariaDB.

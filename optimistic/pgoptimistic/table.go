@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/link"
 )
 
 // Table is optimistic.Table on Postgres.
@@ -19,11 +20,7 @@ type Table[V any] = optimistic.Table[V, DB]
 // such as the primary key, and its version. Names are taken as they are, and may contain anything but, in the table's, a further
 // dot. Nothing is sent; what the server thinks of it Table.Check tells.
 func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
-	t := new(Table[V])
-	if err := engine.Describe(t, room{}, table, key, version); err != nil {
-		return nil, err
-	}
-	return t, nil
+	return link.NewTable[V, DB](room{}, table, key, version)
 }
 
 // room is the engine of Postgres.

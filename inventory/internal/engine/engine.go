@@ -278,7 +278,7 @@ type Engine interface {
 	AwaitKeys(ctx context.Context, rows []Row) error
 
 	// Tx returns a caller's transaction; false if it is not one of this engine's.
-	Tx(tx any) (Tx, bool)
+	Tx(tx CallerTx) (Tx, bool)
 
 	// Look reads what buyers have used of their limits, what is left of SKUs, in one bucket each, and then, no earlier, what is recorded:
 	// an order that is sold in between is found recorded, and is not refused for what it has taken itself. It locks nothing.

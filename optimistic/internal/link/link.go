@@ -1,0 +1,18 @@
+// Package link passes on what package optimistic does for its drivers and does not export.
+package link
+
+import (
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// NewTable makes the description of a table, whose statements are those of e.
+func NewTable[V, DB any](
+	e engine.Engine[DB], table, key string, version optimistic.Version[V],
+) (*optimistic.Table[V, DB], error) {
+	t := new(optimistic.Table[V, DB])
+	if err := engine.Describe(t, e, table, key, version); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
