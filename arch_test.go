@@ -34,7 +34,7 @@ var rooms = [][]string{
 	{"pglock", "mysqllock", "internal/memlease"},
 	{"migrations", "internal/devdb"},
 	{"internal/sale", "internal/orders", "internal/doctor"},
-	{"inventory/internal/link", "optimistic/internal/link"},
+	{"inventory/internal/link", "queue/internal/link", "optimistic/internal/link"},
 	{"inventory", "queue", "optimistic"},
 	{"inventory/internal/engine", "queue/internal/engine", "optimistic/internal/engine",
 		"optimistic/internal/attempt", "internal/lease", "internal/session",

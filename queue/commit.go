@@ -18,7 +18,7 @@ const conflictTries = 5
 
 // attempt runs the handler, and ends its job with its transaction, where it has one.
 func (r *run) attempt(ctx context.Context) error {
-	if !r.h.inTx {
+	if r.h.begin == nil {
 		return r.call(ctx)
 	}
 	return retry.Run(ctx, retry.Options{Attempts: conflictTries}, r.isConflict, func() error {

@@ -17,7 +17,7 @@ var durations = []time.Duration{1, 0, -1, math.MinInt64, time.Nanosecond * math.
 // without a pause, and no sum that overflows.
 func TestOptionsTakeAnyDuration(t *testing.T) {
 	t.Parallel()
-	eachDuration(t, "Options", func(o Options) (Options, error) { return o.WithDefaults() }, func(field string, _ time.Duration, o Options) {
+	eachDuration(t, "Options", func(o Options) (Options, error) { return o.withDefaults() }, func(field string, _ time.Duration, o Options) {
 		if o.TTL > 24*time.Hour || o.Timeout < 100*time.Millisecond || o.Timeout > 24*time.Hour {
 			t.Errorf("Options.%s: a TTL of %v and a timeout of %v", field, o.TTL, o.Timeout)
 		}

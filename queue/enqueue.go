@@ -74,28 +74,6 @@ func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 	return made, duplicates(jobs, made, dups)
 }
 
-// EnqueueIn is what EnqueueTx of an engine room does: outside this module there is no engine.CallerTx.
-func (q *Queue) EnqueueIn(ctx context.Context, caller engine.CallerTx, tasks []Task) ([]ID, error) {
-	if err := q.enter(); err != nil {
-		return nil, err
-	}
-	defer q.calls.Done()
-	jobs, made, err := q.prepare(tasks)
-	if err != nil || len(jobs) == 0 {
-		return nil, err
-	}
-	tx, ours := q.engine.Tx(caller)
-	if !ours {
-		return nil, &dblock.InvalidError{Field: "tx", Reason: "it is nil, or of another engine than the Queue"}
-	}
-	tell := !q.o.QuietTx && !q.o.PollOnly
-	dups, err := oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return tx.Insert(ctx, jobs, tell) })
-	if err != nil {
-		return nil, q.explain(sqlerr.Unwritten(err), "enqueuing in your transaction, which is to be rolled back")
-	}
-	return made, duplicates(jobs, made, dups)
-}
-
 // prepare checks and encodes all tasks before anything is sent.
 func (q *Queue) prepare(tasks []Task) ([]engine.Insert, []ID, error) {
 	if len(tasks) > MaxTasks {

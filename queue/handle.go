@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/root"
+	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
 // Next is the rest of what is to be done for a job: the handler, in the end.
@@ -35,7 +36,7 @@ func DecodeWith(c Codec) HandlerOption { return func(h *handler) { h.codec = c }
 // handler is one without its type.
 type handler struct {
 	run     func(ctx context.Context, r *run) error
-	inTx    bool          // it has a transaction, and its job ends with that
+	begin   engine.Begin  // of the transaction that it has, and with which its job ends; nil: it has none
 	timeout time.Duration // 0: the worker's
 	backoff func(int, error) time.Duration
 	codec   Codec
@@ -63,6 +64,9 @@ func Handle[T any](q *Queue, kind string, fn func(ctx context.Context, job Job[T
 			if err != nil {
 				return err
 			}
+			if h.begin != nil {
+				return r.inTx(ctx, func(ctx context.Context) error { return fn(ctx, job) })
+			}
 			if err := r.starts(); err != nil {
 				return err
 			}
@@ -79,7 +83,7 @@ func noHandler(kind string) error {
 func decoded[T any](r *run) (job Job[T], err error) {
 	job.Info = r.info
 	payload := r.task.Payload
-	if _, copies := r.h.codec.(JSON); !copies && (r.h.inTx || len(r.w.o.Middleware) > 0) {
+	if _, copies := r.h.codec.(JSON); !copies && (r.h.begin != nil || len(r.w.o.Middleware) > 0) {
 		payload = bytes.Clone(payload) // the handler may run again, after it has changed what it got
 	}
 	if err := r.h.codec.Decode(payload, &job.Args); err != nil {

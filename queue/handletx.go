@@ -9,47 +9,31 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// HandleIn is what HandleTx of an engine room does, with its driver's transactions.
-func HandleIn[T, Tx any](q *Queue, kind string, fn func(ctx context.Context, tx Tx, job Job[T]) error, opts ...HandlerOption) error {
-	if fn == nil {
-		return noHandler(kind)
+// inTx calls a handler in a transaction, which its context has.
+func (r *run) inTx(ctx context.Context, handle func(context.Context) error) error {
+	r.rollback() // of a middleware that calls it again
+	tx, within, err := r.beginWork(ctx)
+	if err != nil {
+		return err
 	}
-	of, ours := q.engine.(engine.Beginner[Tx])
-	if !ours {
-		return &dblock.InvalidError{Field: "queue", Reason: fmt.Sprintf("it has no transactions of the type %T: call HandleTx of the package that made it", *new(Tx))}
-	}
-	return q.register(kind, opts, func(h *handler) {
-		h.inTx = true
-		h.run = func(ctx context.Context, r *run) error {
-			job, err := decoded[T](r)
-			if err != nil {
-				return err
-			}
-			r.rollback() // of a middleware that calls it again
-			tx, within, err := beginWork(ctx, r, of)
-			if err != nil {
-				return err
-			}
-			done := false
-			defer func() { // where fn panics, too: whatever a middleware makes of that, nothing half done is committed
-				if !done {
-					r.rollback()
-				}
-			}()
-			if err := r.starts(); err != nil {
-				return err
-			}
-			err = r.timed(within, func(ctx context.Context) error { return fn(ctx, tx, job) })
-			done = err == nil
-			return err
+	done := false
+	defer func() { // if handle panics, too: whatever a middleware makes of that, nothing half done is committed
+		if !done {
+			r.rollback()
 		}
-	})
+	}()
+	if err := r.starts(); err != nil {
+		return err
+	}
+	err = r.timed(context.WithValue(within, txKey{}, tx), handle)
+	done = err == nil
+	return err
 }
 
 // beginWork begins the transaction of a job, for which it waits no longer than the job's time. It
 // then records that the attempt begins, if that has to be. So no attempt counts that got no
 // connection. The transaction ends with life, which rollback ends.
-func beginWork[Tx any](ctx context.Context, r *run, of engine.Beginner[Tx]) (tx Tx, life context.Context, err error) {
+func (r *run) beginWork(ctx context.Context) (tx any, life context.Context, err error) {
 	life, r.free = context.WithCancel(ctx)
 	inTime := func() bool { return true }
 	if limit := r.limit(); limit >= 0 {
@@ -60,7 +44,7 @@ func beginWork[Tx any](ctx context.Context, r *run, of engine.Beginner[Tx]) (tx 
 		place := r.task.place()
 		first = &place
 	}
-	tx, w, got, err := of.Begin(life, r.task.of.of.life.ID, first)
+	tx, w, got, err := r.h.begin(life, r.task.of.of.life.ID, first)
 	if err == nil && got == engine.BeginRecorded {
 		r.work = w
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // ID names a job: a UUID of version 7, made by the process that enqueues it, before it is sent. Those of one process grow.
-type ID engine.ID
+type ID [16]byte
 
 func (id ID) String() string {
 	h := hex.EncodeToString(id[:])

@@ -18,11 +18,11 @@ type noEngine struct{ engine.Engine }
 // TestBadInput gives each call what it refuses before it asks the database.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	o, err := Options{}.WithDefaults()
+	o, err := Options{}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := New(noEngine{}, o)
+	q, err := newQueue(noEngine{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestBadInput(t *testing.T) {
 		"a queue":            {MaxQueue: -1},
 		"a negative history": {History: -1},
 	} {
-		_, err := o.WithDefaults()
+		_, err := o.withDefaults()
 		refused(what, err)
 	}
 	second := func(_ any, err error) error { return err }

@@ -78,8 +78,8 @@ func (JSON) Encode(args any) ([]byte, error) { return json.Marshal(args) }
 // Decode is json.Unmarshal.
 func (JSON) Decode(data []byte, into any) error { return json.Unmarshal(data, into) }
 
-// WithDefaults fills in the defaults and refuses what makes no sense. It is for the engine rooms.
-func (o Options) WithDefaults() (Options, error) {
+// withDefaults returns the options with their defaults. A value out of range is dblock.ErrInvalid.
+func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Timeout != 0 && (o.Timeout < minTimeout || o.Timeout > longest):
 		return o, &dblock.InvalidError{Field: "Options.Timeout", Reason: fmt.Sprintf("%v is not within %v to %v", o.Timeout, minTimeout, longest)}

@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"context"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -20,7 +22,9 @@ func (raw) Decode(data []byte, into any) error {
 // changed that in place.
 func TestAPayloadIsTheHandlersOwn(t *testing.T) {
 	t.Parallel()
-	r := &run{h: &handler{codec: raw{}, inTx: true}, task: &task{Job: engine.Job{Payload: []byte("secret")}}}
+	r := &run{h: &handler{codec: raw{}, begin: func(context.Context, member.ID, *engine.Place) (any, engine.Work, engine.Beginning, error) {
+		panic("it has begun")
+	}}, task: &task{Job: engine.Job{Payload: []byte("secret")}}}
 	for range 2 {
 		job, err := decoded[[]byte](r)
 		if err != nil || string(job.Args) != "secret" {

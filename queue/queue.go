@@ -51,9 +51,8 @@ type Queue struct {
 	end        context.CancelFunc
 }
 
-// New makes a Queue on an engine, which it closes in the end; o has its defaults. It is for the engine rooms: outside this module there are
-// none.
-func New(e engine.Engine, o Options) (*Queue, error) {
+// newQueue makes a Queue on an engine, which it closes in the end; o has its defaults.
+func newQueue(e engine.Engine, o Options) (*Queue, error) {
 	mo, err := o.member()
 	if err != nil {
 		return nil, err

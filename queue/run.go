@@ -31,7 +31,7 @@ func (w *worker) handle() {
 		switch {
 		case h == nil:
 			w.leave(t)
-		case h.inTx, w.begin(t): // a handler with a transaction begins when it has that
+		case h.begin != nil, w.begin(t): // a handler with a transaction begins when it has that
 			w.do(t, h)
 		}
 	}
@@ -44,7 +44,7 @@ func (w *worker) do(t *task, h *handler) {
 	r.ctx.above = t.of.of.ctx
 	if limit := r.limit(); limit >= 0 {
 		r.ctx.deadline = r.began.Add(limit)
-		if h.inTx { // the handler's time begins when it has its transaction, for which it may wait as long
+		if h.begin != nil { // the handler's time begins when it has its transaction, for which it may wait as long
 			r.ctx.deadline = r.ctx.deadline.Add(limit)
 		}
 	}

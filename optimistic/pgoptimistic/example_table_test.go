@@ -93,7 +93,7 @@ func ExampleNewTable_updateMany() {
 	// Output:
 	// optimistic: seating 2, read at 7, has changed since: it is at 1; nothing was written: read it again and repeat the change
 	// 1 updated 2
-	// 2 conflicted 1
+	// 2 stale 1
 	// <nil>
 }
 

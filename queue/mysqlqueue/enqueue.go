@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
 // EnqueueTx is Queue.EnqueueMany in a transaction of the caller's: the jobs are there if and when tx commits. It is two round trips, as no
@@ -22,7 +23,7 @@ import (
 // Errors: dblock.ErrInvalid, and nothing was sent; a *queue.DuplicateError, which is no reason to roll back; others are the
 // database's: roll tx back.
 func EnqueueTx(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.Task) ([]queue.ID, error) {
-	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
+	return link.EnqueueIn(ctx, q, engine.CallerTx{Tx: tx}, tasks)
 }
 
 // Insert is a transaction of its own.

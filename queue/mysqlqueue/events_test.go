@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
 // failing is an engine whose insertions fail with err.
@@ -25,11 +26,7 @@ func (f failing) Insert(context.Context, []engine.Insert, time.Duration) ([]engi
 func TestPublicErrors(t *testing.T) {
 	t.Parallel()
 	answers.SameEverywhere(t, devdb.MySQL, func(err error) error {
-		o, failed := queue.Options{}.WithDefaults()
-		if failed != nil {
-			t.Fatal(failed)
-		}
-		q, failed := queue.New(failing{new(database), err}, o)
+		q, failed := link.NewQueue(queue.Options{}, func() (engine.Engine, error) { return failing{new(database), err}, nil })
 		if failed != nil {
 			t.Fatal(failed)
 		}

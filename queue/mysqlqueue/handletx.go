@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
 // HandleTx is queue.Handle for handlers whose effects are in the database of the jobs: fn works in tx, and where it returns nil the job ends
@@ -39,7 +40,7 @@ import (
 //
 // Errors: dblock.ErrInvalid, also where the kind has a handler, or q is of another engine.
 func HandleTx[T any](q *queue.Queue, kind string, fn func(ctx context.Context, tx *sql.Tx, job queue.Job[T]) error, opts ...queue.HandlerOption) error {
-	return queue.HandleIn(q, kind, fn, opts...)
+	return link.HandleTx(q, kind, fn, opts...)
 }
 
 var _ engine.Beginner[*sql.Tx] = (*database)(nil)

@@ -20,6 +20,7 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
 // New makes a Queue in the database of db, which stays its owner's. It uses one connection of the pool for heartbeats, for as long as
@@ -35,11 +36,11 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
-	o, err := o.WithDefaults()
-	if err != nil {
-		return nil, err
-	}
-	d := &database{pool: mysql.NewPool(db), schema: o.Schema}
+	return link.NewQueue(o, func() (engine.Engine, error) { return open(ctx, db, o.Schema) })
+}
+
+func open(ctx context.Context, pool *sql.DB, schema string) (d *database, err error) {
+	d = &database{pool: mysql.NewPool(pool), schema: schema}
 	if d.schema, err = mysql.Home(ctx, d.pool, d.schema); err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 		return nil, mysql.Unavailable(err)
 	}
 	d.longest = int(limits.MaxPacket) - mysql.PacketOverhead
-	return queue.New(d, o)
+	return d, nil
 }
 
 // database is the MySQL side of a Queue.

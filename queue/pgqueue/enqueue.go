@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
 // EnqueueTx is Queue.EnqueueMany in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the jobs are there if and when tx
@@ -30,7 +31,7 @@ import (
 // tx is not UTF8, or its search_path names pg_catalog after another schema; a
 // *queue.DuplicateError, which is no reason to roll back; others are the database's: roll tx back.
 func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue.Task) ([]queue.ID, error) {
-	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
+	return link.EnqueueIn(ctx, q, engine.CallerTx{Tx: tx}, tasks)
 }
 
 // Insert is one statement, which is its own transaction, where no job has keys and they are not very many.

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
 // New makes a Queue in the database of pool, which stays its owner's and is not used for anything but to make others like it, and for
@@ -32,19 +33,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue
 	if err := postgres.CheckHost(pool, "Options.Schema", o.Schema); err != nil {
 		return nil, err
 	}
-	o, err := o.WithDefaults()
-	if err != nil {
-		return nil, err
-	}
-	d, err := open(ctx, pool, o.Schema)
-	if err != nil {
-		return nil, err
-	}
-	q, err := queue.New(d, o)
-	if err != nil {
-		d.Close()
-	}
-	return q, err
+	return link.NewQueue(o, func() (engine.Engine, error) { return open(ctx, pool, o.Schema) })
 }
 
 // database is the Postgres side of a Queue.

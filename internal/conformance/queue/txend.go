@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +19,8 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/mysqlqueue"
+	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
 func (mainTests) RefusesBadTxHandlers(t *testing.T, d *env) {
@@ -26,10 +30,17 @@ func (mainTests) RefusesBadTxHandlers(t *testing.T, d *env) {
 		"no handler":     d.e.HandleTx(q, "k", nil),
 		"no kind":        d.e.HandleTx(q, "", noMore),
 		"a kind twice":   d.e.HandleTx(q, "taken", noMore),
-		"another engine": queue.HandleIn(q, "k", func(context.Context, struct{}, queue.Job[int]) error { return nil }),
+		"another engine": handleTxOfOtherDriver(d, q),
 	} {
 		assert.ErrorIs(t, err, dblock.ErrInvalid, what)
 	}
+}
+
+func handleTxOfOtherDriver(d *env, q *queue.Queue) error {
+	if d.Kind == devdb.Postgres {
+		return mysqlqueue.HandleTx(q, "k", func(context.Context, *sql.Tx, queue.Job[int]) error { return nil })
+	}
+	return pgqueue.HandleTx(q, "k", func(context.Context, pgx.Tx, queue.Job[int]) error { return nil })
 }
 
 // Handlers end their transaction, or go on after it has ended. The attempt fails with ErrTxEnded.

@@ -259,9 +259,6 @@ type Engine interface {
 	Close()
 }
 
-// CallerTx is a transaction of the caller's, of whatever driver.
-type CallerTx struct{ Tx any }
-
 // Tx is a caller's transaction, known to be one of the engine's.
 type Tx interface {
 	// Insert enqueues jobs in it, but for duplicates. With tell those who listen are told of them when it commits, where they can be.

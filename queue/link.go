@@ -1,0 +1,67 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+func init() { engine.Queue = functions{} }
+
+// functions are those that drivers call through package link.
+type functions struct{}
+
+// NewQueue checks the options before it calls open.
+func (functions) NewQueue(o Options, open func() (engine.Engine, error)) (*Queue, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e, err := open()
+	if err != nil {
+		return nil, err
+	}
+	q, err := newQueue(e, o)
+	if err != nil {
+		e.Close()
+	}
+	return q, err
+}
+
+// Engine is that of NewQueue.
+func (functions) Engine(q *Queue) engine.Engine { return q.engine }
+
+// EnqueueIn sends what EnqueueMany would share with other calls in a statement of its own.
+func (functions) EnqueueIn(ctx context.Context, q *Queue, caller engine.CallerTx, tasks []Task) ([]ID, error) {
+	if err := q.enter(); err != nil {
+		return nil, err
+	}
+	defer q.calls.Done()
+	jobs, made, err := q.prepare(tasks)
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	tx, ours := q.engine.Tx(caller)
+	if !ours {
+		return nil, &dblock.InvalidError{Field: "tx", Reason: "it is nil, or of another engine than the Queue"}
+	}
+	tell := !q.o.QuietTx && !q.o.PollOnly
+	dups, err := oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return tx.Insert(ctx, jobs, tell) })
+	if err != nil {
+		return nil, q.explain(sqlerr.Unwritten(err), "enqueuing in your transaction, which is to be rolled back")
+	}
+	return made, duplicates(jobs, made, dups)
+}
+
+// InTx has a handler work in the transaction with which its job ends, which TxOf returns.
+func (functions) InTx(begin engine.Begin) HandlerOption {
+	return func(h *handler) { h.begin = begin }
+}
+
+// txKey is for the transaction of a handler.
+type txKey struct{}
+
+// TxOf is the transaction of the handler that is given ctx.
+func (functions) TxOf(ctx context.Context) any { return ctx.Value(txKey{}) }
