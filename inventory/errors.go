@@ -7,7 +7,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Errors of a Store, beside those that all of dblock shares ( ErrOverloaded, ErrBusy,
+// Errors of a Store, besides those that all of dblock shares (ErrOverloaded, ErrBusy,
 // ErrConflict, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed). They are disjoint: match
 // them with errors.Is.
 var (
@@ -53,8 +53,9 @@ type SoldOutError struct {
 	Cached    bool  // nothing was left a moment ago: see Options.SoldOutTTL
 	Replayed  bool  // it was refused before and is recorded: Available is not known
 
-	// Short lists all lines of a cart that are short, sorted by SKU. The first one stands in SKU, Wanted and Available, too. It is nil for an
-	// order of one SKU, and where Cached or Replayed is set.
+	// Short lists all lines of a cart that are short, sorted by SKU. The first one is in SKU,
+	// Wanted and Available, too. It is nil for an order of one SKU, and where Cached or Replayed is
+	// set.
 	Short []Shortage
 }
 
@@ -100,7 +101,7 @@ func (e *BuyerLimitError) Error() string {
 // Is makes errors.Is(err, ErrLimitExceeded) true.
 func (e *BuyerLimitError) Is(target error) bool { return target == ErrLimitExceeded }
 
-// StateError says where the reservation stands that was to become something else.
+// StateError says in which state the reservation is that a call could not change.
 type StateError struct {
 	Key   string
 	State ReservationState

@@ -22,7 +22,7 @@ type Request struct {
 	// SKU names the stock, as it was given to Restock. 1 to 255 bytes; case matters.
 	SKU string
 
-	// Buyer is who buys; it may be empty, unless there is a Limit. At most 255 bytes.
+	// Buyer names the buyer; it may be empty, unless there is a Limit. At most 255 bytes.
 	Buyer string
 
 	// Qty is how many units: 1 to MaxQty, all or none.
@@ -38,8 +38,8 @@ type Request struct {
 	// 100,000 that expired first. Default 0: no limit. At most MaxQty.
 	Limit int64
 
-	// Unstocked takes no stock: the SKU needs none, and only the Limit counts. That is for coupons of which everybody may use
-	// one, and for other things that don't run out.
+	// Unstocked takes no stock: the SKU needs none, and only the Limit counts. That is for coupons
+	// of which each buyer may use one, and for other things that don't run out.
 	Unstocked bool
 }
 

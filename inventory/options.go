@@ -44,11 +44,12 @@ type Options struct {
 	// are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals: never.
 	SoldOutTTL time.Duration
 
-	// Allotment is how many units of an SKU this process takes at once, to sell them without the row that all processes
-	// share; what it has not sold it gives back when it is closed, and Sweep of another process gives it back after a crash. Nobody is told that
-	// an SKU is sold out while there are units in allotments. It makes sense if several processes sell the same SKU, each more than
-	// a few times Allotment. It takes leases (a member of its own in the database, a heartbeat every few seconds, up to 5 connections). Default 0: none.
-	// At most MaxQty.
+	// Allotment is how many units of an SKU this process takes at once, to sell them without the
+	// row that all processes share; what it has not sold it gives back when it is closed, and Sweep
+	// of another process gives it back after a crash. No order is ErrSoldOut while there are units
+	// in allotments. It makes sense if several processes sell the same SKU, each more than a few
+	// times Allotment. It takes leases (a member of its own in the database, a heartbeat every few
+	// seconds, up to 5 connections). Default 0: none. At most MaxQty.
 	Allotment int64
 
 	// RecordRefusals also records orders that found too little stock, or were over their limit, so that the answer to a key
@@ -56,7 +57,7 @@ type Options struct {
 	// attempt of the order lost its connection: that attempt may still be under way, and must not sell later.
 	RecordRefusals bool
 
-	// Log is told of what RunSweeper fails at; default: nothing is.
+	// Log has the errors of RunSweeper. Default: they are not logged.
 	Log *slog.Logger
 }
 

@@ -17,8 +17,8 @@ import (
 const sweepBatch = 1000
 
 // Sweep gives back what was held under at most limit reservations that have expired, those first
-// that expired first, and says how many they were. Until it has come by, their units are for sale
-// to nobody; nothing else depends on it.
+// that expired first, and says how many they were. Until then their units are not for sale; nothing
+// else depends on it.
 //
 // One that the database refuses does not stop the others: Sweep goes on, returns how many it has
 // swept and the error ErrRejected of the first that was refused, and comes back to that later,

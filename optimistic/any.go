@@ -24,7 +24,8 @@ func (b Blind[V, DB]) Update(ctx context.Context, db DB, key any, set Set) (V, e
 	return b.t.write(ctx, db, engine.UpdateAny, key, none, set)
 }
 
-// Touch gives the row with the key a new version, and returns it: whoever has read the row meets a conflict.
+// Touch gives the row with the key a new version, and returns it: a caller that has read the row
+// meets a conflict.
 func (b Blind[V, DB]) Touch(ctx context.Context, db DB, key any) (V, error) {
 	var none V
 	if err := b.t.canTouch(); err != nil {

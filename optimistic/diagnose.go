@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// Diagnose tells a row that has changed from one that is gone. Where err is a *StaleError it calls
-// current once, which reads the row's token:
+// Diagnose tells a row that has changed from one that is gone. If err is a *StaleError it calls
+// current once, which reads the row's version:
 //
 //   - no row (sql.ErrNoRows, pgx.ErrNoRows) is a *NotFoundError;
-//   - a token is put into a copy of the error, as Actual. It may be the one that was expected: then the row has come back to it, or
-//     was read before another's transaction that is under way; it is a conflict all the same;
+//   - a version is put into a copy of the error, as Actual. It may be the one that was expected:
+//     then the row has come back to it, or was read before another's transaction that is under way;
+//     it is a conflict all the same;
 //   - any other error of current's is joined to the conflict.
 //
 // Any other err is returned as it is, nil too, and current is not called. current runs one
@@ -50,7 +51,7 @@ func amend(conflict *StaleError, err error) error {
 	return &amended{conflict, err}
 }
 
-// amended is an error that somebody has put around a conflict. Whoever looks into it finds the copy first.
+// amended is an error that a caller has put around a conflict. errors.As finds the copy first.
 type amended struct {
 	conflict *StaleError
 	err      error

@@ -6,18 +6,18 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
-// Do calls fn until its error is none of a conflict, or as often as Attempts says, with pauses in
+// Do calls fn until its error is not a conflict, or as often as Attempts says, with pauses in
 // between. attempt is 1 the first time. fn reads, changes and writes anew each time; it must leave
 // nothing written where it returns a conflict: begin a transaction in it and roll that back, or let
-// one statement do all. The engine rooms have a Do that hands one out.
+// one statement do all. Do of a driver hands one out.
 //
 // A conflict is ErrStale, or dblock.ErrConflict: the server's, as the packages of dblock report it.
-// To have a driver's deadlocks tried again say so by RetryIf(pglock.Retryable), or use an engine
-// room. Never is one that matches dblock.ErrOutcomeUnknown, dblock.ErrFenced or dblock.ErrLost,
-// whatever else it matches, and never a context's error.
+// To have a server's deadlocks tried again use RetryIf(pglock.Retryable), or Do of a driver. An
+// error that matches dblock.ErrOutcomeUnknown, dblock.ErrFenced or dblock.ErrLost is never a
+// conflict, whatever else it matches, and neither is a context's error.
 //
 // It can't see a transaction of the caller's: within one, at REPEATABLE READ or above, no attempt
-// but the first can succeed. Repeat such a transaction as a whole, or use an engine room, which
+// but the first can succeed. Repeat such a transaction as a whole, or use Do of a driver, which
 // sees it.
 //
 // Errors: fn's own, as it is, where that is no conflict. When all attempts have met one: a

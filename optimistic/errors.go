@@ -29,11 +29,12 @@ var (
 	ErrTooMany = attempt.ErrTooMany
 )
 
-// Row says which row a statement was about, and what was expected of it. It is for errors alone: what is not known may be left out.
+// Row names the row of a statement, and the version expected, for errors alone: what is not known
+// may be left out.
 type Row struct {
 	Table    string // as the user knows it, such as "shop.account"
 	Key      any    // the value of its key
-	Expected any    // the token it was read with
+	Expected any    // the version it was read with
 }
 
 // String is "account 17, read at 3".
@@ -58,13 +59,13 @@ func (r Row) name() string {
 	return fmt.Sprintf("%s %v", r.Table, shown(r.Key))
 }
 
-// StaleError says which row had changed since it was read. It matches ErrStale.
+// StaleError names the row that had changed since it was read. It matches ErrStale.
 type StaleError struct {
 	Table    string
 	Key      any
-	Expected any // the token that the row was read with
-	Actual   any // the token it has now; nil until Diagnose or a Table has looked
-	Attempts int // how often it was tried; 0 where nobody counted
+	Expected any // the version that the row was read with
+	Actual   any // the version it has now; nil until Diagnose or a Table has looked
+	Attempts int // how often it was tried; 0: it was not counted
 }
 
 func (e *StaleError) Error() string {
@@ -88,7 +89,7 @@ func (e *StaleError) Error() string {
 // Is makes errors.Is(err, ErrStale) true.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// NotFoundError says which row there is not. It matches ErrNotFound.
+// NotFoundError names the row that does not exist. It matches ErrNotFound.
 type NotFoundError struct {
 	Table string
 	Key   any
@@ -101,7 +102,7 @@ func (e *NotFoundError) Error() string {
 // Is makes errors.Is(err, ErrNotFound) true.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// SuppressedError says which row the server did not write. It matches ErrSuppressed.
+// SuppressedError names the row that the server did not write. It matches ErrSuppressed.
 type SuppressedError struct {
 	Table string
 	Key   any
@@ -115,11 +116,11 @@ func (e *SuppressedError) Error() string {
 // Is makes errors.Is(err, ErrSuppressed) true.
 func (e *SuppressedError) Is(target error) bool { return target == ErrSuppressed }
 
-// TooManyError says which statement hit more rows than one. It matches ErrTooMany.
+// TooManyError names the key of a statement that hit more rows than one. It matches ErrTooMany.
 type TooManyError struct {
 	Table string
 	Key   any
-	Rows  int64 // how many it hit
+	Rows  int64 // how many were hit
 }
 
 func (e *TooManyError) Error() string {

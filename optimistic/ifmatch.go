@@ -80,14 +80,15 @@ func tagEnd(s string) int {
 	return 0
 }
 
-// Any tells that the condition is "*": any version will do, as long as there is a row. Refuse it where that is too little.
+// Any reports whether the condition is "*": any version will do, as long as there is a row. Refuse
+// it if that is too little.
 func (m Match) Any() bool { return m.any }
 
-// Has tells whether etag, as ETag makes it, is one that the sender has seen.
+// Has reports whether etag, as ETag makes it, is one that the sender has seen.
 func (m Match) Has(etag string) bool { return m.any || slices.Contains(m.tags, etag) }
 
 // Check is nil where the row's etag is one that the sender has seen, and else a *StaleError. It
-// takes the place of none of the version's checks in the UPDATE: between the two somebody else may
+// does not replace the check of the version in the UPDATE: between the two another caller may
 // write.
 func (m Match) Check(etag string, at Row) error {
 	if m.Has(etag) {

@@ -10,7 +10,7 @@ import (
 // Backoff, OnConflict or RetryIf, or with EscalateAfter or LockRowAfter of a driver.
 type Option interface{ attempt.Option }
 
-// Attempts is how often at most it is tried: 1 to 1,000. Default: 10.
+// Attempts bounds how often an update is tried: 1 to 1,000. Default: 10.
 func Attempts(n int) Option { return attempt.Opt(func(p *attempt.Plan) { p.Attempts = n }) }
 
 // Backoff bounds the pauses between attempts. Each is of a random length, evenly between nothing and a bound (full jitter); the
@@ -20,16 +20,20 @@ func Backoff(first, most time.Duration) Option {
 	return attempt.Opt(func(p *attempt.Plan) { p.First, p.Most = first, most })
 }
 
-// OnConflict is told of each attempt that failed by what is tried again, the last one too: its error, and the attempt, from 1. It
-// runs before the pause, and holds it up. A panic of its is ignored. Default: nothing is called.
+// OnConflict has f called after each attempt that failed with an error that is tried again, the
+// last attempt included: with the error, and the attempt, from 1. f runs before the pause, and
+// delays it. A panic in f is ignored. Default: nothing is called.
 func OnConflict(f func(err error, attempt int)) Option {
 	return attempt.Opt(func(p *attempt.Plan) { p.OnConflict = f })
 }
 
-// RetryIf adds to what is tried again. It is asked neither of an error that may mean a write (dblock.ErrOutcomeUnknown), nor of a
-// lock that is lost, nor of a context's end. Given more than once, one of them is enough. A panic counts as false. Default: conflicts alone.
+// RetryIf has errors tried again for which f returns true. f is not called for an error that may
+// mean a write (dblock.ErrOutcomeUnknown), nor for a lock that is lost, nor for a context's end. If
+// it is given more than once, one of them is enough. A panic counts as false. Default: conflicts
+// alone.
 //
-// A wait for a lock that took too long is the caller's bound and so is not tried again; RetryIf(mysqllock.IsLockTimeout) has it so.
+// A wait for a lock that took too long is the caller's bound and so is not tried again. With
+// RetryIf(mysqllock.IsLockTimeout) it is.
 func RetryIf(f func(error) bool) Option {
 	return attempt.Opt(func(p *attempt.Plan) { p.RetryIf = append(p.RetryIf, f) })
 }

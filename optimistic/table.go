@@ -20,7 +20,7 @@ import (
 //
 // The version expected is a required argument, and its zero value is refused, but by IntFromZero: a
 // row is overwritten unseen through Any alone. A write is one statement, and so is atomic without a
-// transaction. Where it hits no row, one more statement tells a conflict from a row that does not
+// transaction. If it hits no row, one more statement tells a conflict from a row that does not
 // exist, and nothing was written.
 //
 // At its first use a Table asks the server for the columns and indexes of the table, once: see
@@ -103,8 +103,8 @@ func (t *Table[V, DB]) Check(ctx context.Context, db DB) error {
 	return err
 }
 
-// Version reads the version that a row has now. It is for those who did not read it along with the row: what was read before
-// may be older than it.
+// Version reads the version that a row has now. It is for callers that did not read it along with
+// the row: what was read before may be older than it.
 func (t *Table[V, DB]) Version(ctx context.Context, db DB, key any) (version V, err error) {
 	p, key, err := t.begin(ctx, db, key)
 	if err != nil {

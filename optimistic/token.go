@@ -92,11 +92,12 @@ func UUID(column string) Version[[16]byte] {
 	}
 }
 
-// Columns is for tables without a version: a row is written only if these columns still have the values they were read with, NULL
-// like any other. What a write does not change in them nobody notices, and neither a change that was taken back; so name all
-// columns that your decision depends on, and use a version where you can. Columns of floats and of JSON can't be compared exactly,
-// and are refused, and so is a DECIMAL with more than 35 digits before the point on MySQL and MariaDB. Texts are compared byte by
-// byte, whatever their collation.
+// Columns is for tables without a version: a row is written only if these columns still have the
+// values that they were read with, NULL included. A write that changes none of them is not noticed,
+// nor is a change that was taken back; so name all columns that your decision depends on, and use a
+// version where you can. Columns of floats and of JSON can't be compared exactly, and are refused,
+// and so is a DECIMAL with more than 35 digits before the point on MySQL and MariaDB. Texts are
+// compared byte by byte, whatever their collation.
 //
 // A DATE or DATETIME of MySQL and MariaDB has no time zone. The driver reads and sends a time.Time of it in the loc of the DSN, and so
 // does dblock. With another loc than UTC the DSN needs parseTime=true. A TIMESTAMP of Postgres without a time zone, and a DATE, are

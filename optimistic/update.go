@@ -6,7 +6,7 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
-// Update reads a row, changes it and writes it, and does all of that again where somebody else has
+// Update reads a row, changes it and writes it, and does all of that again if another caller has
 // written the row meanwhile. It returns the row as save returned it.
 //
 // load reads the row with its version. mutate changes it, and nothing else: it runs again on what
@@ -22,9 +22,10 @@ import (
 //			return optimistic.One(a, err, optimistic.Row{Table: "account", Key: id})
 //		})
 //
-// load and save are two statements of their own, without a transaction: that takes no round trip that the two written by hand
-// would not. Do says what is tried again, and what is not; the engine rooms have an Update that also knows its server's errors,
-// sees a transaction of the caller's, and can take a lock when it has failed too often.
+// load and save are two statements of their own, without a transaction: that takes no round trip
+// that the two written by hand would not. Do says what is tried again, and what is not. Update of a
+// driver also knows its server's errors, sees a transaction of the caller's, and can take a lock
+// when it has failed too often.
 //
 // Errors: those of Do, with load's and save's in the place of fn's. The row is the zero value then.
 func Update[T any](

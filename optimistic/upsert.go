@@ -10,7 +10,7 @@ import (
 // Upsert inserts a row with the key and set where expected is Absent, and writes set to the row
 // where it is At a version; it returns the new version. A row that is there against expectation is
 // a *StaleError with the version it has, one that is not there a *NotFoundError: it is not made
-// anew unseen, as somebody has deleted it.
+// anew unseen, as another caller has deleted it.
 //
 // Only a row with the same key is a conflict: where another unique index refuses the row, that is
 // the server's error. On MySQL and MariaDB a key of 0 in an AUTO_INCREMENT column is refused, as

@@ -11,8 +11,9 @@ import (
 // Errors of the queue. Those that all of dblock shares are in package dblock: ErrInvalid, ErrUnavailable, ErrOutcomeUnknown,
 // ErrOverloaded, ErrBusy, ErrConflict, ErrClosed, ErrSchema, ErrServerTooOld, ErrLost.
 var (
-	// ErrUnknownKind: no handler is registered for the kind of a job. The job is left to processes that know it: it is put off for about a
-	// quarter of its age, 1 s to 1 min, without counting an attempt. Observer.Trouble and Options.Log are told, once a minute for each kind.
+	// ErrUnknownKind: no handler is registered for the kind of a job. The job is left to processes
+	// that know it: it is put off for about a quarter of its age, 1 s to 1 min, without counting an
+	// attempt. Observer.Trouble and Options.Log get the error, once a minute for each kind.
 	ErrUnknownKind = errors.New("queue: no handler for this kind")
 
 	// ErrDecode: a job's payload is not what its handler takes. It counts as an attempt.
@@ -67,7 +68,8 @@ func Snooze(d time.Duration) error { return &snoozed{max(d, time.Millisecond)} }
 // Discard is what a handler returns to give its job up for good: it is kept with the dead, with err, and is not tried again.
 func Discard(err error) error { return &discarded{orUnsaid(err)} }
 
-// Cancel is what a handler returns to drop its job, which nobody wants any more: nothing is kept of it.
+// Cancel is what a handler returns to drop its job, which is of no use any more: nothing is kept of
+// it.
 func Cancel(err error) error { return &cancelled{orUnsaid(err)} }
 
 func orUnsaid(err error) error {

@@ -46,9 +46,10 @@ type handler struct {
 // nil: the job is done; Snooze, Discard and Cancel as they say; any other error, and a panic: it is tried again after the backoff, until
 // it has had all its attempts.
 //
-// A job is done at least once: its process may die when the work is done and the job has not yet ended. (HandleTx of the engine room
-// has both committed together.) ctx ends when the job's time is
-// up (ErrTimeout), when the process has lost its claims (dblock.ErrLost) and when the worker stops (ErrStopped); context.Cause says which.
+// A job is done at least once: its process may die when the work is done and the job has not yet
+// ended. (HandleTx of a driver has both committed together.) ctx ends when the job's time is up
+// (ErrTimeout), when the process has lost its claims (dblock.ErrLost) and when the worker stops
+// (ErrStopped); context.Cause says which.
 //
 // A worker leaves jobs of kinds without a handler to other processes (ErrUnknownKind). So processes may know different kinds. Where few of
 // many know a kind, give its jobs a queue of their own: they wait for less.

@@ -53,14 +53,14 @@ var (
 	// ErrNoJob: there is no such job: it has ended, and no history of it is kept, or it never was.
 	ErrNoJob = errors.New("queue: there is no such job")
 
-	// ErrState: what was asked for is nothing that can be done to a job in its state.
+	// ErrState: the call is not possible for a job in its state.
 	ErrState = errors.New("queue: the job is not in a state for that")
 
 	// ErrCancelled is the cause of a handler's context whose job was cancelled (Queue.Cancel).
 	ErrCancelled = errors.New("queue: the job was cancelled")
 )
 
-// Record is what is known of a job.
+// Record describes a job to operators.
 type Record struct {
 	ID          ID
 	Queue, Kind string
@@ -82,7 +82,7 @@ type Record struct {
 	Payload   []byte // Show only: as the Codec encoded it
 }
 
-// Filter says which jobs List is to show.
+// Filter selects the jobs that List shows.
 type Filter struct {
 	Queue string   // default: DefaultQueue
 	State JobState // default: JobReady

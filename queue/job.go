@@ -19,51 +19,55 @@ const (
 	MaxAttempts     = 1000
 )
 
-// DefaultQueue is where a Task goes that names none.
+// DefaultQueue is the queue of a Task that names none.
 const DefaultQueue = "default"
 
 // Task is a job as it is enqueued.
 type Task struct {
-	// Kind says which handler it is for. 1 to 100 bytes of UTF-8, without NUL.
+	// Kind names the handler of the job. 1 to 100 bytes of UTF-8, without NUL.
 	Kind string
 
-	// Args is what the handler gets, encoded by Options.Codec; at most 1 MiB then.
+	// Args is what the handler gets, encoded by Options.Codec: at most 1 MiB.
 	Args any
 
-	// Queue is which workers it is for. Default "default"; at most 100 bytes.
+	// Queue is the one whose workers run the job. Default "default"; at most 100 bytes.
 	Queue string
 
 	// Priority: the lowest comes first. Default 0.
 	Priority int16
 
-	// Delay is for how long it is not to be run, by the database's clock. Default 0; at most MaxDelay. It may start about
-	// a quarter of a second later.
+	// Delay is how long the job is not run, by the database's clock. It may start about a quarter
+	// of a second later. Default 0; at most MaxDelay.
 	Delay time.Duration
 
-	// MaxAttempts is how often it is tried before it is given up. If a process is killed for the
-	// first time with the job, this counts as an attempt, begun or not. From then on, and of its
-	// last attempt, each beginning is recorded first, in one round trip more, and an attempt that
-	// never began does not count. Default 25, at most 1,000.
+	// MaxAttempts is how often the job is tried before it is given up. If a process is killed for
+	// the first time with the job, this counts as an attempt, begun or not. From then on, and of
+	// its last attempt, each beginning is recorded first, in one round trip more, and an attempt
+	// that never began does not count. Default 25, at most 1,000.
 	MaxAttempts int
 
-	// Unique is a key that one job of the queue has at a time, from when it is enqueued until it has ended: done, cancelled or given up. Retries
-	// keep it. A task whose key is taken is not enqueued: see DuplicateError. Default: none; at most 200 bytes.
+	// Unique is a key that one job of the queue has at a time, from when it is enqueued until it
+	// has ended: completed, cancelled or given up. Retries keep the key. A task whose key is taken
+	// is not enqueued: see DuplicateError. Default: none; at most MaxTaskKeyBytes.
 	Unique string
 
-	// Group is a key of jobs of the queue of which GroupLimit are begun at once; the others wait aside, and each that ends lets the next one in,
-	// in the order in which they were enqueued. A job that is tried again, or snoozed, keeps its place meanwhile. Its Priority counts
-	// once it is let in. A delayed one comes to its group when its time has come. Default: none; at most 200 bytes.
+	// Group is a key of jobs of the queue of which GroupLimit are begun at once. The others are
+	// blocked, and each that ends admits the next one, in the order in which they were enqueued. A
+	// job that is tried again, or snoozed, keeps its place meanwhile. Its Priority counts once it
+	// is admitted. A delayed one joins its group when its time has come. Default: none; at most
+	// MaxTaskKeyBytes.
 	Group string
 
-	// GroupLimit is how many jobs of Group are begun at once. With 1 they are done strictly in order, one after the other. The job that
-	// came last decides for all; what it raises counts from the next end of one at the latest. What it lowers does not
-	// count for jobs that were let in before. Default 1; at most 100,000.
+	// GroupLimit is how many jobs of Group are begun at once. With 1 they run strictly in order,
+	// one after the other. The job that was enqueued last decides for all. A raised limit counts
+	// from the next end of a job at the latest. A lowered one does not count for jobs that were
+	// admitted before. Default 1; at most MaxGroupLimit.
 	GroupLimit int
 }
 
 const defaultAttempts = 25
 
-// Info is what a job is, but for its arguments.
+// Info describes a job, without its arguments.
 type Info struct {
 	ID          ID
 	Queue, Kind string

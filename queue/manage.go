@@ -122,11 +122,13 @@ func (q *Queue) reviveEach(ctx context.Context, dead []engine.Record) (revived i
 	return revived, nil
 }
 
-// Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for its history. If a worker has the job,
-// Cancel writes down a request, and the job is not run again, whatever becomes of its attempt and of its process. The worker learns of it
-// within about a second, or sooner if it can be told. Then the job is dropped if it has not begun, and else its handler's context ends with
-// ErrCancelled. If the handler returns an error the job is dropped. With nil it is done; but one of HandleTx that has learned of it is rolled
-// back and dropped. was is the state in which the job was found: Claimed says that it may still be done.
+// Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for
+// its history. If a worker has the job, Cancel writes down a request, and the job is not run again,
+// whatever becomes of its attempt and of its process. The worker learns of it within about a
+// second, or sooner if it can be notified. Then the job is dropped if it has not begun, and else
+// its handler's context ends with ErrCancelled. If the handler returns an error the job is dropped.
+// With nil it is done; but one of HandleTx that has learned of it is rolled back and dropped. was
+// is the state in which the job was found: Claimed says that it may still be done.
 //
 // Errors: ErrNoJob; dblock.ErrBusy where it moved all the time; and those of the database.
 func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {

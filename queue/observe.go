@@ -7,8 +7,9 @@ import (
 	"github.com/dblock-go/dblock/internal/callback"
 )
 
-// Observer is told what becomes of jobs, so that metrics and traces can hang on it. Each function may be nil, and must
-// not block: what it tells of goes on when it has returned. A panic, or a call of runtime.Goexit, is written to Options.Log, and ends nothing.
+// Observer reports what becomes of jobs, for metrics and traces. Each function may be nil, and must
+// not block: what it reports goes on when it has returned. A panic, or a call of runtime.Goexit, is
+// written to Options.Log, and ends nothing.
 type Observer struct {
 	// Claimed: so many jobs were claimed, in an exchange that took so long. None: there were none.
 	Claimed func(queue string, jobs int, took time.Duration)
@@ -20,12 +21,14 @@ type Observer struct {
 	// Failed: an attempt failed, and the job is tried again after so long.
 	Failed func(job Info, err error, again time.Duration)
 
-	// Discarded: a job is given up, and kept with the dead: err is what its last attempt, or the one that was discarded, said. The process
-	// that calls Queue.Discard is told of jobs that waited.
+	// Discarded: a job is given up, and kept with the dead: err is what its last attempt, or the
+	// one that was discarded, said. If the job waited, the process that calls Queue.Discard reports
+	// it.
 	Discarded func(job Info, err error)
 
-	// Cancelled: a handler has dropped its job; or Queue.Cancel has, and err is ErrCancelled. Of a job that waited the process
-	// that calls Cancel is told, of one that was claimed the one that had it, or the one that rescues it.
+	// Cancelled: a handler has dropped its job; or Queue.Cancel has, and err is ErrCancelled. If
+	// the job waited, the process that calls Cancel reports it. If it was claimed, the process that
+	// had it does, or the one that rescues it.
 	Cancelled func(job Info, err error)
 
 	// Snoozed: a handler has put its job off; or no handler of this process knows the kind of the job (ErrUnknownKind).
@@ -47,12 +50,14 @@ type Observer struct {
 	// if their attempt is known not to have begun. The last attempts of dead had begun.
 	Rescued func(again, dead int)
 
-	// Elected: a worker of this process looks after the queues from now on, or, with false, no more. After three failures in a
-	// row a worker gives its duty up. duty is "promote" (jobs whose time has come), "rescue" (those of processes that are gone),
-	// "history" (old days are deleted) or "stats".
-	Elected func(duty string, is bool)
+	// Elected: a worker of this process does a maintenance task from now on, or, with false, no
+	// more. After three failures in a row a worker gives its task up. task is "promote" (jobs whose
+	// time has come), "rescue" (those of processes that are gone), "history" (old days are deleted)
+	// or "stats".
+	Elected func(task string, is bool)
 
-	// Stats is how the queues do, every WorkerOptions.Stats: one process at a time is told, of those that set it.
+	// Stats reports how the queues do, every WorkerOptions.Stats, on one process at a time of those
+	// that set it.
 	Stats func(Stats)
 
 	// HeartbeatLate: a heartbeat was not confirmed at the first attempt; remaining is for how long the process may still trust its

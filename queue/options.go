@@ -24,7 +24,7 @@ type Options struct {
 	// it. It has nothing to do with how long jobs take. Default 10 s; 1 s to 24 h.
 	TTL time.Duration
 
-	// Label says for people who has the jobs that this process has: at most 255 bytes.
+	// Label names this process to operators, as the one that has its jobs: at most 255 bytes.
 	Label string
 
 	// Timeout bounds one exchange with the database. Default 10 s; 100 ms to 24 h. A claim that takes longer is repeated for half as
@@ -43,13 +43,15 @@ type Options struct {
 	// that work: days that are older are deleted by one of those that keep any. Default 0: nothing is kept; at most 3,650.
 	History int
 
-	// PollOnly has this process neither tell others of jobs nor listen: its workers learn of other processes' jobs when they poll, and
-	// theirs of its. It saves a connection of each process that works, and a statement for each burst of jobs; behind a pooler in transaction
-	// mode nothing is heard anyway, which a process finds out, and says in Log. On MySQL and MariaDB it changes nothing: no connection is
-	// told of anything there.
+	// PollOnly has this process neither notify others of jobs nor listen: its workers learn of
+	// other processes' jobs when they poll, and theirs of its. It saves a connection of each
+	// process that works, and a statement for each burst of jobs. Behind a pooler in transaction
+	// mode no notification arrives anyway, which a process finds out, and says in Log. On MySQL and
+	// MariaDB it changes nothing: there are no notifications.
 	PollOnly bool
 
-	// QuietTx has EnqueueTx tell nobody of its jobs, so that the commit of its transaction takes no lock of the server's. See pgqueue.EnqueueTx.
+	// QuietTx has EnqueueTx send no notification, so that the commit of its transaction takes no
+	// lock of the server's. See pgqueue.EnqueueTx.
 	QuietTx bool
 
 	Observer Observer
@@ -124,9 +126,11 @@ type WorkerOptions struct {
 	// Syncs is how many round trips that end and claim jobs may be under way at once, and so connections. Default 2; 1 to 16.
 	Syncs int
 
-	// Poll is how often at least it asks for jobs, give or take a half, though nobody has told of any. Workers are told of jobs that are enqueued
-	// in their own process, and on Postgres of those of others; but what is told may be lost, and then this is how long jobs wait. On MySQL and
-	// MariaDB it is how long those wait that another process, or EnqueueTx, has enqueued. Default 200 ms; 10 ms to 1 min.
+	// Poll is how often at least a worker asks for jobs, give or take a half, without a
+	// notification. Workers are notified of jobs that are enqueued in their own process, and on
+	// Postgres of those of others. A notification may be lost, and then this is how long jobs wait.
+	// On MySQL and MariaDB it is how long those wait that another process, or EnqueueTx, has
+	// enqueued. Default 200 ms; 10 ms to 1 min.
 	Poll time.Duration
 
 	// Timeout is after how long a handler's context ends, unless its own says otherwise (Timeout of Handle). A handler that goes on
@@ -143,15 +147,17 @@ type WorkerOptions struct {
 	// Middleware is around each handler, the first outermost.
 	Middleware []Middleware
 
-	// Rescue is how often it looks for jobs of processes that are gone, give or take a half, while it is the one that is elected for that.
-	// Default a third of Options.TTL; 10 ms to 24 h; negative: it is never elected.
+	// Rescue is how often the worker that is elected for it looks for jobs of processes that are
+	// gone, give or take a half. Default a third of Options.TTL; 10 ms to 24 h; negative: it is
+	// never elected.
 	Rescue time.Duration
 
-	// Promote is how often it looks for jobs whose time has come, give or take a half, while it is the one that is elected for that.
-	// Default 200 ms; 10 ms to 1 min; negative: it is never elected.
+	// Promote is how often the worker that is elected for it looks for jobs whose time has come,
+	// give or take a half. Default 200 ms; 10 ms to 1 min; negative: it is never elected.
 	Promote time.Duration
 
-	// Stats is how often Observer.Stats is told how the queues do, where that is set, give or take a half. Default 15 s; 100 ms to 24 h.
+	// Stats is how often Observer.Stats is called, if it is set, give or take a half. Default 15 s;
+	// 100 ms to 24 h.
 	Stats time.Duration
 }
 

@@ -28,8 +28,8 @@ type Stats struct {
 	DeadTuples     int64
 	OldestSnapshot time.Duration
 
-	// HistoryLength is the same for MySQL and MariaDB: InnoDB's history list length. Negative: the server does not tell; MySQL
-	// tells who has the privilege PROCESS.
+	// HistoryLength is the same for MySQL and MariaDB: InnoDB's history list length. Negative: it
+	// is not known; MySQL shows it to users with the privilege PROCESS.
 	HistoryLength int64
 }
 

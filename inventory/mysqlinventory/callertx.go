@@ -17,9 +17,10 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
-// ReserveTx is Store.Reserve in a transaction of the caller's: the order is there if and when tx commits. It is never merged, and
-// the stock stays locked till tx ends, even after a refusal: everybody else who wants that SKU waits, so reserve last, and end soon. tx
-// has its own bounds for waiting (innodb_lock_wait_timeout). A refusal writes nothing.
+// ReserveTx is Store.Reserve in a transaction of the caller's: the order is there if and when tx
+// commits. It is never merged, and the stock stays locked till tx ends, even after a refusal: other
+// orders for that SKU wait, so reserve last, and end soon. tx has its own bounds for waiting
+// (innodb_lock_wait_timeout). A refusal writes nothing.
 //
 // Begin tx at READ COMMITTED. At REPEATABLE READ and above the server also locks gaps between rows: orders of other SKUs and
 // buyers may wait until tx ends, even after a refusal. An order that another process has recorded since tx first read is

@@ -13,14 +13,16 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
-// Option is an option of this engine room's.
+// Option is an option of New that only this driver has.
 type Option func(*database)
 
-// Hook writes rows of its owner's for what a batch grants, in the same transaction and so in the same commit. It is not called
-// for orders that are refused or were recorded before. It may be called again for the same orders, where the transaction was
-// rolled back, and must write nothing but through tx. Where it fails, panics, or exits, the orders of the batch are tried
-// one by one, and the one that makes it fail is refused with inventory.ErrRejected, which says why. It returns the errors of its
-// statements: one that it keeps to itself is found, and is a failure, too. The stock is locked meanwhile: write in one statement.
+// Hook writes rows of the host's for what a batch grants, in the same transaction and so in the
+// same commit. It is not called for orders that are refused or were recorded before. It may be
+// called again for the same orders, where the transaction was rolled back, and must write nothing
+// but through tx. Where it fails, panics, or exits, the orders of the batch are tried one by one,
+// and the one that makes it fail is refused with inventory.ErrRejected, which says why. It returns
+// the errors of its statements: one that it keeps to itself is found, and is a failure, too. The
+// stock is locked meanwhile: write in one statement.
 type Hook func(ctx context.Context, tx HookTx, granted []inventory.Reservation) error
 
 // HookTx is the transaction of a Hook. Its begin and end are not the Hook's.

@@ -1,5 +1,6 @@
-// Package mysqlinventory sells stock from MySQL 8.0.16 or later and MariaDB 10.6 or later, with
-// database/sql: the engine room of package inventory, which holds the contract and the guarantees.
+// Package mysqlinventory is the driver of package inventory for MySQL 8.0.16 or later and MariaDB
+// 10.6 or later, with database/sql. Package inventory has the contract and the guarantees; this
+// package has New, WithHook, ReserveTx and ReserveAllTx.
 //
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. Transactions run in READ COMMITTED, which wants binlog_format ROW or MIXED.

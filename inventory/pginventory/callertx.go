@@ -17,9 +17,10 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// ReserveTx is Store.Reserve in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the order is there if
-// and when tx commits. It is never merged, and the stock stays locked till tx ends: everybody else who wants that SKU waits, so
-// reserve last, and commit soon. tx has its own bounds for waiting (lock_timeout). A refusal leaves it as it was.
+// ReserveTx is Store.Reserve in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a
+// *sql.Tx: the order is there if and when tx commits. It is never merged, and the stock stays
+// locked till tx ends: other orders for that SKU wait, so reserve last, and commit soon. tx has its
+// own bounds for waiting (lock_timeout). A refusal leaves it as it was.
 //
 // Begin tx at READ COMMITTED; at REPEATABLE READ and above an SKU that was sold from meanwhile is a conflict. An order that was recorded
 // before is answered there with the state that the snapshot of tx has.

@@ -1,5 +1,6 @@
-// Package pginventory sells stock from Postgres 14 or later, with pgx: the engine room of package
-// inventory, which holds the contract and the guarantees.
+// Package pginventory is the driver of package inventory for Postgres 14 or later, with pgx.
+// Package inventory has the contract and the guarantees; this package has New, WithHook, ReserveTx
+// and ReserveAllTx.
 //
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. Statements run in READ COMMITTED, whatever the database's default. A sale

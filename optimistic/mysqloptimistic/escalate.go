@@ -11,10 +11,11 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
-// EscalateAfter has the attempts after the first n made in a transaction that takes a lock first, so that nobody can come in between:
-// where it is the row's, and all who write the row wait for it, as every UPDATE does, the next attempt succeeds. There is no pause
-// before it: those who wait stand in the server's line, each with a connection. n is 1 to one less than Attempts. For the row itself
-// there is LockRowAfter, which is faster in a crowd.
+// EscalateAfter has the attempts after the first n made in a transaction that takes a lock first.
+// If it is the lock of the row, for which every writer of the row waits, as every UPDATE does, the
+// next attempt succeeds. There is no pause before it: callers wait at the server, each with a
+// connection. n is 1 to one less than Attempts. For the row itself there is LockRowAfter, which is
+// faster in a crowd.
 //
 //	mysqloptimistic.EscalateAfter(3, mysqloptimistic.LockRow("account", "id", id))
 //
@@ -37,16 +38,18 @@ func LockRow[K any](table, column string, key K) func(context.Context, DB) error
 	}
 }
 
-// LockRowAfter is EscalateAfter with the lock LockRow, for a row that many want at once. Once an attempt has failed, those of one
-// process who want the row try one after the other, as they came, instead of a pause; whoever comes meanwhile stands behind them. So
-// they don't fail because of each other, and keep no connection while they wait; the lock is for where other processes write the row.
-// A lone caller, and one whose first attempt succeeds, waits for nobody.
+// LockRowAfter is EscalateAfter with the lock LockRow, for a row that many callers want at once.
+// Once an attempt has failed, the callers of one process that want the row queue in FIFO order and
+// try one after the other, instead of a pause; later callers queue behind them. So they don't fail
+// because of each other, and keep no connection while they wait; the lock is for writers of other
+// processes. A lone caller, and one whose first attempt succeeds, does not wait.
 //
-// The wait is bounded by the context alone. In it another caller's mutate runs (with Do: fn), which should be
-// quick. A mutate that updates another row with this option has to pass on the context that it is given. Such a
-// nested update does not queue, and waits for the lock of its row for a second. If it does not get it, the outer
-// update rolls back and is tried again, as two may lock their rows in opposite orders; what the nested one has
-// written stays. To update several rows together use Do.
+// The wait is bounded by the context alone. Meanwhile another caller's mutate runs (with Do: fn),
+// which should be quick. A mutate that updates another row with this option has to pass on the
+// context that it is given. Such a nested update does not queue, and waits for the lock of its row
+// for a second. If it does not get it, the outer update rolls back and is tried again, as two may
+// lock their rows in opposite orders; what the nested one has written stays. To update several rows
+// together use Do.
 func LockRowAfter[K any](n int, table, column string, key K) optimistic.Option {
 	lock := LockRow(table, column, key)
 	name := table + "\x00" + column + "\x00" + fmt.Sprint(key)

@@ -19,9 +19,10 @@ import (
 // Table is optimistic.Table on MySQL and MariaDB.
 type Table[V any] = optimistic.Table[V, DB]
 
-// NewTable describes a table: its name, which may be qualified ("shop.account"), its key, a column of integers, texts or bytes with
-// a unique index of its own such as the primary key, and its version. Names are taken as they are, and may contain anything
-// but, in the table's, a further dot. Nothing is sent; what the server thinks of it Table.Check tells.
+// NewTable describes a table: its name, which may be qualified ("shop.account"), its key, a column
+// of integers, texts or bytes with a unique index of its own such as the primary key, and its
+// version. Names are taken as they are, and may contain anything but, in the table's, a further
+// dot. Nothing is sent: Table.Check asks the server.
 //
 // Neither server returns what an UPDATE has written. An Int and a UUID are known beforehand, so that a
 // write is one statement. A Timestamp takes one more, which reads the server's clock. So does a write of

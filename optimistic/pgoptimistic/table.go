@@ -16,9 +16,10 @@ import (
 // Table is optimistic.Table on Postgres.
 type Table[V any] = optimistic.Table[V, DB]
 
-// NewTable describes a table: its name, which may be qualified ("shop.account"), its key, a column with a unique index of its own
-// such as the primary key, and its version. Names are taken as they are, and may contain anything but, in the table's, a further
-// dot. Nothing is sent; what the server thinks of it Table.Check tells.
+// NewTable describes a table: its name, which may be qualified ("shop.account"), its key, a column
+// with a unique index of its own such as the primary key, and its version. Names are taken as they
+// are, and may contain anything but, in the table's, a further dot. Nothing is sent: Table.Check
+// asks the server.
 func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
 	return link.NewTable[V, DB](room{}, table, key, version)
 }

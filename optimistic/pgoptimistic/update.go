@@ -11,9 +11,10 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// Update reads a row, changes it and writes it, and does all of that again where somebody else has written the row meanwhile; see
-// optimistic.Update. load and save are given what their statements are to run on. As a rule that is db itself, and they are two
-// statements without a transaction; after EscalateAfter it is a transaction at READ COMMITTED, which Update begins and commits.
+// Update reads a row, changes it and writes it, and does all of that again if another caller has
+// written the row meanwhile; see optimistic.Update. load and save are given what their statements
+// are to run on. As a rule that is db itself, and they are two statements without a transaction;
+// after EscalateAfter it is a transaction at READ COMMITTED, which Update begins and commits.
 //
 // Where db is a transaction of the caller's there is one attempt, whatever the options say, and no lock: at REPEATABLE READ and
 // above a second one would read the same again, and what has been written before in that transaction is not Update's to repeat. The

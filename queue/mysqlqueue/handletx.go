@@ -38,7 +38,7 @@ import (
 // TABLE, and after a deadlock whose error it did not return: the server has rolled back what was sent before that error, and what was sent
 // after it is written at once.
 //
-// Errors: dblock.ErrInvalid, also where the kind has a handler, or q is of another engine.
+// Errors: dblock.ErrInvalid, also if the kind has a handler, or q is of another driver.
 func HandleTx[T any](q *queue.Queue, kind string, fn func(ctx context.Context, tx *sql.Tx, job queue.Job[T]) error, opts ...queue.HandlerOption) error {
 	return link.HandleTx(q, kind, fn, opts...)
 }

@@ -1,5 +1,6 @@
-// Package mysqlqueue keeps jobs in MySQL 8.0.16 or later and MariaDB 10.6 or later, with database/sql: the engine room of package queue,
-// which holds the contract and the guarantees.
+// Package mysqlqueue is the driver of package queue for MySQL 8.0.16 or later and MariaDB 10.6 or
+// later, with database/sql. Package queue has the contract and the guarantees; this package has
+// New, EnqueueTx and HandleTx.
 //
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs from docs/grants.md. Transactions run
 // in READ COMMITTED, which wants binlog_format ROW or MIXED. No option of the DSN matters: not parseTime, loc, clientFoundRows,

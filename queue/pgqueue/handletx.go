@@ -35,7 +35,7 @@ import (
 // EnqueueTx with tx makes jobs that follow from this one exactly if it ends. fn must not end tx (its Commit and Rollback refuse, and the
 // attempt fails with dblock.ErrTxEnded), nor use it after it has returned.
 //
-// Errors: dblock.ErrInvalid, also where the kind has a handler, or q is of another engine.
+// Errors: dblock.ErrInvalid, also if the kind has a handler, or q is of another driver.
 func HandleTx[T any](q *queue.Queue, kind string, fn func(ctx context.Context, tx pgx.Tx, job queue.Job[T]) error, opts ...queue.HandlerOption) error {
 	return link.HandleTx(q, kind, fn, opts...)
 }

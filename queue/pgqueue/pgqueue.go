@@ -1,5 +1,5 @@
-// Package pgqueue keeps jobs in Postgres 14 or later, with pgx: the engine room of package queue, which holds the contract and the
-// guarantees.
+// Package pgqueue is the driver of package queue for Postgres 14 or later, with pgx. Package queue
+// has the contract and the guarantees; this package has New, EnqueueTx and HandleTx.
 //
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs from docs/grants.md. Statements run
 // in READ COMMITTED, whatever the database's default. A job is as durable as the connection's synchronous_commit says.

@@ -1,5 +1,5 @@
-// Package engine is the seam between inventory, which decides, and its engine rooms, which know
-// one database's SQL: an engine runs statements and decides nothing.
+// Package engine is the seam between inventory, which decides, and its drivers, which know one
+// database's SQL: an engine runs statements and decides nothing.
 package engine
 
 import (

@@ -1,5 +1,5 @@
-// Package engine is the seam between optimistic.Table, which decides, and its engine rooms, which know one database's SQL: an
-// engine writes texts and runs them.
+// Package engine is the seam between optimistic.Table, which decides, and its drivers, which know
+// one database's SQL: an engine writes texts and runs them.
 package engine
 
 import (
