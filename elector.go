@@ -127,7 +127,7 @@ const (
 // returns of its own accord. A term is the fence of its lock: its token is larger than that of each
 // term before, and a guard that checks it in the leader's transactions is what makes a leader
 // harmless that was paused, and goes on before it knows that it has lost its term. LockOf(ctx) is
-// its lock, for GuardedTx of the engine rooms.
+// its lock, for GuardedTx of the drivers.
 //
 // The context that fn is given ends with its term: context.Cause is a *LostError where the term was
 // lost, ErrResigned after Resign, and ctx's cause where that has ended. Run waits for fn to return

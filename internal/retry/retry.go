@@ -1,5 +1,5 @@
 // Package retry runs a transaction until it meets no conflict with others. It knows no database: what runs a transaction, and
-// which of its errors are conflicts, is its engine room's.
+// which of its errors are conflicts, is its driver's.
 package retry
 
 import (
