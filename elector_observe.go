@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // Leader reads who leads, with the data that the leader publishes.
@@ -39,7 +41,7 @@ func (e *Elector) Observe(ctx context.Context) iter.Seq2[HeldLock, error] {
 				return
 			}
 			last = now
-			if sleep(ctx, e.clock, jittered(e.o.Poll)) != nil {
+			if sleep(ctx, e.clock, pace.Jitter(e.o.Poll)) != nil {
 				return
 			}
 		}

@@ -38,9 +38,6 @@ func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
 	}
 }
 
-// jittered is d give or take a half, so that processes don't act in step.
-func jittered(d time.Duration) time.Duration { return pace.Jitter(d) }
-
 // backoff is pauses that grow twofold from one try to the next.
 type backoff struct {
 	least, most time.Duration
@@ -50,7 +47,7 @@ type backoff struct {
 func (b *backoff) next() time.Duration {
 	d := min(b.least<<min(b.tries, 20), b.most)
 	b.tries++
-	return jittered(d)
+	return pace.Jitter(d)
 }
 
 // temporary tells that the same call may well succeed later.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // quorumQueue is the callers of one process that want one key, in the order of their calls. The
@@ -229,7 +230,7 @@ func (q *Quorum) pause(w *quorumWaiter) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	unchanged := q.clock.Now().Sub(q.queues[w.request.Key].changed)
-	return jittered(min(max(unchanged/8, leastWait), mostWait))
+	return pace.Jitter(min(max(unchanged/8, leastWait), mostWait))
 }
 
 // yield leaves the lock to other processes for a moment, if this one has used it for long.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // held is how long a holder keeps the key, and a writer pauses, so that the other process waits by then.
@@ -58,7 +59,7 @@ func openUpdates(ctx context.Context, env *Env) (Workload, error) {
 		return nil, errors.Join(err, locker.Close())
 	}
 	return paced{close: locker.Close, op: func(ctx context.Context) (time.Duration, error) {
-		if !sleepUntil(ctx, time.Now().Add(held)) {
+		if pace.Sleep(ctx, held) != nil {
 			return 0, context.Cause(ctx)
 		}
 		began := time.Now()
@@ -103,7 +104,7 @@ func (h *handover) handOver(ctx context.Context) (took time.Duration, err error)
 		release, err := h.lockers[1-h.holder].Lock(ctx, "key")
 		next <- acquisition{release, time.Now(), err}
 	}()
-	if !sleepUntil(ctx, time.Now().Add(held)) {
+	if pace.Sleep(ctx, held) != nil {
 		return 0, context.Cause(ctx)
 	}
 	began := time.Now()

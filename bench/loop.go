@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // load is what the clients of a round are to do.
@@ -109,7 +111,7 @@ func (r runner) open(id int, op Op, plan *schedule) (end time.Time) {
 		if !more {
 			return end
 		}
-		if !sleepUntil(r.ctx, at) {
+		if pace.Sleep(r.ctx, time.Until(at)) != nil {
 			return end
 		}
 		if !time.Now().Before(plan.end) {
@@ -139,21 +141,6 @@ func (r runner) count(id, units int, err error, took time.Duration) bool {
 	}
 	r.fail(fmt.Errorf("client %d: %w", id, err))
 	return false
-}
-
-func sleepUntil(ctx context.Context, at time.Time) bool {
-	d := time.Until(at)
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // schedule says when the operations of an open loop are due: at random moments, as many a second as

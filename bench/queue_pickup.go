@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // pickupRate is how many jobs a second are enqueued, where --rate says nothing.
@@ -129,7 +131,7 @@ func (r *pickupRun) measure(c *crew, d time.Duration, seed uint64) (Sample, erro
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	jobs := 1
-	for at, more := plan.next(); more && sleepUntil(c.ctx, at); at, more = plan.next() {
+	for at, more := plan.next(); more && pace.Sleep(c.ctx, time.Until(at)) == nil; at, more = plan.next() {
 		job := jobs
 		jobs++
 		calls.Go(func() { r.enqueue(c.ctx, job) })

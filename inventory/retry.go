@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -127,18 +128,7 @@ func outOfTime(parent context.Context, doubt bool, is sqlerr.Class, err error) e
 // pause waits before the next attempt, with full jitter, so that those who collided don't meet
 // again. False: there is no time left for one.
 func pause(ctx context.Context, attempt int) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	step := min(longestStep, firstPause<<min(attempt, 10))
-	timer := time.NewTimer(rand.N(step))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pace.Sleep(ctx, rand.N(min(longestStep, firstPause<<min(attempt, 10)))) == nil
 }
 
 // named returns the class that a caller is told of. A lock that did not come in time is Busy, also

@@ -18,6 +18,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
@@ -69,14 +70,10 @@ func (r *run) repeat(ctx context.Context, longest time.Duration, table func() st
 			return fmt.Errorf("%w: %s was in use for all of %v: %s: end it, or run this again when it has ended: %w",
 				dblock.ErrBusy, cmp.Or(table(), "a table"), waited.Round(time.Millisecond), r.blocker(ctx, table()), err)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-timer.C:
-			waited += pause
+		if err := pace.Sleep(ctx, pause); err != nil {
+			return err
 		}
+		waited += pause
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // ExpireIn is one UPDATE, and one SELECT more if it changed nothing: rows may be locked, or not ours any more.
@@ -22,7 +23,7 @@ func (e *engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Durati
 		if err != nil || slices.Contains(ours, false) {
 			return false, err
 		}
-		if n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+		if n == passes || pace.Sleep(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
 			return false, errLocked
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -235,7 +236,7 @@ func (e *engine) releasePermits(ctx context.Context, backs []lease.Back) ([]leas
 			}
 			return answers, nil
 		}
-		if pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+		if pace.Sleep(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
 			return answers, nil
 		}
 	}

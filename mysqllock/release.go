@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // passes is how often a row that is locked is tried again at once. Whoever asks for a key that is held
@@ -42,7 +43,7 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 		if left, err = standing(ctx, backs, left, freed, answers); err != nil {
 			return nil, half(err, freed > 0)
 		}
-		if len(left) == 0 || n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+		if len(left) == 0 || n == passes || pace.Sleep(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
 			return answers, nil
 		}
 	}
@@ -119,15 +120,4 @@ func (e *engine) standing(
 		}
 	}
 	return left, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

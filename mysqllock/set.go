@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // AcquireAll is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
@@ -78,7 +79,7 @@ func (e *engine) ReleaseAll(ctx context.Context, backs []lease.Back) ([]lease.Re
 		if at, err = e.standing(ctx, backs, at, 0, answers); err != nil {
 			return nil, err
 		}
-		if len(at) == 0 || n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+		if len(at) == 0 || n == passes || pace.Sleep(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
 			return answers, nil
 		}
 	}

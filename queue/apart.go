@@ -3,6 +3,7 @@ package queue
 import (
 	"time"
 
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -39,7 +40,7 @@ func (w *worker) setApart(m *message, locked bool) (others []end) {
 			continue
 		}
 		if len(m.ends) == 1 {
-			e.apart.until = now.Add(jitter(min(firstRest<<min(e.apart.rests, 10), longestRest)))
+			e.apart.until = now.Add(pace.Jitter(min(firstRest<<min(e.apart.rests, 10), longestRest)))
 			e.apart.rests++
 		}
 		e.apart.share = share

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -70,14 +71,14 @@ func (w *worker) begin(t *task) bool {
 			w.handBack(t)
 		case err != nil:
 			w.q.trouble(recordingABeginning, err)
-			w.ended(end{task: t, what: deferred, attempt: t.Attempt, delay: jitter(beginAgain)})
+			w.ended(end{task: t, what: deferred, attempt: t.Attempt, delay: pace.Jitter(beginAgain)})
 		case got == engine.BeginRecorded:
 			return true
 		case got == engine.BeginLocked:
 			if n%restsToTell == 0 {
 				w.q.trouble(recordingABeginning, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, ID(t.ID)))
 			}
-			_ = sleep(ctx, jitter(min(firstRest<<min(n, 10), longestRest)))
+			_ = pace.Sleep(ctx, pace.Jitter(min(firstRest<<min(n, 10), longestRest)))
 			continue
 		default: // to be refused, and counted, with the others of its claim
 			w.handBack(t)

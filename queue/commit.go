@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/retry"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -126,7 +127,7 @@ func (r *run) clearUp(failed error) error {
 		if n%restsToTell == 0 || !q.engine.IsLocked(err) {
 			q.trouble(lookingForCommit, err)
 		}
-		if !sleep(r.task.of.of.ctx, jitter(min(10*time.Millisecond<<min(n, 10), time.Second))) {
+		if pace.Sleep(r.task.of.of.ctx, pace.Jitter(min(10*time.Millisecond<<min(n, 10), time.Second))) != nil {
 			return fmt.Errorf("%w: no answer came to the COMMIT of a job, and it could not be looked for: %w", dblock.ErrOutcomeUnknown, failed)
 		}
 	}

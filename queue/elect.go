@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // duty is what one process at a time does for all. Two at a time would do no harm, but the same work twice: what they do passes over what
@@ -75,7 +76,7 @@ func (w *worker) campaign(ctx context.Context, d duty) {
 			return
 		}
 		if errors.Is(err, dblock.ErrClosed) { // another duty has given up the election
-			sleep(ctx, jitter(time.Second))
+			_ = pace.Sleep(ctx, pace.Jitter(time.Second))
 			continue
 		}
 		until, cancel := context.WithCancel(ctx)
@@ -136,7 +137,7 @@ func (w *worker) attend(ctx context.Context, d duty, giveUp func()) {
 			giveUp()
 			failures = 0
 		}
-		if !sleep(ctx, jitter(d.every)) {
+		if pace.Sleep(ctx, pace.Jitter(d.every)) != nil {
 			return
 		}
 	}

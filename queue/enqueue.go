@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -137,7 +138,7 @@ func (q *Queue) insertDistinct(ctx context.Context, jobs []engine.Insert, wait t
 			return nil, &keyLockedError{err}
 		}
 		is := q.classify(err)
-		if is == sqlerr.Retryable && n < insertTries && sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) {
+		if is == sqlerr.Retryable && n < insertTries && pace.Sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) == nil {
 			continue
 		}
 		if is == sqlerr.Unresolved {
@@ -192,16 +193,4 @@ func (q *Queue) stand(ctx context.Context, jobs []engine.Insert) (dups []engine.
 		}
 	}
 	return dups, true
-}
-
-// sleep waits for d while ctx lives.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -153,7 +153,7 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, void int, took time.Du
 			w.marks.whole = time.Time{} // the marks are of what has jobs
 		}
 		if !w.more {
-			w.nextPoll = now.Add(jitter(w.o.Poll))
+			w.nextPoll = now.Add(pace.Jitter(w.o.Poll))
 		}
 	}
 	for _, c := range m.closing {
@@ -305,8 +305,5 @@ func (w *worker) failed(doing string, err error) {
 
 // failPause is how long the next message waits after a number of consecutive errors.
 func failPause(failed int) time.Duration {
-	return jitter(min(10*time.Millisecond<<min(failed, 10), time.Second))
+	return pace.Jitter(min(10*time.Millisecond<<min(failed, 10), time.Second))
 }
-
-// jitter is d, give or take a half.
-func jitter(d time.Duration) time.Duration { return pace.Jitter(d) }

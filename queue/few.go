@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -31,5 +32,5 @@ func (s few) do(ctx context.Context, f func() error) error {
 // rest waits before a call is made again for the nth time that met a locked row. It returns false
 // if ctx has ended.
 func rest(ctx context.Context, n int) bool {
-	return sleep(ctx, jitter(min(firstRest<<min(n, 10), longestRest)))
+	return pace.Sleep(ctx, pace.Jitter(min(firstRest<<min(n, 10), longestRest))) == nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -14,7 +15,7 @@ const hearEvery = time.Second
 
 // hear cancels what others want to be cancelled, and hands back what has not begun if the queue is paused, until ctx ends.
 func (w *worker) hear(ctx context.Context) {
-	for w.listensFor(ctx, jitter(hearEvery)) {
+	for w.listensFor(ctx, pace.Jitter(hearEvery)) {
 		w.mu.Lock()
 		now, idle := w.now, w.held == 0 && !w.requests
 		w.requests = false

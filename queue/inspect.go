@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -160,7 +161,7 @@ func (q *Queue) find(ctx context.Context, id ID) (r engine.Record, err error) {
 		case r.State != 0:
 			return r, nil
 		}
-		if !sleep(ctx, jitter(time.Duration(n+1)*time.Millisecond)) {
+		if pace.Sleep(ctx, pace.Jitter(time.Duration(n+1)*time.Millisecond)) != nil {
 			break
 		}
 	}

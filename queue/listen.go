@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -78,7 +79,7 @@ func (q *Queue) listen(ctx context.Context) {
 			known = true
 			q.trouble("listening for jobs, workers poll until that works again", err)
 		}
-		if !sleep(ctx, rand.N(listenAgain<<min(n, 8))) {
+		if pace.Sleep(ctx, rand.N(listenAgain<<min(n, 8))) != nil {
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -61,7 +62,7 @@ func (w *worker) passOver() {
 		if w.passed == nil || len(w.passed) >= mostPassed {
 			w.passed = make(map[engine.ID]pass)
 		}
-		w.passed[r.ID] = pass{p.times + 1, now.Add(jitter(min(firstPass<<min(p.times, 10), longestPass)))}
+		w.passed[r.ID] = pass{p.times + 1, now.Add(pace.Jitter(min(firstPass<<min(p.times, 10), longestPass)))}
 		return
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -70,7 +71,7 @@ func (w *worker) read(ctx context.Context, tasks []*task) {
 		} else {
 			patience = min(2*patience, w.q.mostPatience())
 		}
-		sleep(ctx, jitter(10*time.Millisecond<<n))
+		_ = pace.Sleep(ctx, pace.Jitter(10*time.Millisecond<<n))
 	}
 	missing := func(t *task) bool { return t.Unread }
 	if gone := slices.DeleteFunc(slices.Clone(tasks), func(t *task) bool { return !t.Unread }); len(gone) > 0 {

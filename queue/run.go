@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/callback"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -168,7 +169,7 @@ func (r *run) decide() {
 		r.w.handBack(r.task)
 	case errors.As(r.err, &p):
 		r.w.q.trouble(p.doing, p.err)
-		r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt, delay: jitter(p.again)})
+		r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt, delay: pace.Jitter(p.again)})
 	default:
 		r.fail()
 	}

@@ -3,6 +3,8 @@ package queue
 import (
 	"fmt"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // A job whose kind has no handler here is left to other processes. It is put off for a quarter of its age, within these bounds, give or take a
@@ -30,7 +32,7 @@ func (w *worker) leave(t *task) {
 		w.q.trouble("leaving jobs to other processes",
 			fmt.Errorf("%w: %q, of job %s: register it with Handle, or give such jobs a queue of their own", ErrUnknownKind, t.Kind, ID(t.ID)))
 	}
-	again := jitter(min(max(time.Since(t.EnqueuedAt)/leaveShare, leaveLeast), leaveMost))
+	again := pace.Jitter(min(max(time.Since(t.EnqueuedAt)/leaveShare, leaveLeast), leaveMost))
 	if f := w.q.o.Observer.Snoozed; f != nil {
 		f(w.info(t), again)
 	}

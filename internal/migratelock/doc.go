@@ -86,15 +86,3 @@ func unlock(ctx context.Context, conn *sql.Conn, end Closer, ask func(context.Co
 	}
 	return nil
 }
-
-// sleep waits for d, or less when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // MySQL is a lock of GET_LOCK on MySQL or MariaDB, bound to a session.
@@ -45,7 +47,7 @@ func (m *MySQL) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		wait := 1
 		if last {
 			wait = 0
-			if err := sleep(ctx, max(left, 0)); err != nil {
+			if err := pace.Sleep(ctx, max(left, 0)); err != nil {
 				return fmt.Errorf("dblock: waiting for the migration lock: %w", err)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // A waiter asks again after a random part of a growing bound: at first soon, because most
@@ -56,7 +58,7 @@ func (p *Postgres) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		if left <= 0 {
 			return errTimeout(timeout)
 		}
-		if err := sleep(ctx, min(rand.N(pause), left)); err != nil {
+		if err := pace.Sleep(ctx, min(rand.N(pause), left)); err != nil {
 			return fmt.Errorf("dblock: waiting for the migration lock: %w", err)
 		}
 	}

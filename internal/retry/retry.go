@@ -7,11 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -57,7 +57,7 @@ func Run(ctx context.Context, o Options, isConflict func(error) bool, once func(
 		if o.OnRetry != nil {
 			callback.Safely(nil, func() { o.OnRetry(attempt, err) })
 		}
-		if ended := sleep(ctx, pause(attempt)); ended != nil {
+		if ended := pace.Sleep(ctx, pause(attempt)); ended != nil {
 			return fmt.Errorf("dblock: the context ended before a transaction that met a conflict was run again (it was run %s), "+
 				"nothing was written: %w: %w", times(attempt), ended, err)
 		}
@@ -89,18 +89,5 @@ func times(n int) string {
 
 // pause is how long to wait after so many attempts, give or take a half: those who met must not meet again.
 func pause(attempts int) time.Duration {
-	d := min(firstPause<<min(attempts-1, 20), longestPause)
-	return d/2 + rand.N(d+1)
-}
-
-// sleep waits for d while ctx lives; its error is the context's cause.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
+	return pace.Jitter(min(firstPause<<min(attempts-1, 20), longestPause))
 }

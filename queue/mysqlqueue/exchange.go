@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -30,7 +31,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 		if errors.Is(err, errSomeLost) {
 			got, err = d.exchange(ctx, x, true)
 		}
-		if !mysql.IsLocked(err) || waited >= x.RowWait() || time.Since(sent) >= mysql.LockWait || !sleep(ctx, pause) {
+		if !mysql.IsLocked(err) || waited >= x.RowWait() || time.Since(sent) >= mysql.LockWait || pace.Sleep(ctx, pause) != nil {
 			break
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -58,7 +59,7 @@ func (w *work) lockKeys(e *exchange) func(*engine.Exchange, *engine.Exchanged) e
 			if err == nil {
 				break
 			}
-			if refused = err; !mysql.IsLocked(err) || waited >= x.RowWait() || !sleep(e.ctx, pause) {
+			if refused = err; !mysql.IsLocked(err) || waited >= x.RowWait() || pace.Sleep(e.ctx, pause) != nil {
 				return err
 			}
 		}
@@ -67,18 +68,6 @@ func (w *work) lockKeys(e *exchange) func(*engine.Exchange, *engine.Exchanged) e
 			return refused
 		}
 		return err
-	}
-}
-
-// sleep waits, and tells that ctx lives.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -142,7 +143,7 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 		if p.Escalates(attempt) || p.Row == nil && !p.Escalates(attempt+1) {
 			pause = p.pause(attempt)
 		}
-		if sleep(ctx, pause) != nil {
+		if pace.Sleep(ctx, pause) != nil {
 			return &endedError{after: attempt, cause: context.Cause(ctx), ended: ctx.Err(), last: Counted(err, attempt)}
 		}
 	}
@@ -173,20 +174,6 @@ func (p *Plan) pause(attempts int) time.Duration {
 		bound = p.First << shift
 	}
 	return rand.N(bound + 1)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d == 0 || ctx.Err() != nil {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // IsDefinite reports whether an error says by itself what became of a statement.
