@@ -2,13 +2,15 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -23,6 +25,10 @@ type databaseFlags struct {
 // dialTimeout is for servers that don't even refuse.
 const dialTimeout = 10 * time.Second
 
+func (f databaseFlags) isPostgres() bool {
+	return strings.HasPrefix(f.Database, "postgres://") || strings.HasPrefix(f.Database, "postgresql://")
+}
+
 // open reads the flag and connects to nothing yet. No error of it shows the password.
 func (f databaseFlags) open() (*sql.DB, error) {
 	if f.isPostgres() {
@@ -30,7 +36,7 @@ func (f databaseFlags) open() (*sql.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		return stdlib.OpenDB(*config), nil
+		return stdlib.OpenDB(*config.ConnConfig), nil
 	}
 	config, err := f.mysqlConfig()
 	if err != nil {
@@ -43,7 +49,42 @@ func (f databaseFlags) open() (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-func (f databaseFlags) postgresConfig() (*pgx.ConnConfig, error) {
+// connect makes something of dblock's on the database. closePool ends the connections; on an error they have ended.
+func connect[T any](
+	ctx context.Context, f databaseFlags, onPostgres func(*pgxpool.Pool) (T, error), onMySQL func(*sql.DB) (T, error),
+) (made T, closePool func() error, err error) {
+	if f.isPostgres() {
+		config, err := f.postgresConfig()
+		if err != nil {
+			return made, nil, err
+		}
+		pool, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			return made, nil, err
+		}
+		if made, err = onPostgres(pool); err != nil {
+			pool.Close()
+		}
+		return made, func() error { pool.Close(); return nil }, err
+	}
+	db, err := f.open()
+	if err != nil {
+		return made, nil, err
+	}
+	if made, err = onMySQL(db); err != nil {
+		err = errors.Join(err, db.Close())
+	}
+	return made, db.Close, err
+}
+
+// closeSoon closes what a command had, also after its context has ended.
+func closeSoon(ctx context.Context, closes func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+	defer cancel()
+	return closes(ctx)
+}
+
+func (f databaseFlags) postgresConfig() (*pgxpool.Config, error) {
 	config, err := devdb.ParsePostgres(f.Database)
 	if err != nil {
 		return nil, fmt.Errorf("--database: %w", err)
@@ -52,7 +93,7 @@ func (f databaseFlags) postgresConfig() (*pgx.ConnConfig, error) {
 		config.ConnConfig.ConnectTimeout = dialTimeout
 	}
 	pin(&config.ConnConfig.Config, f.Schema)
-	return config.ConnConfig, nil
+	return config, nil
 }
 
 func (f databaseFlags) mysqlConfig() (*mysql.Config, error) {

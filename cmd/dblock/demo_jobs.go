@@ -58,7 +58,7 @@ func (c *demoCmd) jobs(ctx context.Context, s *shop, std streams) ([]any, error)
 		if workers[i], err = s.queue(ctx, queue.Options{Label: fmt.Sprint("worker ", i+1), Observer: seen}); err != nil {
 			return nil, err
 		}
-		defer func() { _ = closeQueue(ctx, workers[i]) }()
+		defer func() { _ = closeSoon(ctx, workers[i].Close) }()
 		if err := queue.Handle(workers[i], "deliver", deliver); err != nil {
 			return nil, err
 		}

@@ -51,7 +51,7 @@ func (c *doctorCmd) examine(ctx context.Context) (doctor.Report, error) {
 		if err != nil {
 			return doctor.Report{}, err
 		}
-		return doctor.Postgres(ctx, config, c.Schema), nil
+		return doctor.Postgres(ctx, config.ConnConfig, c.Schema), nil
 	}
 	config, err := c.mysqlConfig()
 	if err == nil {

@@ -2,19 +2,18 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// leases is what the engines' Lease is.
+// leases is what the engines' LeaseLocker is.
 type leases interface {
 	dblock.Locker
 	Held(ctx context.Context) ([]dblock.HeldLock, error)
@@ -32,59 +31,21 @@ type leaseFlags struct {
 
 // leases connects to the lease locks of the database; closeAll leaves what is held.
 func (f databaseFlags) leases(ctx context.Context, o leaseFlags) (l leases, closeAll func() error, err error) {
-	if f.isPostgres() {
-		return f.postgresLeases(ctx, o)
-	}
-	db, err := f.open()
-	if err != nil {
-		return nil, nil, err
-	}
-	locker, err := mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
-	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
-	}
-	return locker, func() error { return errors.Join(closeLeases(ctx, locker), db.Close()) }, nil
+	l, closePool, err := connect(ctx, f,
+		func(pool *pgxpool.Pool) (leases, error) {
+			return pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
+		},
+		func(db *sql.DB) (leases, error) {
+			return mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
+		})
+	return l, func() error { return errors.Join(closeSoon(ctx, l.Close), closePool()) }, err
 }
 
-func (f databaseFlags) isPostgres() bool {
-	return strings.HasPrefix(f.Database, "postgres://") || strings.HasPrefix(f.Database, "postgresql://")
-}
-
-func (f databaseFlags) postgresLeases(ctx context.Context, o leaseFlags) (leases, func() error, error) {
-	pool, err := f.postgresPool(ctx)
+// withLeases runs do on the lease locks of the database.
+func (f databaseFlags) withLeases(ctx context.Context, do func(leases) error) error {
+	l, closeAll, err := f.leases(ctx, leaseFlags{})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	locker, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
-	if err != nil {
-		pool.Close()
-		return nil, nil, err
-	}
-	return locker, func() error {
-		defer pool.Close()
-		return closeLeases(ctx, locker)
-	}, nil
-}
-
-func (f databaseFlags) postgresPool(ctx context.Context) (*pgxpool.Pool, error) {
-	db, err := f.open() // for its errors, which show no password
-	if err != nil {
-		return nil, err
-	}
-	if err := db.Close(); err != nil {
-		return nil, err
-	}
-	config, err := devdb.ParsePostgres(f.Database)
-	if err != nil {
-		return nil, err
-	}
-	config.ConnConfig.ConnectTimeout = dialTimeout
-	pin(&config.ConnConfig.Config, f.Schema)
-	return pgxpool.NewWithConfig(ctx, config)
-}
-
-func closeLeases(ctx context.Context, l leases) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
-	defer cancel()
-	return l.Close(ctx)
+	return errors.Join(do(l), closeAll())
 }

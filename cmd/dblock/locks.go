@@ -128,17 +128,14 @@ type unlockCmd struct {
 }
 
 // Run gives a lock back that somebody else holds.
-func (c *unlockCmd) Run(ctx context.Context, s streams) (err error) {
-	l, closeAll, err := c.leases(ctx, leaseFlags{})
-	if err != nil {
+func (c *unlockCmd) Run(ctx context.Context, s streams) error {
+	return c.withLeases(ctx, func(l leases) error {
+		if err := l.ForceRelease(ctx, c.Key, c.Token); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(s.out, "released %s\n", printable(c.Key))
 		return err
-	}
-	defer func() { err = errors.Join(err, closeAll()) }()
-	if err := l.ForceRelease(ctx, c.Key, c.Token); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(s.out, "released %s\n", printable(c.Key))
-	return err
+	})
 }
 
 // permitsCmd is `dblock permits`.
@@ -149,15 +146,12 @@ type permitsCmd struct {
 }
 
 // Run gives a semaphore another number of permits.
-func (c *permitsCmd) Run(ctx context.Context, s streams) (err error) {
-	l, closeAll, err := c.leases(ctx, leaseFlags{})
-	if err != nil {
+func (c *permitsCmd) Run(ctx context.Context, s streams) error {
+	return c.withLeases(ctx, func(l leases) error {
+		if err := l.SetPermits(ctx, c.Key, c.Limit); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(s.out, "%s has %d permits\n", printable(c.Key), c.Limit)
 		return err
-	}
-	defer func() { err = errors.Join(err, closeAll()) }()
-	if err := l.SetPermits(ctx, c.Key, c.Limit); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(s.out, "%s has %d permits\n", printable(c.Key), c.Limit)
-	return err
+	})
 }

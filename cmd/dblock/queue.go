@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/mysqlqueue"
@@ -65,33 +68,13 @@ type jobArgs struct {
 // withQueue runs do on the queue of the database.
 func (f databaseFlags) withQueue(ctx context.Context, do func(*queue.Queue) error) error {
 	o := queue.Options{Schema: f.Schema, Label: "dblock queue", History: 1} // for how long it is kept, the services decide
-	if f.isPostgres() {
-		pool, err := f.postgresPool(ctx)
-		if err != nil {
-			return err
-		}
-		defer pool.Close()
-		q, err := pgqueue.New(ctx, pool, o)
-		if err != nil {
-			return err
-		}
-		return errors.Join(do(q), closeQueue(ctx, q))
-	}
-	db, err := f.open()
+	q, closePool, err := connect(ctx, f,
+		func(pool *pgxpool.Pool) (*queue.Queue, error) { return pgqueue.New(ctx, pool, o) },
+		func(db *sql.DB) (*queue.Queue, error) { return mysqlqueue.New(ctx, db, o) })
 	if err != nil {
 		return err
 	}
-	q, err := mysqlqueue.New(ctx, db, o)
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
-	return errors.Join(do(q), closeQueue(ctx, q), db.Close())
-}
-
-func closeQueue(ctx context.Context, q *queue.Queue) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
-	defer cancel()
-	return q.Close(ctx)
+	return errors.Join(do(q), closeSoon(ctx, q.Close), closePool())
 }
 
 // queueStatsCmd is `dblock queue stats`.

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/mysqllock"
@@ -13,19 +16,14 @@ import (
 
 // sessionLocks connects to the database whose session locks list reads.
 func (f databaseFlags) sessionLocks(ctx context.Context) (list func() ([]dblock.SessionLock, error), closeAll func() error, err error) {
-	if f.isPostgres() {
-		pool, err := f.postgresPool(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		list := func() ([]dblock.SessionLock, error) { return pglock.SessionLocks(ctx, pool, f.Schema) }
-		return list, func() error { pool.Close(); return nil }, nil
-	}
-	db, err := f.open()
-	if err != nil {
-		return nil, nil, err
-	}
-	return func() ([]dblock.SessionLock, error) { return mysqllock.SessionLocks(ctx, db, f.Schema) }, db.Close, nil
+	type lister = func() ([]dblock.SessionLock, error)
+	return connect(ctx, f,
+		func(pool *pgxpool.Pool) (lister, error) {
+			return func() ([]dblock.SessionLock, error) { return pglock.SessionLocks(ctx, pool, f.Schema) }, nil
+		},
+		func(db *sql.DB) (lister, error) {
+			return func() ([]dblock.SessionLock, error) { return mysqllock.SessionLocks(ctx, db, f.Schema) }, nil
+		})
 }
 
 // shownSessionLock is one session lock for a program.

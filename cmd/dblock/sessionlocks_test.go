@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/mysqllock"
@@ -15,7 +17,7 @@ import (
 )
 
 // openSession makes session locks as another process would.
-func openSession(t *testing.T, kind devdb.Kind, database string) (l dblock.Locker, db *sql.DB) {
+func openSession(t *testing.T, database string) (l dblock.Locker, db *sql.DB) {
 	t.Helper()
 	f := databaseFlags{Database: strings.TrimPrefix(database, "--database=")}
 	db, err := f.open()
@@ -23,19 +25,17 @@ func openSession(t *testing.T, kind devdb.Kind, database string) (l dblock.Locke
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if kind == devdb.Postgres {
-		pool, err := f.postgresPool(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		l, err = pglock.NewSessionLocker(t.Context(), pool, pglock.SessionOptions{Namespace: "shop", Label: "the till"})
-		if err != nil {
-			t.Fatal(err)
-		}
-	} else if l, err = mysqllock.NewSessionLocker(t.Context(), db, mysqllock.SessionOptions{Namespace: "shop"}); err != nil {
+	l, closePool, err := connect(t.Context(), f,
+		func(pool *pgxpool.Pool) (dblock.Locker, error) {
+			return pglock.NewSessionLocker(t.Context(), pool, pglock.SessionOptions{Namespace: "shop", Label: "the till"})
+		},
+		func(db *sql.DB) (dblock.Locker, error) {
+			return mysqllock.NewSessionLocker(t.Context(), db, mysqllock.SessionOptions{Namespace: "shop"})
+		})
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = closePool() })
 	t.Cleanup(func() { _ = l.Close(context.Background()) })
 	return l, db
 }
@@ -44,7 +44,7 @@ func TestSessionLocks(t *testing.T) {
 	each(t, func(t *testing.T, kind devdb.Kind, database string) {
 		invoke(t, "", "locks", "--session", database).wantFailure(t, 1, "migrate up")
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
-		l, db := openSession(t, kind, database)
+		l, db := openSession(t, database)
 		lock, err := l.Acquire(t.Context(), "by \x1b[31mhand")
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestSessionLocks(t *testing.T) {
 func TestSessionLocksOfOthers(t *testing.T) {
 	each(t, func(t *testing.T, kind devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
-		_, db := openSession(t, kind, database)
+		_, db := openSession(t, database)
 		conn, err := db.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
