@@ -25,7 +25,7 @@ func (opensSlowly) Connections() int { return 0 }
 
 func (opensSlowly) Ways() engine.Ways { return engine.Ways{} }
 
-func (opensSlowly) Due(context.Context, int) ([]string, error) { return nil, nil }
+func (opensSlowly) Due(context.Context, int) ([]engine.Due, error) { return nil, nil }
 
 func (opensSlowly) Allotted(context.Context) ([]engine.Units, error) {
 	return []engine.Units{{SKU: "sale", Bucket: engine.FirstAllotment, Qty: 1}}, nil

@@ -70,10 +70,10 @@ func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string, of []en
 	if err != nil {
 		return false, s.unlessUsable(err)
 	}
-	keys := s.without(expiredHolds{keys: due}.against(of))
-	for _, key := range keys[:min(len(keys), sweptInTx)] {
+	holds := s.without(expiredHolds{keys: due}.against(of))
+	for _, hold := range holds[:min(len(holds), sweptInTx)] {
 		err := tx.Move(ctx, func(tx engine.MoveTx) error {
-			moves, _, err := locked(ctx, tx, []change{{to: ReservationExpired, key: key}})
+			moves, _, err := locked(ctx, tx, []change{{to: ReservationExpired, key: hold.Key}}, s.o.MaxBatch)
 			if err != nil {
 				return err
 			}

@@ -72,6 +72,7 @@ type changed struct {
 type apart struct {
 	waits waits
 	lane  string // of those that wait for the same rows
+	lines int    // that the reservation has; 0: it is not known
 }
 
 // waits is for which rows a change waits. It grows with what is found locked.
@@ -100,6 +101,8 @@ func (s *Store) newChanges(ends bool) *changes {
 		Key:         func(change) string { return "" },
 		Ends:        func(change) bool { return ends },
 		Classify:    s.ofBatch,
+		Weight:      change.weight,
+		MaxWeight:   s.o.MaxBatch,
 		MaxBatch:    s.o.MaxBatch,
 		MaxQueue:    s.o.MaxQueue,
 		MaxInFlight: mergedInFlight,
@@ -115,11 +118,15 @@ func (s *Store) newApart() *changes {
 		Key:         func(c change) string { return c.lane },
 		Ends:        func(change) bool { return true },
 		Classify:    s.ofBatch,
+		Weight:      change.weight,
+		MaxWeight:   s.o.MaxBatch,
 		MaxBatch:    s.o.MaxBatch,
 		MaxInFlight: apartInFlight,
 		Apart:       true,
 	})
 }
+
+func (c change) weight() int { return max(1, c.lines) }
 
 var errStayedLocked = errors.New("another transaction has rows of it locked")
 
@@ -132,6 +139,10 @@ func (s *Store) change(ctx context.Context, q *changes, c change, wait time.Dura
 	waiting, cancel := context.WithDeadline(ctx, began.Add(wait))
 	defer cancel()
 	got, err := q.Do(ctx, c)
+	for err == nil && got.waits == forNothing && got.lines > 0 { // its statement had too many lines
+		c.lines = got.lines
+		got, err = q.Do(ctx, c)
+	}
 	is, why := sqlerr.Busy, errStayedLocked
 	for n := 0; err == nil && got.waits != forNothing; n++ {
 		c.apart, c.doubt = got.apart, c.doubt || got.doubt
@@ -166,7 +177,7 @@ func isVerdict(err error) bool {
 func (s *Store) moveTogether(ctx context.Context, batch []change) ([]merge.Answer[changed], error) {
 	answers, err := s.move(ctx, batch, attempt{shared: true})
 	if isBlocked(err) && len(batch) == 1 {
-		return s.waiting(batch, apart{forAll, "key " + batch[0].key}, err), nil
+		return s.waiting(batch, apart{forAll, "key " + batch[0].key, batch[0].lines}, err), nil
 	}
 	return answers, err
 }
@@ -201,7 +212,7 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		sent := false
 		err = s.engine.Move(ctx, func(tx engine.MoveTx) (err error) {
-			moves, answers, err = locked(ctx, tx, batch)
+			moves, answers, err = locked(ctx, tx, batch, s.o.MaxBatch)
 			if err != nil || moves.IsEmpty() {
 				return err
 			}
@@ -229,8 +240,9 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 	return answers, nil
 }
 
-// locked locks what a batch changes and decides about each change. All of a batch wait for the same.
-func locked(ctx context.Context, tx engine.MoveTx, batch []change) (engine.Moves, []merge.Answer[changed], error) {
+// locked locks what a batch changes and decides about each change. All of a batch wait for the same. Changes of more than
+// mostLines together are left to other statements, which know how many lines they have.
+func locked(ctx context.Context, tx engine.MoveTx, batch []change, mostLines int) (engine.Moves, []merge.Answer[changed], error) {
 	waits := batch[0].waits
 	keys := make([]string, len(batch))
 	for i, c := range batch {
@@ -241,10 +253,10 @@ func locked(ctx context.Context, tx engine.MoveTx, batch []change) (engine.Moves
 	if err != nil {
 		return engine.Moves{}, nil, err
 	}
-	passed := make(map[string]apart)
+	passed := tooLong(batch, recorded, mostLines)
 	for _, c := range batch {
 		if _, found := recorded[c.key]; taken[c.key] || !found && c.to == ReservationCancelled && waits != forAll {
-			passed[c.key] = apart{forAll, "key " + c.key}
+			passed[c.key] = apart{forAll, "key " + c.key, c.lines}
 		}
 	}
 	moves, answers := decideMoves(batch, maps.Clone(recorded), passed)
@@ -267,8 +279,25 @@ func locked(ctx context.Context, tx engine.MoveTx, batch []change) (engine.Moves
 	return moves, answers, nil
 }
 
+// tooLong are the changes for which a statement of so many lines has no room. The first has always room.
+func tooLong(batch []change, recorded map[string][]engine.Row, mostLines int) map[string]apart {
+	long, lines, fits := make(map[string]apart), 0, make(map[string]bool)
+	for _, c := range batch {
+		n := len(recorded[c.key])
+		switch {
+		case fits[c.key]:
+		case n > 0 && lines > 0 && lines+n > mostLines:
+			long[c.key] = apart{c.waits, c.lane, n}
+		default:
+			lines, fits[c.key] = lines+n, true
+		}
+	}
+	return long
+}
+
 // inTheWay says what a reservation has to wait for to give back what it holds, if only those rows could be locked.
 func inTheWay(rows []engine.Row, quotas map[engine.Quota]bool, skus map[string]bool) (a apart) {
+	a.lines = len(rows)
 	for _, row := range rows {
 		a.lane += "sku " + row.SKU + "\x00"
 		if row.Bucket != engine.NoStock && !skus[row.SKU] {

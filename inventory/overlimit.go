@@ -43,9 +43,14 @@ func (s *Store) decidedAgain(ctx context.Context, o order, got outcome, refused 
 }
 
 // without leaves out the keys whose sweep is postponed.
-func (s *Store) without(due []string) []string {
+func (s *Store) without(keys []string) (due []engine.Due) {
 	not := s.later.now()
-	return slices.DeleteFunc(slices.Clone(due), func(key string) bool { return not[key] })
+	for _, key := range keys {
+		if !not[key] {
+			due = append(due, engine.Due{Key: key})
+		}
+	}
+	return due
 }
 
 // isOverLimit tells that an order was refused for its limit by what buyers have now.

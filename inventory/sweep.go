@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // sweepBatch is how many expired reservations RunSweeper takes at once.
@@ -45,24 +46,24 @@ func (s *Store) sweep(ctx context.Context, limit int) (swept int, full bool, err
 		return 0, false, err
 	}
 	defer leave()
-	keys, fresh, err := s.due(ctx, limit)
+	due, fresh, err := s.due(ctx, limit)
 	if err != nil {
 		err = s.explain(err, "sweep")
 	} else {
-		swept, err = s.expire(ctx, keys, 0)
+		swept, err = s.expire(ctx, due, 0)
 	}
-	return swept, len(keys) == limit && (swept > 0 || fresh), errors.Join(err, s.sweepAllotments(ctx))
+	return swept, len(due) == limit && (swept > 0 || fresh), errors.Join(err, s.sweepAllotments(ctx))
 }
 
-// expire gives back what is held under keys, and says how many those are. It waits at most so long for rows that are locked. The error is
+// expire gives back what reservations hold, and says how many those are. It waits at most so long for rows that are locked. The error is
 // that of the first that was refused, or that there is no answer.
-func (s *Store) expire(ctx context.Context, keys []string, wait time.Duration) (swept int, err error) {
-	ends := make([]error, len(keys))
+func (s *Store) expire(ctx context.Context, due []engine.Due, wait time.Duration) (swept int, err error) {
+	ends := make([]error, len(due))
 	var all sync.WaitGroup
 	var n atomic.Int64
-	for i, key := range keys {
+	for i, d := range due {
 		all.Go(func() {
-			r, err := s.change(ctx, s.sweeps, change{to: ReservationExpired, key: key}, wait)
+			r, err := s.change(ctx, s.sweeps, change{to: ReservationExpired, key: d.Key, apart: apart{lines: d.Lines}}, wait)
 			if err == nil && !r.Replayed {
 				n.Add(1)
 			}
@@ -73,15 +74,15 @@ func (s *Store) expire(ctx context.Context, keys []string, wait time.Duration) (
 	for i, end := range ends {
 		switch {
 		case end == nil:
-			s.later.done(keys[i])
+			s.later.done(due[i].Key)
 		case errors.Is(end, ErrNotFound): // its row is gone
 		case errors.Is(end, ErrRejected):
-			s.later.put(keys[i])
+			s.later.put(due[i].Key)
 			if err == nil {
 				err = end
 			}
 		case errors.Is(end, errStayedLocked) && sqlerr.IsContended(end), errors.Is(end, dblock.ErrConflict):
-			s.later.put(keys[i])
+			s.later.put(due[i].Key)
 		default:
 			err = end
 		}
@@ -89,27 +90,26 @@ func (s *Store) expire(ctx context.Context, keys []string, wait time.Duration) (
 	return int(n.Load()), err
 }
 
-// due reads the keys of at most limit expired reservations. Those that were not postponed before come first:
+// due reads at most limit expired reservations. Those that were not postponed before come first:
 // many that stay locked, or are refused, keep others from being swept for no longer than it takes
 // to try each of them once. A quarter is left to those that were postponed. fresh tells that some were not.
-func (s *Store) due(ctx context.Context, limit int) (keys []string, fresh bool, err error) {
+func (s *Store) due(ctx context.Context, limit int) (due []engine.Due, fresh bool, err error) {
 	tried := s.later.tried()
-	var all []string
+	var all, again []engine.Due
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
 		all, err = s.engine.Due(ctx, limit+len(tried))
 		return err
 	})
-	var again []string
-	for _, key := range all {
-		switch ready, known := tried[key]; {
+	for _, d := range all {
+		switch ready, known := tried[d.Key]; {
 		case !known:
-			keys = append(keys, key)
+			due = append(due, d)
 		case ready:
-			again = append(again, key)
+			again = append(again, d)
 		}
 	}
-	keys = keys[:min(len(keys), limit-min(len(again), limit/4))]
-	return append(keys, again[:min(len(again), limit-len(keys))]...), len(keys) > 0, err
+	due = due[:min(len(due), limit-min(len(again), limit/4))]
+	return append(due, again[:min(len(again), limit-len(due))]...), len(due) > 0, err
 }
 
 // later is what could not be swept, and is tried again after a while.

@@ -65,7 +65,7 @@ func (q *Queries) DueOf(ctx context.Context, db DBTX, limit int32, buyers [][]by
 }
 
 const DueReservations = `-- name: DueReservations :many
-SELECT r.reservation_key
+SELECT r.reservation_key, (SELECT count(*) FROM dblock_reservation a WHERE a.reservation_key = r.reservation_key) AS num_lines
 FROM dblock_reservation r
 WHERE r.state = 1 AND r.expires_at <= +UTC_TIMESTAMP(6) AND (r.line = 0 OR NOT EXISTS (
     SELECT 1 FROM dblock_reservation l WHERE l.reservation_key = r.reservation_key AND l.line < r.line
@@ -74,20 +74,25 @@ ORDER BY r.expires_at
 LIMIT ?
 `
 
+type DueReservationsRow struct {
+	ReservationKey []byte
+	NumLines       int64
+}
+
 // A key is found by the first of its lines that is there: line 0 may have been deleted.
-func (q *Queries) DueReservations(ctx context.Context, db DBTX, limit int32) ([][]byte, error) {
+func (q *Queries) DueReservations(ctx context.Context, db DBTX, limit int32) ([]DueReservationsRow, error) {
 	rows, err := db.QueryContext(ctx, DueReservations, limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items [][]byte
+	var items []DueReservationsRow
 	for rows.Next() {
-		var reservation_key []byte
-		if err := rows.Scan(&reservation_key); err != nil {
+		var i DueReservationsRow
+		if err := rows.Scan(&i.ReservationKey, &i.NumLines); err != nil {
 			return nil, err
 		}
-		items = append(items, reservation_key)
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func (q *Queries) DueOf(ctx context.Context, db DBTX, most int32, buyers []strin
 }
 
 const DueReservations = `-- name: DueReservations :many
-SELECT r.reservation_key
+SELECT r.reservation_key, (SELECT count(*) FROM dblock_reservation a WHERE a.reservation_key = r.reservation_key) AS num_lines
 FROM dblock_reservation r
 WHERE r.state = 1 AND r.expires_at <= statement_timestamp() AND (r.line = 0 OR NOT EXISTS (
     SELECT 1 FROM dblock_reservation l WHERE l.reservation_key = r.reservation_key AND l.line < r.line
@@ -58,21 +58,26 @@ ORDER BY r.expires_at
 LIMIT $1::int
 `
 
+type DueReservationsRow struct {
+	ReservationKey string
+	NumLines       int64
+}
+
 // A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp() would read all that is held.
 // A key is found by the first of its lines that is there: line 0 may have been deleted.
-func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]string, error) {
+func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]DueReservationsRow, error) {
 	rows, err := db.Query(ctx, DueReservations, most)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []DueReservationsRow
 	for rows.Next() {
-		var reservation_key string
-		if err := rows.Scan(&reservation_key); err != nil {
+		var i DueReservationsRow
+		if err := rows.Scan(&i.ReservationKey, &i.NumLines); err != nil {
 			return nil, err
 		}
-		items = append(items, reservation_key)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

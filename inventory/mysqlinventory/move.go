@@ -114,14 +114,14 @@ func setArgs(s engine.Set) []any { return []any{[]byte(s.Key), s.State, s.Hold.M
 
 func uncountArgs(c engine.Count) []any { return append(quotaArgs(c.Quota), c.Qty) }
 
-// Due returns the keys of held reservations that have expired.
-func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
-	due, err := d.q.DueReservations(ctx, d.on(d.pool), int32(limit))
-	keys := make([]string, len(due))
-	for i, key := range due {
-		keys[i] = string(key)
+// Due returns held reservations that have expired.
+func (d *database) Due(ctx context.Context, limit int) ([]engine.Due, error) {
+	rows, err := d.q.DueReservations(ctx, d.on(d.pool), int32(limit))
+	due := make([]engine.Due, len(rows))
+	for i, r := range rows {
+		due[i] = engine.Due{Key: string(r.ReservationKey), Lines: int(r.NumLines)}
 	}
-	return keys, sqlerr.Unwritten(err)
+	return due, sqlerr.Unwritten(err)
 }
 
 // DueOf returns the keys of those that count against limits of some buyers.

@@ -114,14 +114,16 @@ func setColumns(set []engine.Set) (keys []string, states []int16, holdsUs []int6
 	return keys, states, holdsUs
 }
 
-// Due returns the keys of held reservations that have expired.
-func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
-	var keys []string
-	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
-		keys, err = d.q.DueReservations(ctx, on, int32(limit))
+// Due returns held reservations that have expired.
+func (d *database) Due(ctx context.Context, limit int) (due []engine.Due, err error) {
+	err = d.alone(ctx, func(on pgdb.DBTX) error {
+		rows, err := d.q.DueReservations(ctx, on, int32(limit))
+		for _, r := range rows {
+			due = append(due, engine.Due{Key: r.ReservationKey, Lines: int(r.NumLines)})
+		}
 		return err
 	})
-	return keys, sqlerr.Unwritten(err)
+	return due, sqlerr.Unwritten(err)
 }
 
 // DueOf returns the keys of those that count against limits of some buyers.

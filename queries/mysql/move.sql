@@ -17,7 +17,7 @@ ON DUPLICATE KEY UPDATE used = GREATEST(0, dblock_quota.used - VALUES(most));
 
 -- A key is found by the first of its lines that is there: line 0 may have been deleted.
 -- name: DueReservations :many
-SELECT r.reservation_key
+SELECT r.reservation_key, (SELECT count(*) FROM dblock_reservation a WHERE a.reservation_key = r.reservation_key) AS num_lines
 FROM dblock_reservation r
 WHERE r.state = 1 AND r.expires_at <= +UTC_TIMESTAMP(6) AND (r.line = 0 OR NOT EXISTS (
     SELECT 1 FROM dblock_reservation l WHERE l.reservation_key = r.reservation_key AND l.line < r.line

@@ -33,7 +33,7 @@ WHERE q.ctid = n.row_at AND (q.sku = n.sku AND q.buyer = n.buyer) IS TRUE;
 -- A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp() would read all that is held.
 -- A key is found by the first of its lines that is there: line 0 may have been deleted.
 -- name: DueReservations :many
-SELECT r.reservation_key
+SELECT r.reservation_key, (SELECT count(*) FROM dblock_reservation a WHERE a.reservation_key = r.reservation_key) AS num_lines
 FROM dblock_reservation r
 WHERE r.state = 1 AND r.expires_at <= statement_timestamp() AND (r.line = 0 OR NOT EXISTS (
     SELECT 1 FROM dblock_reservation l WHERE l.reservation_key = r.reservation_key AND l.line < r.line

@@ -287,8 +287,8 @@ type Engine interface {
 	// Move runs fn in one READ COMMITTED transaction, which is committed if fn has called Write and returned no error.
 	Move(ctx context.Context, fn func(MoveTx) error) error
 
-	// Due returns the keys of so many held reservations, at most, that have expired: those first that have expired first.
-	Due(ctx context.Context, limit int) (keys []string, err error)
+	// Due returns so many held reservations, at most, that have expired: those first that have expired first.
+	Due(ctx context.Context, limit int) ([]Due, error)
 
 	// DueOf returns the keys of expired holds that count against limits of some buyers. It looks for them
 	// among limit lines, those first that expired first.
@@ -382,4 +382,10 @@ type AdjustTx interface {
 	CountQuotas(ctx context.Context, counts []Count) error
 	// UncountQuotas takes from quotas that are locked.
 	UncountQuotas(ctx context.Context, counts []Count) error
+}
+
+// Due is a held reservation that has expired. Lines is 0 if their number is not known.
+type Due struct {
+	Key   string
+	Lines int
 }

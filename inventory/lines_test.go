@@ -1,0 +1,129 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// carts is an engine with carts that are held for so long.
+type carts struct {
+	engine.Engine
+	left time.Duration
+
+	mu      sync.Mutex
+	lines   map[string]int // by key, of carts that are held
+	longest int            // number of lines that a statement has changed, if it was for several carts
+}
+
+func (*carts) Classify(error) sqlerr.Class { return sqlerr.Unclassified }
+
+func (*carts) IsLocked(error) bool { return false }
+
+func (*carts) Connections() int { return 0 }
+
+func (*carts) Ways() engine.Ways { return engine.Ways{} }
+
+func (*carts) Allotted(context.Context) ([]engine.Units, error) { return nil, nil }
+
+func (e *carts) Due(_ context.Context, limit int) (due []engine.Due, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for key, n := range e.lines {
+		if len(due) < limit {
+			due = append(due, engine.Due{Key: key, Lines: n})
+		}
+	}
+	return due, nil
+}
+
+func (e *carts) Move(_ context.Context, fn func(engine.MoveTx) error) error { return fn(e) }
+
+func (e *carts) Reservations(_ context.Context, keys []string, _ bool) (map[string][]engine.Row, map[string]bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	recorded := make(map[string][]engine.Row)
+	for _, key := range keys {
+		for range e.lines[key] {
+			recorded[key] = append(recorded[key], engine.Row{Key: key, SKU: "a", Qty: 1, State: int16(ReservationHeld), Left: e.left, Bucket: engine.NoStock})
+		}
+	}
+	return recorded, nil, nil
+}
+
+func (*carts) Returns(context.Context, engine.Moves, bool, bool) (map[engine.Quota]bool, map[string]bool, error) {
+	return nil, nil, nil
+}
+
+func (e *carts) Write(_ context.Context, m engine.Moves) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lines := 0
+	for _, set := range m.Set {
+		lines += e.lines[set.Key]
+	}
+	if len(m.Set) > 1 {
+		e.longest = max(e.longest, lines)
+	}
+	for _, set := range m.Set {
+		delete(e.lines, set.Key)
+	}
+	return nil
+}
+
+// TestAStatementChangesFewLines: however many carts are confirmed or swept at once, a statement
+// changes the lines of one, or no more than MaxBatch lines.
+func TestAStatementChangesFewLines(t *testing.T) {
+	t.Parallel()
+	const n, most = 100, 50
+	o, err := Options{MaxBatch: most}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lines := range []int{1, 20, 2 * most} {
+		all := make(map[string]int)
+		for i := range n {
+			all[fmt.Sprint("cart", i)] = lines
+		}
+		for name, change := range map[string]func(s *Store) error{
+			"swept": func(s *Store) error {
+				swept, err := s.Sweep(t.Context(), n)
+				if err == nil && swept != n {
+					err = fmt.Errorf("%d of %d were swept", swept, n)
+				}
+				return err
+			},
+			"confirmed": func(s *Store) error {
+				errs := make([]error, n)
+				var wait sync.WaitGroup
+				for i := range n {
+					wait.Go(func() { _, errs[i] = s.Confirm(t.Context(), fmt.Sprint("cart", i)) })
+				}
+				wait.Wait()
+				return errors.Join(errs...)
+			},
+		} {
+			e := &carts{lines: maps.Clone(all)}
+			if name == "confirmed" {
+				e.left = time.Hour
+			}
+			s := newStore(e, o)
+			if err := change(s); err != nil {
+				t.Errorf("%d carts of %d lines are %s: %v", n, lines, name, err)
+			}
+			if e.longest > most {
+				t.Errorf("%d carts of %d lines are %s by a statement for %d lines", n, lines, name, e.longest)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
