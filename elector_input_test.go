@@ -33,7 +33,7 @@ func TestElectorRunsOnce(t *testing.T) {
 }
 
 // tokenless is a Locker without tokens.
-type tokenless struct{ *dblocktest.Locker }
+type tokenless struct{ *dblocktest.LeaseLocker }
 
 func (l tokenless) Caps() dblock.Caps { return dblock.Caps{MaxHold: true} }
 

@@ -13,7 +13,7 @@ import (
 
 // blind is a Locker whose Holder fails on command.
 type blind struct {
-	*dblocktest.Locker
+	*dblocktest.LeaseLocker
 	mu  sync.Mutex
 	err error
 }
@@ -30,13 +30,13 @@ func (b *blind) Holder(ctx context.Context, key string) (dblock.HeldLock, error)
 	if b.err != nil {
 		return dblock.HeldLock{}, b.err
 	}
-	return b.Locker.Holder(ctx, key)
+	return b.LeaseLocker.Holder(ctx, key)
 }
 
 func TestElectorObserves(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *dblocktest.Server, ctx context.Context, _ func(error)) {
 		a := newCandidate(t, s, dblock.ElectorOptions{Label: "a", Data: []byte("10.0.0.1:80")})
-		b := &blind{Locker: a.locks}
+		b := &blind{LeaseLocker: a.locks}
 		watching, err := dblock.NewElector(b, "leader", dblock.ElectorOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestElectorObserves(t *testing.T) {
 // TestElectorHasNoLeaderAmongReaders: a process that holds the key shared leads nothing.
 func TestElectorHasNoLeaderAmongReaders(t *testing.T) {
 	t.Parallel()
-	l, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
+	l, err := dblocktest.NewServer(nil).NewLeaseLocker(dblocktest.LeaseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

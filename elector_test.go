@@ -15,7 +15,7 @@ import (
 // candidate is an Elector on a Locker of its own, as a process has it, and what it was told.
 type candidate struct {
 	*dblock.Elector
-	locks *dblocktest.Locker
+	locks *dblocktest.LeaseLocker
 	fails chan error        // what the next calls of Acquire return, before the Locker is asked
 	terms chan dblock.Fence // one for each call of fn
 
@@ -27,7 +27,7 @@ func newCandidate(t *testing.T, s *dblocktest.Server, o dblock.ElectorOptions) *
 	t.Helper()
 	c := &candidate{fails: make(chan error, 2), terms: make(chan dblock.Fence, 100)}
 	var err error
-	if c.locks, err = s.NewLocker(dblocktest.Options{}); err != nil {
+	if c.locks, err = s.NewLeaseLocker(dblocktest.LeaseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -48,7 +48,7 @@ func newCandidate(t *testing.T, s *dblocktest.Server, o dblock.ElectorOptions) *
 
 // failing is a Locker whose Acquire may fail with what a lease's never does.
 type failing struct {
-	*dblocktest.Locker
+	*dblocktest.LeaseLocker
 	errs chan error
 }
 
@@ -57,7 +57,7 @@ func (f failing) Acquire(ctx context.Context, key string, opts ...dblock.Option)
 	case err := <-f.errs:
 		return nil, err
 	default:
-		return f.Locker.Acquire(ctx, key, opts...)
+		return f.LeaseLocker.Acquire(ctx, key, opts...)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // One of many processes leads, and the others know where it is. In a service the Locker is a pglock.LeaseLocker or a
 // mysqllock.LeaseLocker, and the leader writes in its GuardedTx.
 func ExampleElector() {
-	leases, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
+	leases, err := dblocktest.NewServer(nil).NewLeaseLocker(dblocktest.LeaseOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -41,7 +41,7 @@ func ExampleElector() {
 
 // Everybody may watch who leads.
 func ExampleElector_Observe() {
-	leases, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{Label: "worker 7"})
+	leases, err := dblocktest.NewServer(nil).NewLeaseLocker(dblocktest.LeaseOptions{Label: "worker 7"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -81,7 +81,7 @@ func ExampleQuorum() {
 	ctx := context.Background()
 	var nodes []dblock.Locker
 	for range 3 { // in a service: a pglock.LeaseLocker or a mysqllock.LeaseLocker on a server of its own each
-		leases, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
+		leases, err := dblocktest.NewServer(nil).NewLeaseLocker(dblocktest.LeaseOptions{})
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -96,7 +96,7 @@ func ExampleQuorum() {
 	}
 	defer func() { _ = quorum.Close(ctx) }()
 
-	nodes[1].(*dblocktest.Locker).Fail(dblock.ErrUnavailable)
+	nodes[1].(*dblocktest.LeaseLocker).Fail(dblock.ErrUnavailable)
 	err = dblock.Do(ctx, quorum, "send-newsletter", func(context.Context, *dblock.Lock) error {
 		fmt.Println("sent")
 		return nil

@@ -15,7 +15,7 @@ import (
 
 func lockInMemory(t *testing.T) (*dblock.Lock, dblock.Locker) {
 	t.Helper()
-	l, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
+	l, err := dblocktest.NewServer(nil).NewLeaseLocker(dblocktest.LeaseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestNilArguments(t *testing.T) {
 	if _, err := l.TryAcquire(t.Context(), "k", nil); !errors.Is(err, dblock.ErrInvalid) {
 		t.Errorf("a nil option: %v", err)
 	}
-	var typed *dblocktest.Locker
+	var typed *dblocktest.LeaseLocker
 	if _, err := dblock.NewElector(typed, "k", dblock.ElectorOptions{}); !errors.Is(err, dblock.ErrInvalid) {
 		t.Errorf("a nil Locker of a type: %v", err)
 	}

@@ -207,7 +207,7 @@ func TestQuorumGoesByItsNodesClock(t *testing.T) {
 	clock := dblocktest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var lockers []dblock.Locker
 	for range 3 {
-		l, err := dblocktest.NewServer(clock).NewLocker(dblocktest.Options{})
+		l, err := dblocktest.NewServer(clock).NewLeaseLocker(dblocktest.LeaseOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // forgetful is a Locker of a server that forgets.
-type forgetful struct{ *dblocktest.Locker }
+type forgetful struct{ *dblocktest.LeaseLocker }
 
 func (forgetful) Caps() dblock.Caps { return dblock.Caps{NotDurable: "fsync = off"} }
 
@@ -30,7 +30,7 @@ func TestQuorumRefusesWhatMakesNoSense(t *testing.T) {
 		"four":                {[]dblock.Locker{a, b, c, dblocktest.New(t)}, dblock.QuorumOptions{}, dblock.ErrInvalid, "there are 4"},
 		"one twice":           {[]dblock.Locker{a, b, a}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[0] again"},
 		"nil":                 {[]dblock.Locker{a, nil, c}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[1]"},
-		"a nil pointer":       {[]dblock.Locker{a, b, (*dblocktest.Locker)(nil)}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[2]"},
+		"a nil pointer":       {[]dblock.Locker{a, b, (*dblocktest.LeaseLocker)(nil)}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[2]"},
 		"a short timeout":     {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{NodeTimeout: 1}, dblock.ErrInvalid, "NodeTimeout"},
 		"a long timeout":      {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{NodeTimeout: time.Hour}, dblock.ErrInvalid, "NodeTimeout"},
 		"a negative drift":    {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{Drift: -1}, dblock.ErrInvalid, "Drift"},

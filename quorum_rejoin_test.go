@@ -154,7 +154,7 @@ func TestQuorumAcquireEndsInTime(t *testing.T) {
 		_, holders := c.process(t, "", dblock.QuorumOptions{})
 		_, nodes := c.process(t, "", dblock.QuorumOptions{})
 		for _, n := range holders[:2] {
-			defer giveBack(t, get(t, n.Locker, "k"))
+			defer giveBack(t, get(t, n.LeaseLocker, "k"))
 		}
 		q, err := dblock.NewQuorum([]dblock.Locker{nodes[0], nodes[1], &slowRelease{}}, dblock.QuorumOptions{})
 		if err != nil {

@@ -24,7 +24,7 @@ func TestQuorumReleaseOfWhatWasTakenAway(t *testing.T) {
 				lock := get(t, q, "k")
 				time.Sleep(time.Second) // all nodes have answered
 				for _, s := range c[:taken] {
-					operator, err := s.NewLocker(dblocktest.Options{})
+					operator, err := s.NewLeaseLocker(dblocktest.LeaseOptions{})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -15,7 +15,7 @@ import (
 
 // node is a Locker whose answers come late, or that has no tables, or is down.
 type node struct {
-	*dblocktest.Locker
+	*dblocktest.LeaseLocker
 	late     atomic.Int64 // by so many nanoseconds
 	noTables atomic.Bool
 	down     atomic.Bool
@@ -28,7 +28,7 @@ func (n *node) TryAcquire(ctx context.Context, key string, opts ...dblock.Option
 	if n.down.Load() {
 		return nil, dblock.ErrUnavailable
 	}
-	lock, err := n.Locker.TryAcquire(ctx, key, opts...)
+	lock, err := n.LeaseLocker.TryAcquire(ctx, key, opts...)
 	time.Sleep(time.Duration(n.late.Load()))
 	return lock, err
 }
@@ -73,11 +73,11 @@ func (c cluster) process(t *testing.T, label string, o dblock.QuorumOptions) (*d
 	var nodes [3]*node
 	var lockers []dblock.Locker
 	for i, s := range c {
-		l, err := s.NewLocker(dblocktest.Options{Label: label})
+		l, err := s.NewLeaseLocker(dblocktest.LeaseOptions{Label: label})
 		if err != nil {
 			t.Fatal(err)
 		}
-		nodes[i] = &node{Locker: l}
+		nodes[i] = &node{LeaseLocker: l}
 		lockers = append(lockers, nodes[i])
 	}
 	q, err := dblock.NewQuorum(lockers, o)
@@ -234,7 +234,7 @@ func TestQuorumGivesUpWhatCannotBe(t *testing.T) {
 			t.Errorf("told %v", err)
 		}
 		nodes[1].noTables.Store(false)
-		direct := get(t, nodes[1].Locker, "k") // it stands in the way of what is called below it
+		direct := get(t, nodes[1].LeaseLocker, "k") // it stands in the way of what is called below it
 		if _, err := q.Acquire(direct.Context(), "k"); !errors.Is(err, dblock.ErrDeadlock) {
 			t.Errorf("told %v", err)
 		}

@@ -22,7 +22,7 @@ func TestLease(t *testing.T) {
 type inMemory struct{ *Server }
 
 func (m inMemory) OpenLeases(_ context.Context, o locksuite.LeaseOptions) (locksuite.Leases, func(), error) {
-	l, err := m.NewLocker(Options{TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Observer: o.Observer})
+	l, err := m.NewLeaseLocker(LeaseOptions{TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Observer: o.Observer})
 	if err != nil {
 		return nil, nil, err
 	}

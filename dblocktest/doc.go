@@ -6,8 +6,8 @@
 //
 //	clock := dblocktest.NewClock(time.Now())               // for one in which time passes
 //	server := dblocktest.NewServer(clock)
-//	a, err := server.NewLocker(dblocktest.Options{})       // each Locker is a process of its own
-//	b, err := server.NewLocker(dblocktest.Options{})
+//	a, err := server.NewLeaseLocker(dblocktest.LeaseOptions{})       // each LeaseLocker is a process of its own
+//	b, err := server.NewLeaseLocker(dblocktest.LeaseOptions{})
 //
 // Lockers of one Server exclude each other, as processes with one database do. A service is given a
 // Locker where it takes a dblock.Locker; where it guards its writes, the fake of its storage calls Server.Check in the

@@ -36,7 +36,7 @@ func TestBilling(t *testing.T) {
 // A service loses its lock midway. What it writes after that is refused, as a guard in a database refuses it.
 func Example() {
 	server := dblocktest.NewServer(nil)
-	locks, err := server.NewLocker(dblocktest.Options{})
+	locks, err := server.NewLeaseLocker(dblocktest.LeaseOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -62,12 +62,12 @@ func Example() {
 func ExampleClock() {
 	clock := dblocktest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	server := dblocktest.NewServer(clock)
-	a, err := server.NewLocker(dblocktest.Options{TTL: 10 * time.Second})
+	a, err := server.NewLeaseLocker(dblocktest.LeaseOptions{TTL: 10 * time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	b, err := server.NewLocker(dblocktest.Options{TTL: 10 * time.Second})
+	b, err := server.NewLeaseLocker(dblocktest.LeaseOptions{TTL: 10 * time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -106,7 +106,7 @@ func ExampleClock() {
 func ExampleServer() {
 	clock := dblocktest.NewClock(time.Now())
 	server := dblocktest.NewServer(clock)
-	a, err := server.NewLocker(dblocktest.Options{})
+	a, err := server.NewLeaseLocker(dblocktest.LeaseOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -143,8 +143,8 @@ func ExampleServer() {
 }
 
 // A call fails as calls to a database do.
-func ExampleLocker_Fail() {
-	locks, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
+func ExampleLeaseLocker_Fail() {
+	locks, err := dblocktest.NewServer(nil).NewLeaseLocker(dblocktest.LeaseOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -15,9 +15,9 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// Options of a Locker, as those of pglock.LeaseOptions and mysqllock.LeaseOptions. The zero value is good for
+// LeaseOptions of a LeaseLocker, as those of pglock.LeaseOptions and mysqllock.LeaseOptions. The zero value is good for
 // use.
-type Options struct {
+type LeaseOptions struct {
 	// TTL is after how long without a heartbeat a process counts as dead, and others may have what
 	// it held. A heartbeat is sent every third of it. Default 10 s; 1 s to 24 h.
 	TTL time.Duration
@@ -39,9 +39,9 @@ type Options struct {
 	Observer dblock.Observer
 }
 
-// Locker hands out lease locks, as a process of its own would. Make it with New or Server.NewLocker. It is safe for
+// LeaseLocker hands out lease locks, as a process of its own would. Make it with New or Server.NewLeaseLocker. It is safe for
 // concurrent use.
-type Locker struct {
+type LeaseLocker struct {
 	server *Server
 	share  *lease.Share[*memlease.Engine]
 	locker *lease.Locker
@@ -55,13 +55,13 @@ type Locker struct {
 	unresolved atomic.Bool // since a call failed with ErrOutcomeUnknown, until the next heartbeat
 }
 
-var _ dblock.Locker = (*Locker)(nil)
+var _ dblock.Locker = (*LeaseLocker)(nil)
 
-// New makes a Locker on a Server of its own, with the machine's clock and defaults, and closes it when
+// New makes a LeaseLocker on a Server of its own, with the machine's clock and defaults, and closes it when
 // the test ends. A lock that is not released then, nor within a second, fails the test.
-func New(t testing.TB) *Locker {
+func New(t testing.TB) *LeaseLocker {
 	t.Helper()
-	l, err := NewServer(nil).NewLocker(Options{})
+	l, err := NewServer(nil).NewLeaseLocker(LeaseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,19 +75,19 @@ func New(t testing.TB) *Locker {
 	return l
 }
 
-// NewLocker makes a Locker: another process with a heartbeat of its own. Close it.
+// NewLeaseLocker makes a LeaseLocker: another process with a heartbeat of its own. Close it.
 //
 // Errors: dblock.ErrInvalid.
-func (s *Server) NewLocker(o Options) (*Locker, error) {
-	lo, err := lease.Options{Label: o.Label, Observer: o.Observer, Clock: s.clock, Poll: o.Poll, Fair: o.Fair}.WithDefaults("Options", time.Second)
+func (s *Server) NewLeaseLocker(o LeaseOptions) (*LeaseLocker, error) {
+	lo, err := lease.Options{Label: o.Label, Observer: o.Observer, Clock: s.clock, Poll: o.Poll, Fair: o.Fair}.WithDefaults("LeaseOptions", time.Second)
 	if err != nil {
 		return nil, err
 	}
-	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Clock: s.clock}.WithDefaults("Options")
+	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Clock: s.clock}.WithDefaults("LeaseOptions")
 	if err != nil {
 		return nil, err
 	}
-	l := &Locker{server: s, locks: make(map[*dblock.Lock]struct{})}
+	l := &LeaseLocker{server: s, locks: make(map[*dblock.Lock]struct{})}
 	engine := s.rows.Open()
 	engine.Disturb(l.disturb)
 	var own lease.Shares[struct{}, *memlease.Engine]
@@ -101,17 +101,17 @@ func (s *Server) NewLocker(o Options) (*Locker, error) {
 }
 
 // Acquire waits for the lock of key while ctx lives. See dblock.Locker.
-func (l *Locker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *LeaseLocker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.noted(l.locker.Acquire(ctx, key, opts...))
 }
 
 // TryAcquire never waits for a holder. See dblock.Locker.
-func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *LeaseLocker) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.noted(l.locker.TryAcquire(ctx, key, opts...))
 }
 
 // noted keeps what was acquired in mind, until it ends.
-func (l *Locker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) {
+func (l *LeaseLocker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -132,40 +132,40 @@ func (l *Locker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) {
 // of the set are wanted all the time, it may wait for long.
 //
 // Errors: those of dblock.Locker's Acquire.
-func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *LeaseLocker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.noted(l.locker.AcquireAll(ctx, keys, opts...))
 }
 
 // TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one of the keys.
-func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *LeaseLocker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.noted(l.locker.TryAcquireAll(ctx, keys, opts...))
 }
 
 // Caps says what leases promise. These count as durable: a Server does not crash.
-func (l *Locker) Caps() dblock.Caps {
+func (l *LeaseLocker) Caps() dblock.Caps {
 	caps := l.locker.Caps()
 	caps.Durable = true
 	return caps
 }
 
 // Clock is the clock of its Server. What is built on the Locker, a dblock.Elector or a dblock.Quorum, goes by it too.
-func (l *Locker) Clock() clock.Clock { return l.server.clock }
+func (l *LeaseLocker) Clock() clock.Clock { return l.server.clock }
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves: the
 // heartbeat ends, and all that is left is free.
-func (l *Locker) Close(ctx context.Context) error {
+func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
 
 // Held lists the locks that are held now on the Server, by whomever, sorted by key.
-func (l *Locker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
+func (l *LeaseLocker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
 // Holder reads who holds a key, with the data of WithData. The exclusive holder comes first. Of the
 // holders of a shared key, or of a semaphore, it returns any one, with its Mode; Held lists all. With
 // dblock.ErrNotHeld it returns the token of the key's last acquisition; 0 if there was none.
 //
 // Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid.
-func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
+func (l *LeaseLocker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)
 }
 
@@ -173,7 +173,7 @@ func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error
 // learns of it when it asks or guards, and not before; Lose tells it.
 //
 // Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrInvalid.
-func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) error {
+func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64) error {
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
@@ -181,16 +181,18 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 // Those that are held stay so; none is given out past the new number.
 //
 // Errors: dblock.ErrInvalid.
-func (l *Locker) SetPermits(ctx context.Context, key string, limit int) error {
+func (l *LeaseLocker) SetPermits(ctx context.Context, key string, limit int) error {
 	return l.locker.SetPermits(ctx, key, limit)
 }
 
 // Sweep removes what nobody has used for an hour. It returns how many rows a database would have removed.
-func (l *Locker) Sweep(ctx context.Context) (removed int64, err error) { return l.locker.Sweep(ctx) }
+func (l *LeaseLocker) Sweep(ctx context.Context) (removed int64, err error) {
+	return l.locker.Sweep(ctx)
+}
 
 // RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's error.
 //
 // Errors: the context's; dblock.ErrClosed, dblock.ErrInvalid.
-func (l *Locker) RunSweeper(ctx context.Context, every time.Duration) error {
+func (l *LeaseLocker) RunSweeper(ctx context.Context, every time.Duration) error {
 	return l.locker.RunSweeper(ctx, every)
 }

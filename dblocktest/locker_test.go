@@ -12,15 +12,15 @@ import (
 const ttl = 9 * time.Second
 
 // processes are Lockers of one server, on a clock that the test moves.
-func processes(t *testing.T, n int, o Options) (*Server, *Clock, []*Locker) {
+func processes(t *testing.T, n int, o LeaseOptions) (*Server, *Clock, []*LeaseLocker) {
 	t.Helper()
 	t.Parallel()
 	c := NewClock(start)
 	s := NewServer(c)
-	var all []*Locker
+	var all []*LeaseLocker
 	o.TTL = ttl
 	for range n {
-		l, err := s.NewLocker(o)
+		l, err := s.NewLeaseLocker(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func processes(t *testing.T, n int, o Options) (*Server, *Clock, []*Locker) {
 	return s, c, all
 }
 
-func acquire(t *testing.T, l *Locker, opts ...dblock.Option) *dblock.Lock {
+func acquire(t *testing.T, l *LeaseLocker, opts ...dblock.Option) *dblock.Lock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -75,7 +75,7 @@ func isFenced(t *testing.T, s *Server, lock *dblock.Lock, want bool) {
 }
 
 func TestHeartbeatsAreSentOnTheWay(t *testing.T) {
-	s, c, l := processes(t, 2, Options{})
+	s, c, l := processes(t, 2, LeaseOptions{})
 	lock := acquire(t, l[0])
 	c.Advance(time.Hour)
 	isLost(t, lock, "")
@@ -89,7 +89,7 @@ func TestHeartbeatsAreSentOnTheWay(t *testing.T) {
 }
 
 func TestALockExpiresToTheNanosecond(t *testing.T) {
-	s, c, l := processes(t, 2, Options{Margin: time.Second})
+	s, c, l := processes(t, 2, LeaseOptions{Margin: time.Second})
 	lock := acquire(t, l[0])
 	l[0].StopHeartbeats()
 	c.Advance(ttl - time.Second - 1)
@@ -117,7 +117,7 @@ func TestALockExpiresToTheNanosecond(t *testing.T) {
 
 func TestLateHeartbeatsAreHarmlessWithinTheTTL(t *testing.T) {
 	late := 0
-	_, c, l := processes(t, 1, Options{Observer: dblock.Observer{HeartbeatLate: func(time.Duration, error) { late++ }}})
+	_, c, l := processes(t, 1, LeaseOptions{Observer: dblock.Observer{HeartbeatLate: func(time.Duration, error) { late++ }}})
 	lock := acquire(t, l[0])
 	l[0].DelayHeartbeats(ttl * 2 / 3)
 	c.Advance(time.Hour)
@@ -131,7 +131,7 @@ func TestLateHeartbeatsAreHarmlessWithinTheTTL(t *testing.T) {
 }
 
 func TestMaxHoldEndsByTheClock(t *testing.T) {
-	_, c, l := processes(t, 2, Options{})
+	_, c, l := processes(t, 2, LeaseOptions{})
 	lock := acquire(t, l[0], dblock.WithMaxHold(time.Hour))
 	const margin = ttl / 10
 	c.Advance(time.Hour - margin - 1)
@@ -144,7 +144,7 @@ func TestMaxHoldEndsByTheClock(t *testing.T) {
 
 // TestWhoWaitsHasItOnceTheTimeIsUp: however Advance and the one who waits meet.
 func TestWhoWaitsHasItOnceTheTimeIsUp(t *testing.T) {
-	_, c, l := processes(t, 2, Options{})
+	_, c, l := processes(t, 2, LeaseOptions{})
 	for range 200 {
 		lock := acquire(t, l[0])
 		got := make(chan *dblock.Lock)
@@ -162,7 +162,7 @@ func TestWhoWaitsHasItOnceTheTimeIsUp(t *testing.T) {
 }
 
 func TestLose(t *testing.T) {
-	s, _, l := processes(t, 2, Options{})
+	s, _, l := processes(t, 2, LeaseOptions{})
 	lock := acquire(t, l[0])
 	if l[0].Lose("another") || l[1].Lose("k") {
 		t.Error("lost what is not held")
@@ -183,7 +183,7 @@ func TestLose(t *testing.T) {
 }
 
 func TestLoseEndsReentrantLocksToo(t *testing.T) {
-	_, _, l := processes(t, 1, Options{})
+	_, _, l := processes(t, 1, LeaseOptions{})
 	lock := acquire(t, l[0])
 	child, err := l[0].Acquire(lock.Context(), "k", dblock.WithReentrant())
 	if err != nil {
@@ -197,7 +197,7 @@ func TestLoseEndsReentrantLocksToo(t *testing.T) {
 }
 
 func TestEvict(t *testing.T) {
-	s, _, l := processes(t, 2, Options{})
+	s, _, l := processes(t, 2, LeaseOptions{})
 	lock := acquire(t, l[0])
 	lasting, err := l[0].Acquire(t.Context(), "lasting", dblock.WithoutRenewal(time.Hour))
 	if err != nil {
@@ -215,7 +215,7 @@ func TestEvict(t *testing.T) {
 
 // TestEvictAPausedProcess: it goes on in good faith, and only the guard tells.
 func TestEvictAPausedProcess(t *testing.T) {
-	s, c, l := processes(t, 2, Options{Margin: time.Second})
+	s, c, l := processes(t, 2, LeaseOptions{Margin: time.Second})
 	lock := acquire(t, l[0])
 	l[0].StopHeartbeats()
 	l[0].Evict()
@@ -229,7 +229,7 @@ func TestEvictAPausedProcess(t *testing.T) {
 }
 
 func TestFail(t *testing.T) {
-	s, c, l := processes(t, 2, Options{})
+	s, c, l := processes(t, 2, LeaseOptions{})
 	for _, want := range []error{dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict, errors.New("something else")} {
 		ask := l[0].Acquire
 		if want == dblock.ErrBusy || want == dblock.ErrConflict { // after which Acquire asks again
@@ -266,7 +266,7 @@ func TestFail(t *testing.T) {
 
 // TestFailOfEachMode: Fail is for locks of each mode, and for sets. The error is of one class, and the next call gets the lock.
 func TestFailOfEachMode(t *testing.T) {
-	_, c, l := processes(t, 1, Options{})
+	_, c, l := processes(t, 1, LeaseOptions{})
 	classes := []error{
 		dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrBusy, dblock.ErrOverloaded, dblock.ErrConflict, dblock.ErrSchema,
 		dblock.ErrUnsupported, dblock.ErrClosed, dblock.ErrInvalid, dblock.ErrNotAcquired,
@@ -305,12 +305,12 @@ func TestFailOfEachMode(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
-	for field, o := range map[string]Options{
-		"Options.TTL": {TTL: time.Millisecond}, "Options.Margin": {Margin: -1}, "Options.Poll": {Poll: time.Hour},
-		"Options.Label": {Label: "\x00"},
+	for field, o := range map[string]LeaseOptions{
+		"LeaseOptions.TTL": {TTL: time.Millisecond}, "LeaseOptions.Margin": {Margin: -1}, "LeaseOptions.Poll": {Poll: time.Hour},
+		"LeaseOptions.Label": {Label: "\x00"},
 	} {
 		var invalid *dblock.InvalidError
-		if _, err := NewServer(nil).NewLocker(o); !errors.As(err, &invalid) || invalid.Field != field {
+		if _, err := NewServer(nil).NewLeaseLocker(o); !errors.As(err, &invalid) || invalid.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

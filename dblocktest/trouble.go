@@ -16,7 +16,7 @@ import (
 // it: when Lose returns, the lock's context is done, with a *dblock.LostError that says dblock.ReasonStolen as its
 // cause, Server.Check refuses its fence, and the key is free. It returns false where this process does not
 // hold key.
-func (l *Locker) Lose(key string) bool {
+func (l *LeaseLocker) Lose(key string) bool {
 	lock := l.holding(key)
 	if lock == nil {
 		return false
@@ -28,7 +28,7 @@ func (l *Locker) Lose(key string) bool {
 }
 
 // holding returns a lock of key that has not ended; nil where there is none.
-func (l *Locker) holding(key string) *dblock.Lock {
+func (l *LeaseLocker) holding(key string) *dblock.Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for lock := range l.locks {
@@ -46,7 +46,7 @@ func (l *Locker) holding(key string) *dblock.Lock {
 //
 // While no heartbeats get through (StopHeartbeats) it does not learn of it: it goes on in good faith, as a process does
 // that was paused, while others have its locks.
-func (l *Locker) Evict() {
+func (l *LeaseLocker) Evict() {
 	life, err := l.share.Member.Life(context.Background())
 	if err != nil {
 		return // it is closed, and holds nothing
@@ -84,21 +84,21 @@ func (l *Locker) Evict() {
 // StopHeartbeats keeps all heartbeats of this process from reaching the server, until ResumeHeartbeats. Its locks
 // are lost with the reason dblock.ReasonExpired when TTL less Margin has passed since the last one that got through,
 // and others may have them when TTL has.
-func (l *Locker) StopHeartbeats() { l.muteUntil(l.server.clock.Now().AddDate(1000, 0, 0)) }
+func (l *LeaseLocker) StopHeartbeats() { l.muteUntil(l.server.clock.Now().AddDate(1000, 0, 0)) }
 
 // DelayHeartbeats is StopHeartbeats for d. A heartbeat that fails is repeated, sooner than it would otherwise be due.
-func (l *Locker) DelayHeartbeats(d time.Duration) { l.muteUntil(l.server.clock.Now().Add(d)) }
+func (l *LeaseLocker) DelayHeartbeats(d time.Duration) { l.muteUntil(l.server.clock.Now().Add(d)) }
 
 // ResumeHeartbeats lets heartbeats through again. The next one is sent when it is due.
-func (l *Locker) ResumeHeartbeats() { l.muteUntil(time.Time{}) }
+func (l *LeaseLocker) ResumeHeartbeats() { l.muteUntil(time.Time{}) }
 
-func (l *Locker) muteUntil(until time.Time) {
+func (l *LeaseLocker) muteUntil(until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mute = until
 }
 
-func (l *Locker) muted() bool {
+func (l *LeaseLocker) muted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.server.clock.Now().Before(l.mute)
@@ -114,7 +114,7 @@ func (l *Locker) muted() bool {
 // With dblock.ErrOutcomeUnknown the lock is granted if it is free, and the answer is lost: the key is
 // held until the next heartbeat, and no caller knows of it. After any other error nothing has
 // happened.
-func (l *Locker) Fail(err error) {
+func (l *LeaseLocker) Fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fails = append(l.fails, err)
@@ -126,7 +126,7 @@ var (
 )
 
 // disturb runs around each statement of this process.
-func (l *Locker) disturb(ctx context.Context, call string, run func() error) error {
+func (l *LeaseLocker) disturb(ctx context.Context, call string, run func() error) error {
 	switch call {
 	case "Beat", "Holding":
 		if l.muted() {
@@ -151,7 +151,7 @@ func (l *Locker) disturb(ctx context.Context, call string, run func() error) err
 }
 
 // failure takes what the next call is told.
-func (l *Locker) failure() error {
+func (l *LeaseLocker) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.fails) == 0 {

@@ -55,7 +55,7 @@ var guarded = map[string]string{
 
 // optionStructs are the structs by which a host hands functions over.
 var optionStructs = []any{
-	dblock.Observer{}, dblock.ElectorOptions{}, dblock.QuorumOptions{}, dblocktest.Options{},
+	dblock.Observer{}, dblock.ElectorOptions{}, dblock.QuorumOptions{}, dblocktest.LeaseOptions{},
 	queue.Options{}, queue.WorkerOptions{}, queue.Task{}, inventory.Options{}, migrations.Options{},
 	pglock.LeaseOptions{}, pglock.SessionOptions{}, pglock.TxOptions{}, mysqllock.LeaseOptions{}, mysqllock.SessionOptions{}, mysqllock.TxOptions{},
 }
@@ -185,9 +185,9 @@ func locksAmidPanics(t *testing.T) {
 	}
 	observer := allEnd[dblock.Observer](count, hostEnds)
 	var nodes []dblock.Locker
-	var optionStructs []*dblocktest.Locker
+	var optionStructs []*dblocktest.LeaseLocker
 	for range 3 {
-		l := suite.Must(dblocktest.NewServer(nil).NewLocker(dblocktest.Options{Observer: observer, TTL: time.Second}))(t)
+		l := suite.Must(dblocktest.NewServer(nil).NewLeaseLocker(dblocktest.LeaseOptions{Observer: observer, TTL: time.Second}))(t)
 		t.Cleanup(func() { _ = l.Close(context.Background()) })
 		nodes, optionStructs = append(nodes, l), append(optionStructs, l)
 	}
