@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// Elector is one candidate among those who campaign for the same key, in this process or others. The one who holds the
-// key leads. Make it with NewElector. It is safe for concurrent use.
+// Elector is one candidate among those who campaign for the same key, in this process or others.
+// The one who holds the key leads. Make it with NewElector. It is safe for concurrent use.
 type Elector struct {
 	locker Locker
 	look   looker
@@ -31,28 +31,29 @@ type Elector struct {
 
 // ElectorOptions of an Elector. The zero value is good for use.
 type ElectorOptions struct {
-	// Label says for people who leads, as WithLabel does. Default: that of the Locker.
+	// Label names the leader for people, as WithLabel does. Default: the label of the Locker.
 	Label string
 
-	// Data is published beside the lock while this candidate leads, for example its address, and is what Leader and
-	// Observe show of it: at most 64 KiB.
+	// Data is stored beside the lock while this candidate leads, for example its address. Leader
+	// and Observe return it. At most 64 KiB.
 	Data []byte
 
-	// Poll is how often Observe looks, give or take a half. Default 1 s; 10 ms to 1 min.
+	// Poll is the interval at which Observe looks, give or take a half. Default 1 s; 10 ms to 1
+	// min.
 	Poll time.Duration
 
-	// StandBack is for how long at most this candidate leaves the campaign to others once it has
-	// resigned; it comes back as soon as another one leads, or has led. Default 2 s, which is long
-	// enough for candidates that have to poll; at most 1 h.
+	// StandBack is for how long this candidate does not campaign after it has resigned. It
+	// campaigns earlier if another candidate leads, or has led. Default 2 s, which is long enough
+	// for candidates that poll; at most 1 h.
 	StandBack time.Duration
 
-	// Failed is told of each error that Run goes on after: what kept it from campaigning for a while, and what fn returned
-	// when its term had ended. Run waits for it, and it must not block. A panic of
-	// its is ignored. Default: nothing is called.
+	// Failed is called with each error after which Run continues: an error that kept it from
+	// campaigning for a while, or one that fn returned after its term had ended. Run waits for it,
+	// so it must not block. Its panics are ignored. Default: nothing is called.
 	Failed func(err error)
 }
 
-// ErrResigned is the cause of a leader's context once Resign was called.
+// ErrResigned is the cause of a leader's context after Resign.
 var ErrResigned = errors.New("dblock: resigned")
 
 // looker is what an Elector needs of a Locker besides its locks.
@@ -65,11 +66,11 @@ const (
 	defaultStandBack   = 2 * time.Second
 )
 
-// NewElector makes a candidate for key. Its Locker is one of leases, as those of pglock, mysqllock and dblocktest, and
-// stays its owner's; its TTL is how long it takes until another candidate leads in the place of one that died. Nothing is
-// sent before Run.
+// NewElector makes a candidate for key. The Locker is a LeaseLocker of pglock, mysqllock or
+// dblocktest, and the caller closes it. If the leader dies, another candidate leads within the
+// Locker's TTL. Nothing is sent before Run.
 //
-// Errors: ErrInvalid; ErrUnsupported where the Locker has no tokens or can't tell who holds a key.
+// Errors: ErrInvalid; ErrUnsupported if the Locker has no tokens or can't read the holder of a key.
 func NewElector(l Locker, key string, o ElectorOptions) (*Elector, error) {
 	if isNil(l) {
 		return nil, &InvalidError{"Locker", "it is nil"}
@@ -116,32 +117,30 @@ func (o ElectorOptions) withDefaults() (ElectorOptions, error) {
 	return o, nil
 }
 
-// The pauses between two tries to campaign. The longest is well below the usual TTL, so that a server that is back
-// is soon noticed.
+// The pauses between two tries to campaign. The longest is well below the usual TTL, so that a
+// server that is back is soon noticed.
 const (
 	leastPause = 50 * time.Millisecond
 	mostPause  = 2 * time.Second
 )
 
-// Run campaigns, and calls fn while it leads, one term after the other, until ctx ends or fn
-// returns of its own accord. A term is the fence of its lock: its token is larger than that of each
-// term before, and a guard that checks it in the leader's transactions is what makes a leader
-// harmless that was paused, and goes on before it knows that it has lost its term. LockOf(ctx) is
-// its lock, for GuardedTx of the drivers.
+// Run campaigns and calls fn while it leads, one term after the other, until ctx ends or fn returns
+// during its term. A term is the fence of its lock: its token is larger than that of each term
+// before. A leader that was paused may go on before it knows that it has lost its term: a guard
+// that checks the fence in the leader's transactions makes that harmless. LockOf(ctx) returns the
+// lock, for GuardedTx of pglock and mysqllock.
 //
-// The context that fn is given ends with its term: context.Cause is a *LostError where the term was
-// lost, ErrResigned after Resign, and ctx's cause where that has ended. Run waits for fn to return
-// then, and gives back what it holds; fn is to return soon, or others lead beside it.
+// The context of fn ends with the term: context.Cause is a *LostError if the term was lost,
+// ErrResigned after Resign, and the cause of ctx if ctx has ended. Run then waits until fn returns,
+// and releases the lock. A function that returns late may overlap with the next leader.
 //
-// What fn returns counts only during its term: Run returns it then, also nil. Run campaigns again,
-// whatever fn returned, where the term was lost or resigned before, as errors of all kinds follow
-// from that; and so it does where fn returns ErrFenced, or the *LostError of the term, which is how
-// it may learn first that it leads no more. Such errors are told to ElectorOptions.Failed. Where fn
-// panics, the lock is given back.
+// If fn returns during its term, Run returns its error, also nil. Run campaigns again if the term
+// was lost or resigned before, or if fn returns ErrFenced or the *LostError of the term; it passes
+// the error to ElectorOptions.Failed. If fn panics, Run releases the lock.
 //
-// Errors: fn's; ctx's cause once ctx has ended; ErrInvalid where this Elector runs already; and
-// those of Acquire. Run tries again, at first within 75 ms and later within 3 s, after
-// ErrUnavailable, ErrBusy, ErrConflict, ErrOverloaded, ErrOutcomeUnknown and ErrNotAcquired.
+// Errors: that of fn; the cause of ctx once ctx has ended; ErrInvalid if this Elector runs already;
+// and those of Acquire. After ErrUnavailable, ErrBusy, ErrConflict, ErrOverloaded,
+// ErrOutcomeUnknown and ErrNotAcquired Run tries again, at first within 75 ms and later within 3 s.
 func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fence) error) error {
 	if fn == nil {
 		return &InvalidError{"fn", "it is nil"}

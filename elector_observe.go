@@ -11,7 +11,8 @@ import (
 
 // Leader reads who leads, with the data that the leader publishes.
 //
-// Errors: ErrNotHeld if no living process leads, with the token of the last term if that is known, and what else the Locker's Holder returns.
+// Errors: ErrNotHeld if no living process leads, with the token of the last term if that is known,
+// and what else the Locker's Holder returns.
 func (e *Elector) Leader(ctx context.Context) (HeldLock, error) {
 	h, err := e.look.Holder(ctx, e.key)
 	if err == nil && h.Mode != ModeExclusive {
@@ -20,11 +21,12 @@ func (e *Elector) Leader(ctx context.Context) (HeldLock, error) {
 	return h, err
 }
 
-// Observe yields who leads, and then each change, until ctx ends; ErrNotHeld is yielded where nobody leads. It needs no
-// Run. It looks every ElectorOptions.Poll: terms that came and went in between are not seen.
+// Observe yields who leads, and then each change, until ctx ends; ErrNotHeld is yielded where
+// nobody leads. It needs no Run. It looks every ElectorOptions.Poll: terms that came and went in
+// between are not seen.
 //
-// While who leads can't be read the error is yielded once, and then, once it can, who leads by then. An error that does
-// not go away by itself, such as ErrSchema, is the last that is yielded.
+// While who leads can't be read the error is yielded once, and then, once it can, who leads by
+// then. An error that does not go away by itself, such as ErrSchema, is the last that is yielded.
 func (e *Elector) Observe(ctx context.Context) iter.Seq2[HeldLock, error] {
 	return func(yield func(HeldLock, error) bool) {
 		var last sight

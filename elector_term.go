@@ -75,13 +75,14 @@ func (e *Elector) Leading() (term Fence, leads bool) {
 	return e.term.fence, true
 }
 
-// Resign gives up the term of this candidate: the context that fn was given ends with ErrResigned, and Resign waits,
-// while ctx lives, until fn has returned and the lock was given back. The candidate then stands back for a while, so that
-// another one leads (see ElectorOptions.StandBack). Called by fn itself it would wait for itself; with the context that
-// fn was given it returns at once, with ErrResigned.
+// Resign gives up the term of this candidate: the context that fn was given ends with ErrResigned,
+// and Resign waits, while ctx lives, until fn has returned and the lock was given back. The
+// candidate then stands back for a while, so that another one leads (see ElectorOptions.StandBack).
+// Called by fn itself it would wait for itself; with the context that fn was given it returns at
+// once, with ErrResigned.
 //
-// Errors: ErrNotHeld where this candidate does not lead; ctx's cause where that ended first: the term has ended all the
-// same.
+// Errors: ErrNotHeld where this candidate does not lead; ctx's cause where that ended first: the
+// term has ended all the same.
 func (e *Elector) Resign(ctx context.Context) error {
 	e.mu.Lock()
 	t := e.term

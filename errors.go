@@ -6,29 +6,32 @@ import (
 	"strings"
 )
 
-// Errors that every package of the toolkit can return. They are disjoint, because a caller does
-// something else on each: match them with errors.Is.
+// Errors that every package of the toolkit can return. They are disjoint, because callers react
+// differently to each. Match them with errors.Is.
 var (
-	// ErrUnavailable: the server can't be reached, takes no connection of this user, has no room, or takes no writes. Nothing was written.
+	// ErrUnavailable: the server can't be reached, refuses connections of this user, has no space,
+	// or refuses writes. Nothing was written.
 	ErrUnavailable = errors.New("dblock: database unavailable")
 
-	// ErrOutcomeUnknown: the request was sent and no answer came, so it may or may not have
-	// happened. Send the same key again (or look it up) to learn which.
+	// ErrOutcomeUnknown: the request was sent and got no reply, so it may or may not have taken
+	// effect. Send the same key again, or look it up, to learn which.
 	ErrOutcomeUnknown = errors.New("dblock: outcome unknown")
 
-	// ErrOverloaded: too many requests wait in this process, and nothing was sent; or the server's table of locks is full.
+	// ErrOverloaded: too many requests wait in this process, and nothing was sent; or the server's
+	// table of locks is full.
 	ErrOverloaded = errors.New("dblock: overloaded")
 
 	// ErrBusy: a lock or a connection was not available within the bound. Nothing was written.
 	ErrBusy = errors.New("dblock: busy")
 
-	// ErrConflict: the server rolled the transaction back for the sake of others (a deadlock, a
-	// failed serialization), as often as dblock ran it. Nothing was written. Call again later; a
-	// transaction of your own runs again from its first statement.
+	// ErrConflict: the server rolled the transaction back in favor of others (a deadlock, a failed
+	// serialization), each time that dblock ran it. Nothing was written. Call again later; run a
+	// transaction of your own again from its first statement.
 	ErrConflict = errors.New("dblock: conflict with other transactions")
 
-	// ErrTxEnded: the transaction had ended before its commit: its function went on after an error that rolled it back, or
-	// ended it. After such an error nothing is written on Postgres; on MySQL and MariaDB what was sent after it is.
+	// ErrTxEnded: the transaction had ended before its commit. Its function went on after an error
+	// that rolled it back, or ended it. On Postgres nothing was written; on MySQL and MariaDB what
+	// was sent after that error was.
 	ErrTxEnded = errors.New("dblock: the transaction had ended before its commit")
 
 	// ErrClosed: the object was closed before the call. Nothing was sent.
@@ -38,8 +41,8 @@ var (
 	// *SchemaError.
 	ErrSchema = errors.New("dblock: schema does not match")
 
-	// ErrUnsupported: this kind of database lacks what was asked for. The error says what to use
-	// instead. Nothing was written.
+	// ErrUnsupported: this kind of database lacks what the call asks for. The error says what to
+	// use instead. Nothing was written.
 	ErrUnsupported = errors.New("dblock: not supported by this database")
 
 	// ErrServerTooOld: the server lacks what dblock needs. The error is a *ServerVersionError.

@@ -9,9 +9,9 @@ import (
 type Mode uint8
 
 const (
-	ModeExclusive Mode = iota // by one
-	ModeShared                // beside others who hold it shared: WithShared
-	ModePermit                // some of a semaphore's permits: WithPermits
+	ModeExclusive Mode = iota // by one holder
+	ModeShared                // by any number of holders in this mode: WithShared
+	ModePermit                // by a semaphore's permits: WithPermits
 )
 
 func (m Mode) String() string {
@@ -25,24 +25,26 @@ func (m Mode) String() string {
 	}
 }
 
-// Holder is who holds a lock, as far as the database tells.
+// Holder describes the holder of a lock, as far as the database knows it.
 type Holder struct {
 	Label  string // free text of the acquirer's, or of its process
 	Member string // the holder's process, a random number in hexadecimal
 	Token  int64  // of its acquisition; 0 where the backend has none
 }
 
-// HeldError names a holder of the lock that was not acquired. A lock may have several holders. Its Holder is zero if the
-// holder is not known. Matches ErrNotAcquired, and where a context ended the wait the context's error, too.
+// HeldError names a holder of the lock that was not acquired. A lock may have several holders.
+// Holder is zero if the holder is not known. The error matches ErrNotAcquired and, if a context
+// ended the wait, the context's error.
 type HeldError struct {
 	Key    string
 	Holder Holder
 
-	// Remaining is how long the holder may keep the lock without another sign of life; 0 where
-	// that is not known. A live holder renews it.
+	// Remaining is for how long the holder keeps the lock without another heartbeat; 0 if that is
+	// not known. A live holder renews it.
 	Remaining time.Duration
 
-	// Wait is what ended the wait, or what ended the call before the server was asked: nil where nothing was waited for.
+	// Wait is what ended the wait, or what ended the call before the server was asked; nil if the
+	// call did not wait.
 	Wait error
 }
 
@@ -87,33 +89,33 @@ func (h Holder) String() string {
 type Reason string
 
 const (
-	// ReasonExpired: no heartbeat was confirmed for so long that others may have the lock.
+	// ReasonExpired: no heartbeat was confirmed for so long that others may hold the lock.
 	ReasonExpired Reason = "the member expired: no heartbeat was confirmed in time"
 
-	// ReasonEvicted: the database no longer knows the member: others have found it dead.
+	// ReasonEvicted: the database no longer knows the member, because others found it dead.
 	ReasonEvicted Reason = "the member was evicted: others found it dead"
 
-	// ReasonStolen: the lock's row says that somebody else has it, or nobody.
+	// ReasonStolen: the lock's row names another holder, or none.
 	ReasonStolen Reason = "the lock was taken away"
 
-	// ReasonTimeUp: the time is up that WithMaxHold, WithoutRenewal or ExpireIn gave.
+	// ReasonTimeUp: the time given by WithMaxHold, WithoutRenewal or ExpireIn has passed.
 	ReasonTimeUp Reason = "its time is up"
 
-	// ReasonDisconnected: the connection that the lock lived on was lost.
+	// ReasonDisconnected: the connection of a session lock was lost.
 	ReasonDisconnected Reason = "the connection was lost"
 
-	// ReasonUnconfirmed is the reason if the server did not confirm that a session lock was held until its release.
+	// ReasonUnconfirmed: the server did not confirm that a session lock was held until its release.
 	ReasonUnconfirmed Reason = "the server did not confirm the release"
 
-	// ReasonReleased: the lock was released. Calls that come after Release return it.
+	// ReasonReleased: the lock was released. Calls after Release return it.
 	ReasonReleased Reason = "it was released"
 
 	// ReasonClosed: the Locker was closed.
 	ReasonClosed Reason = "the Locker was closed"
 )
 
-// LostError is the cause of a lock's context once it is lost, and what Release says then. Matches
-// ErrLost.
+// LostError is the cause of a lock's context after the loss, and what Release then returns. It
+// matches ErrLost.
 type LostError struct {
 	Key    string
 	Reason Reason
@@ -124,13 +126,14 @@ func (e *LostError) Error() string { return fmt.Sprintf("dblock: lost %q: %s", e
 // Is makes errors.Is(err, ErrLost) true.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// DeadlockError says that a call waits for a lock that it holds itself, below the lock's own context. Matches
-// ErrDeadlock. WithReentrant takes it once more instead, in the mode in which it is held: a lock that is held shared
-// can't become exclusive, as two who tried it would wait for each other.
+// DeadlockError says that a call would wait for a lock that it holds itself, further up in its
+// context. It matches ErrDeadlock. WithReentrant acquires the lock once more instead, in the mode
+// in which it is held. A shared lock can't become exclusive: two callers that tried it would wait
+// for each other.
 type DeadlockError struct {
 	Key   string
 	Mode  Mode   // in which it is held
-	Where string // file and line of the call that took it
+	Where string // file and line of the call that acquired it
 }
 
 func (e *DeadlockError) Error() string {
@@ -145,7 +148,8 @@ func (e *DeadlockError) Error() string {
 // Is makes errors.Is(err, ErrDeadlock) true.
 func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 
-// LimitError says that a semaphore has another number of permits than an acquisition believes. Matches ErrLimit.
+// LimitError says that a semaphore has another number of permits than the acquisition's limit. It
+// matches ErrLimit.
 type LimitError struct {
 	Key    string
 	Stored int // the semaphore's
@@ -160,12 +164,12 @@ func (e *LimitError) Error() string {
 // Is makes errors.Is(err, ErrLimit) true.
 func (e *LimitError) Is(target error) bool { return target == ErrLimit }
 
-// HeldLock is one lock that somebody holds, as the database shows it.
+// HeldLock is one lock that is held, as the database shows it.
 type HeldLock struct {
 	Key       string
 	Mode      Mode
-	Permits   int // how many, where that is the mode
-	Limit     int // of how many
+	Permits   int // how many are held, in ModePermit
+	Limit     int // how many the semaphore has
 	Fence     Fence
 	Holder    Holder
 	Age       time.Duration // since it was acquired
@@ -174,15 +178,15 @@ type HeldLock struct {
 	Data      []byte        // the data of WithData; Holder reads it, Held does not
 }
 
-// SessionLock is one lock that a session of the server has, or waits for, as the server shows it.
+// SessionLock is one lock that a session of the server holds, or waits for, as the server shows it.
 type SessionLock struct {
-	ID        string // what the server calls it by: a number, or a name
-	Namespace string // these two as they were noted; no Key where it was not: it is another program's, or was just acquired
-	Key       string
+	ID        string // the server's own number or name of the lock
+	Namespace string // as dblock recorded it
+	Key       string // as dblock recorded it; empty for a lock of another program, or one just acquired
 	Mode      Mode
-	Waits     bool   // the session waits in the server's line, and does not have it
+	Waits     bool   // the session waits for the lock, and does not hold it
 	Session   string // its number in the server's list of processes
-	Label     string // what it calls itself: Postgres' application_name, MySQL's user
-	Client    string // where it comes from
-	Waiters   int64  // other sessions that have said that they wait
+	Label     string // Postgres' application_name, MySQL's user
+	Client    string // the client's address
+	Waiters   int64  // other sessions that have announced that they wait
 }

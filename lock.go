@@ -27,8 +27,8 @@ type Lock struct {
 	ended   error // what Release said
 }
 
-// Fence names one acquisition to those who guard data by it. Token is larger than that of every
-// earlier acquisition of Key; readers have the same one until the key is held by one alone again.
+// Fence identifies one acquisition to guards. Token is larger than that of every earlier
+// acquisition of Key; shared holders have the same token until the key is held exclusively again.
 // Handle is a random number that no other acquisition has.
 type Fence struct {
 	Key    string
@@ -39,15 +39,16 @@ type Fence struct {
 
 var errReleased = errors.New("dblock: the lock was released")
 
-// Key is what was locked; of a set the first key, in the order of their bytes.
+// Key returns the key of the lock; of a set the first key, in the order of their bytes.
 func (l *Lock) Key() string { return l.held.keys[0] }
 
-// Keys are what was locked, in the order of their bytes.
+// Keys returns all keys of the lock, in the order of their bytes.
 func (l *Lock) Keys() []string { return slices.Clone(l.held.keys) }
 
-// Context carries the values of the acquirer's context, and not its end. It is done once the lock is
-// lost or released; where it was lost, context.Cause is a *LostError. Calls below it that acquire
-// the same key again get ErrDeadlock, or a child of this lock under WithReentrant.
+// Context returns a context that ends when the lock is lost or released. If the lock was lost,
+// context.Cause is a *LostError. The context has the values of the acquirer's context, and not its
+// end. Calls with it, or with a child, that acquire the same key again return a *DeadlockError, or
+// a child of this lock with WithReentrant.
 func (l *Lock) Context() context.Context {
 	l.held.mu.Lock()
 	defer l.held.mu.Unlock()
@@ -71,8 +72,9 @@ func (l *Lock) end(why error) {
 	}
 }
 
-// Bind returns a context that ends with ctx or with the lock, whichever comes first. If the lock has ended, the context
-// has ended too. Its memory is freed when ctx or the lock ends: for many calls under one lock, pass a ctx that ends.
+// Bind returns a context that ends with ctx or with the lock, whichever comes first. If the lock
+// has ended, the context has ended too. Its memory is freed when ctx or the lock ends: for many
+// calls under one lock, pass a ctx that ends.
 func (l *Lock) Bind(ctx context.Context) context.Context {
 	bound, stop := l.bind(ctx)
 	context.AfterFunc(bound, stop)
@@ -127,8 +129,8 @@ func (l *Lock) lostError() error {
 	return l.over
 }
 
-// Fence is what guards check; false where the kind of lock has no token, or where several keys are held, each of
-// which has a fence of its own.
+// Fence returns the fence that guards check; false if the kind of lock has no token, or for a set
+// of keys, each of which has a fence of its own.
 func (l *Lock) Fence() (Fence, bool) {
 	fences := l.held.hold.Fences()
 	if len(fences) != 1 {
@@ -137,10 +139,12 @@ func (l *Lock) Fence() (Fence, bool) {
 	return fences[0], true
 }
 
-// Fences are what guards check, one a key; none where the kind of lock has no token.
+// Fences returns the fences that guards check, one for each key; none if the kind of lock has no
+// token.
 func (l *Lock) Fences() []Fence { return l.held.hold.Fences() }
 
-// ValidUntil is until when this process may trust the lock without asking. A heartbeat moves it.
+// ValidUntil returns the time until which this process may trust the lock without asking the
+// server. Heartbeats move it.
 func (l *Lock) ValidUntil() time.Time { return l.held.hold.ValidUntil() }
 
 // validUntil is ValidUntil with the reason for which the lock ends then.
@@ -155,8 +159,8 @@ func (l *Lock) validUntil() (time.Time, Reason) {
 // ExpireIn ends the lock d from now, regardless of heartbeats: at least 1 ms, and never later than
 // WithMaxHold allows. Another call moves the end again, in either direction; concurrent calls run
 // one after the other. Of several keys all end, or none does. The lock is then lost with the reason
-// ReasonTimeUp, unless it is released before. This process ends it earlier than the database does, by
-// LeaseOptions.Margin and at most by a quarter of d.
+// ReasonTimeUp, unless it is released before. This process ends it earlier than the database does,
+// by LeaseOptions.Margin and at most by a quarter of d.
 //
 // Errors: ErrLost (also after Release, and if the lock ended while the server had not replied:
 // this process counts d from the call on), ErrInvalid, ErrUnsupported. ErrBusy and ErrUnavailable:
@@ -177,18 +181,18 @@ func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 }
 
 // Release gives the lock back. It works under a context that has ended, and a second call returns
-// what the first one did. It waits about 1 s for the server. If the answer does not come in time, or a
-// guarded transaction is still open, it is nil too: the lock has ended for this process, and the
-// release is repeated in the background until the database confirms it.
+// what the first one did. It waits about 1 s for the server. If the answer does not come in time,
+// or a guarded transaction is still open, it is nil too: the lock has ended for this process, and
+// the release is repeated in the background until the database confirms it.
 //
 // If the server refuses the release of a lease (a right that was revoked, a trigger that raises an
 // error), the error wraps the server's. Then the lock has ended for this process, and the server
 // still has it: the release is repeated in the background, and the refusal is written to the Log.
 //
-// Errors: a *LostError (ErrLost) if the lock had been lost before. What was done under it may then
-// not have been done alone. Release compares ValidUntil with the clock, and the server's answer says
-// whether the lock was still held: of a Quorum, on a majority of the nodes. A session lock counts as lost unless the server confirms within a second
-// that it was held until now.
+// Errors: a *LostError (ErrLost) if the lock had been lost before: another holder may have worked
+// at the same time. Release compares ValidUntil with the clock, and the server's reply says whether
+// the lock was still held; for a Quorum, on a majority of the nodes. A session lock counts as lost
+// unless the server confirms within a second that it was held until now.
 func (l *Lock) Release(ctx context.Context) error {
 	if ctx == nil { // a panic here would keep the lock
 		ctx = context.Background()
@@ -197,8 +201,8 @@ func (l *Lock) Release(ctx context.Context) error {
 	return l.ended
 }
 
-// LockOf returns the lock that ctx belongs to, which is that of Lock.Context, Lock.Bind, Do, or the term of an Elector: the
-// innermost one; false where there is none.
+// LockOf returns the innermost lock that ctx belongs to: that of Lock.Context, Lock.Bind, Do, or
+// the term of an Elector; false if there is none.
 func LockOf(ctx context.Context) (lock *Lock, ok bool) {
 	lock, ok = ctx.Value(innermost{}).(*Lock)
 	return lock, ok
@@ -280,8 +284,8 @@ func (h *held) lose(why Reason) {
 	}
 }
 
-// reenter looks in ctx for a lock of the same owner and of any of the keys. It returns a counted child
-// of that lock if r asks for one, else a *DeadlockError; nothing if there is no such lock.
+// reenter looks in ctx for a lock of the same owner and of any of the keys. It returns a counted
+// child of that lock if r asks for one, else a *DeadlockError; nothing if there is no such lock.
 func reenter(ctx context.Context, owner any, r request) (*Lock, error) {
 	up, _ := ctx.Value(innermost{}).(*Lock)
 	for ; up != nil; up = up.outer {

@@ -14,7 +14,8 @@ type Locker interface {
 	//
 	// Errors: if ctx ends the wait, a *HeldError that matches ErrNotAcquired and the context's
 	// error. Before that, these end it, and no others:
-	//   - ErrOutcomeUnknown: a request got no reply, also because ctx ended meanwhile. If the lock was granted, it is released within two heartbeats.
+	//   - ErrOutcomeUnknown: a request got no reply, also because ctx ended meanwhile. If the lock
+	//     was granted, it is released within two heartbeats.
 	//   - ErrUnavailable, ErrOverloaded, ErrClosed
 	//   - ErrInvalid, ErrDeadlock, ErrLimit, ErrUnsupported, ErrSchema
 	//   - an error of the server without a name here, such as a missing grant
@@ -36,31 +37,31 @@ type Locker interface {
 	Close(ctx context.Context) error
 }
 
-// Caps is what a kind of lock promises. What is not promised is refused with ErrUnsupported.
+// Caps says what a kind of lock promises. A call for anything else returns ErrUnsupported.
 type Caps struct {
 	Fencing                bool // Lock.Fence has a token that only grows, and guards check it
 	Shared                 bool // WithShared
 	Permits                bool // WithPermits
-	Fair                   bool // who comes first is served first, across processes
+	Fair                   bool // callers are served in the order of their calls, across processes
 	MaxHold                bool // WithMaxHold, WithoutRenewal and Lock.ExpireIn
-	SurvivesConnectionLoss bool // a lock outlives the connection that took it
+	SurvivesConnectionLoss bool // a lock outlives the connection that acquired it
 	PoolerSafe             bool // works behind a pooler in transaction mode, such as PgBouncer
 
-	// TrustedFor is how long a lock is trusted after its last heartbeat: the TTL less the Margin.
-	// 0: there is no such bound.
+	// TrustedFor is for how long a process trusts a lock after its last heartbeat: the TTL less the
+	// Margin. 0: there is no such bound.
 	TrustedFor time.Duration
 
-	// Durable: what was granted survives a crash of the server, by its settings when the Locker was made. Else NotDurable
-	// says which of them is to blame.
+	// Durable reports whether granted locks survive a crash of the server, by its settings when the
+	// Locker was made. If not, NotDurable names the setting.
 	Durable    bool
 	NotDurable string // for people, for example "fsync = off"; empty where Durable
 }
 
-// Do runs fn while it holds the lock of key, and releases the lock whatever fn does. The context
-// that fn is given ends with ctx, and when the lock is lost.
+// Do acquires the lock of key, runs fn, and releases the lock, also if fn panics. The context of fn
+// ends with ctx, and when the lock is lost.
 //
-// The error is fn's, joined with ErrLost where the lock was lost before fn returned: what fn did last
-// may then not have been alone, unless a guard has checked it.
+// The error is that of fn. If the lock was lost before fn returned, it also matches ErrLost:
+// another holder may have worked at the same time as fn, unless a guard checked the lock.
 func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Lock) error, opts ...Option) (err error) {
 	lock, err := l.Acquire(ctx, key, opts...)
 	if err != nil {
@@ -77,31 +78,33 @@ const MaxLockKeyBytes = 512
 
 // Errors of locks.
 var (
-	// ErrNotAcquired: somebody else has the lock. The error is a *HeldError.
+	// ErrNotAcquired: another caller holds the lock. The error is a *HeldError.
 	ErrNotAcquired = errors.New("dblock: not acquired")
 
 	// ErrLost: the lock was lost before it was released. The error is a *LostError, and also the
 	// cause of the lock's context.
 	ErrLost = errors.New("dblock: lock lost")
 
-	// ErrNotHeld: nobody holds the key, or not with that token.
+	// ErrNotHeld: the key is not held, or not with that token.
 	ErrNotHeld = errors.New("dblock: not held")
 
-	// ErrFenced: a guard found that the lock is no longer ours. Roll the transaction back.
+	// ErrFenced: a guard found that the caller no longer holds the lock. Roll the transaction back.
 	ErrFenced = errors.New("dblock: fenced off")
 
-	// ErrDeadlock: the lock is held further up in the same call. The error is a *DeadlockError.
+	// ErrDeadlock: the caller holds the lock itself, further up in its context. The error is a
+	// *DeadlockError.
 	ErrDeadlock = errors.New("dblock: would wait for itself")
 
-	// ErrLimit: the semaphore has another number of permits than the call says. The error is a *LimitError. Nothing was written.
+	// ErrLimit: the semaphore has another number of permits than the call's limit. The error is a
+	// *LimitError. Nothing was written.
 	ErrLimit = errors.New("dblock: another limit")
 
-	// ErrInvalid: an argument or an option makes no sense. The error is an *InvalidError. Nothing
-	// was sent.
+	// ErrInvalid: an argument or an option is invalid. The error is an *InvalidError. Nothing was
+	// sent.
 	ErrInvalid = errors.New("dblock: invalid")
 )
 
-// InvalidError says which argument makes no sense, and why.
+// InvalidError says which argument is invalid, and why. It matches ErrInvalid.
 type InvalidError struct {
 	Field  string // for example "key" or "LeaseOptions.TTL"
 	Reason string

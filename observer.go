@@ -7,26 +7,27 @@ import (
 	"github.com/dblock-go/dblock/internal/callback"
 )
 
-// Observer is told what becomes of locks, so that metrics and traces can hang on it. Each function
-// may be nil. It is called once what it tells has taken effect: a lock that is lost has ended before Lost is called.
-// Acquired, NotAcquired and Released are called before the caller's call returns, and must not block. Lost and HeartbeatLate
-// may be called at any time. One that blocks delays only other calls of the host's functions.
-// A panic, or a call of runtime.Goexit, is written to the Log of the options, and ends nothing.
+// Observer has functions that a Locker calls on events, for metrics and traces. Each may be nil. A
+// function is called after the event has taken effect: a lost lock has ended before Lost is called.
+// Acquired, NotAcquired and Released are called before the caller's call returns, and must not
+// block. Lost and HeartbeatLate are called at any time; one that blocks delays only other calls of
+// the host's functions. If a function panics or calls runtime.Goexit, that is written to the Log of
+// the options.
 type Observer struct {
-	// Acquired: a lock was acquired, after so long.
+	// Acquired: a lock was acquired after a wait.
 	Acquired func(key string, waited time.Duration)
 
-	// NotAcquired: a call ended without a lock, after so long; err is what it returned.
+	// NotAcquired: a call ended without a lock after a wait; err is what it returned.
 	NotAcquired func(key string, waited time.Duration, err error)
 
-	// Released: a lock was released after it was held for so long.
+	// Released: a lock was released after it was held for a time.
 	Released func(key string, held time.Duration)
 
-	// Lost: a lock was lost after it was held for so long.
+	// Lost: a lock was lost after it was held for a time.
 	Lost func(key string, held time.Duration, why Reason)
 
-	// HeartbeatLate: a heartbeat was not confirmed at the first attempt; remaining is for how long
-	// the process may still trust its locks. err is what the database or the driver said.
+	// HeartbeatLate: a heartbeat was not confirmed at the first attempt. The process may trust its
+	// locks for the remaining time. err is the error of the database or the driver.
 	HeartbeatLate func(remaining time.Duration, err error)
 }
 

@@ -2,12 +2,13 @@ package dblock
 
 import "time"
 
-// Option changes one acquisition.
+// Option changes one acquisition. Make it with the functions below.
 type Option func(*request)
 
-// WithMaxHold ends the lock d after its acquisition, by the database's clock, even if the process is healthy: at least
-// 1 ms. The process itself ends it earlier, by LeaseOptions.Margin and at most by a quarter of d. Default: the lock is
-// held until it is released or its process dies. It excludes WithoutRenewal.
+// WithMaxHold ends the lock d after its acquisition, by the database's clock, even if the process
+// is healthy. d is at least 1 ms. The process itself ends the lock earlier, by LeaseOptions.Margin
+// and at most by a quarter of d. Default: the lock is held until it is released or its process
+// dies. WithMaxHold and WithoutRenewal exclude each other.
 func WithMaxHold(d time.Duration) Option {
 	return func(r *request) {
 		clashes(r, r.Detached, "WithMaxHold", "WithoutRenewal")
@@ -15,9 +16,9 @@ func WithMaxHold(d time.Duration) Option {
 	}
 }
 
-// WithoutRenewal makes the lock last for d from its acquisition, without heartbeats: it ends then even if the process
-// lives, and lasts until then even if the process dies. At least 1 ms. The process itself ends it earlier, as with
-// WithMaxHold.
+// WithoutRenewal makes the lock last for d from its acquisition, without heartbeats: it ends then
+// even if the process lives, and lasts until then even if the process dies. d is at least 1 ms. The
+// process itself ends the lock earlier, as with WithMaxHold.
 func WithoutRenewal(d time.Duration) Option {
 	return func(r *request) {
 		clashes(r, r.MaxHold != nil && !r.Detached, "WithMaxHold", "WithoutRenewal")
@@ -25,8 +26,9 @@ func WithoutRenewal(d time.Duration) Option {
 	}
 }
 
-// WithShared takes the lock beside others who take it shared, and against those who don't: a reader's lock, and what is taken
-// without it a writer's. A writer that waits is let in when those who have the lock now have gone. It excludes WithPermits.
+// WithShared acquires the lock in shared mode: shared holders coexist, and an exclusive holder
+// excludes them. A waiting exclusive caller acquires the lock when the present holders have
+// released it: later shared callers wait behind it. WithShared and WithPermits exclude each other.
 func WithShared() Option {
 	return func(r *request) {
 		clashes(r, r.Mode == ModePermit, "WithShared", "WithPermits")
@@ -34,11 +36,11 @@ func WithShared() Option {
 	}
 }
 
-// WithPermits takes n of the permits of the semaphore that is called like the key, all of them or none; there are
-// limit of them, 1 to MaxPermits. The first acquisition makes the semaphore, and from then on the number is stored:
-// with another limit an acquisition gets a *LimitError (see SetPermits of the leases). A semaphore and a lock may be
-// called the same, and have nothing to do with each other. A semaphore is never removed: it is a row, and one for each
-// permit.
+// WithPermits acquires n permits of the semaphore with the name key, all of them or none. The
+// semaphore has limit permits, 1 to MaxPermits. The first acquisition creates it and stores the
+// limit: an acquisition with another limit returns a *LimitError (see SetPermits of the lease
+// lockers). A semaphore and a lock of the same name are independent. A semaphore is never removed:
+// it is a row, and one for each permit.
 func WithPermits(n, limit int) Option {
 	return func(r *request) {
 		clashes(r, r.Mode == ModeShared, "WithShared", "WithPermits")
@@ -46,16 +48,19 @@ func WithPermits(n, limit int) Option {
 	}
 }
 
-// WithLabel says for people who holds the lock: at most 255 bytes of UTF-8. Default: that of the Locker.
+// WithLabel names the holder for people, in at most 255 bytes of UTF-8. Default: the label of the
+// Locker.
 func WithLabel(label string) Option { return func(r *request) { r.Label = &label } }
 
-// WithData keeps data beside the lock while it is held, for others to read: at most 64 KiB. Each key of a set
-// keeps a copy: at most 16 MiB in all.
+// WithData stores data beside the lock while it is held, for others to read: at most 64 KiB. Each
+// key of a set has a copy: at most 16 MiB in all.
 func WithData(data []byte) Option { return func(r *request) { r.Data = data } }
 
-// WithReentrant takes a lock once more that is held further up in the same context, instead of
-// ErrDeadlock: same Locker, key and mode. It takes no round trip, and the lock ends with the last
-// of them. It keeps the end, the label, the data and the limit of the first. It is an option because Go hands contexts to other goroutines, which are then not kept apart.
+// WithReentrant acquires a lock once more that the same context holds further up, with the same
+// Locker, key and mode. Without it the error is a *DeadlockError. It takes no round trip, and the
+// lock ends with the last release. The end, the label, the data and the limit of the first
+// acquisition stay. It is an option because Go passes contexts to other goroutines, and a reentrant
+// lock does not exclude these from each other.
 func WithReentrant() Option { return func(r *request) { r.Reentrant = true } }
 
 // Limits of what an acquisition takes.

@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
-// timed is a Locker whose time is not the machine's, such as dblocktest's: what is built on it goes by the same clock.
+// timed is a Locker whose time is not the machine's, such as dblocktest's: what is built on it goes
+// by the same clock.
 type timed interface{ Clock() clock.Clock }
 
 func clockOf(l Locker) clock.Clock {
@@ -19,7 +20,8 @@ func clockOf(l Locker) clock.Clock {
 	return clock.Real{}
 }
 
-// brief is what a pause is shorter than that only lets others finish: whoever stops the clock must not stop that.
+// brief is what a pause is shorter than that only lets others finish: whoever stops the clock must
+// not stop that.
 const brief = 100 * time.Millisecond
 
 // sleep waits for d while ctx lives; its error is the context's cause.

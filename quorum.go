@@ -14,20 +14,20 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// Quorum hands out locks that a majority of independent databases has granted, of any mix of engines: the Redlock of the
-// literature. It goes on while a majority of them is up, and is a Locker itself. Make it with NewQuorum. It is safe for
-// concurrent use.
+// Quorum acquires locks on a majority of independent databases, of any mix of products: the Redlock
+// of the literature. It works while a majority of them is up, and is a Locker itself. Make it with
+// NewQuorum. It is safe for concurrent use.
 //
-// What it guarantees: two never hold a key at once, by their own clocks, as long as no clock of a database or of a holder
-// runs faster than another one by more than Drift (and the nodes' Margin) allows, and as long as no database forgets what
-// it has granted: settings that would are refused, but nobody can keep a disk from being restored from a backup, or a
-// failover from losing what a replica had not yet received.
+// It guarantees that no two holders have a key at the same time by their own clocks, on two
+// conditions. No clock of a database or a holder runs faster than another by more than Drift and
+// the nodes' Margin allow. And no database forgets a lock that it has granted: NewQuorum refuses
+// settings that allow this, but can't prevent a restore from a backup, or a failover to a replica
+// that lags behind.
 //
-// What it does not guarantee: that a holder who was paused, by its garbage collector or its host, notices before it
-// writes. There is no token that grows across databases, and so no guard: Lock.Fence returns false, and GuardedTx
-// refuses these locks. Where the data is in one database, take a lease there and guard the writes: that is both safer and
-// faster. A Quorum is for what no single database can vouch for, such as a side effect elsewhere, while any one
-// database may be down.
+// It does not guarantee that a paused holder notices the loss before it writes. No token grows
+// across databases, so there is no guard: Lock.Fence returns false, and GuardedTx refuses these
+// locks. If the data is in one database, a lease there with guarded writes is both safer and
+// faster. A Quorum is for side effects elsewhere, while any one database may be down.
 type Quorum struct {
 	nodes    []Locker
 	majority int
@@ -49,8 +49,8 @@ var _ Locker = (*Quorum)(nil)
 
 // QuorumOptions of a Quorum. The zero value is good for use.
 type QuorumOptions struct {
-	// NodeTimeout bounds how long a node may take to answer, and how long Release waits for all of them: a node that is
-	// down holds nobody up for longer. It should be well below what a lock lasts. Default 1 s; 1 ms to 1 min.
+	// NodeTimeout is for how long a call waits for the reply of a node, and Release for those of
+	// all nodes. It should be much shorter than a lock lasts. Default 1 s; 1 ms to 1 min.
 	NodeTimeout time.Duration
 
 	// Drift is by how much earlier than its nodes say a lock ends: for clocks that run at different
@@ -64,13 +64,13 @@ type QuorumOptions struct {
 
 const defaultNodeTimeout = time.Second
 
-// NewQuorum makes a Quorum of an odd number of nodes, 3 at least. Each has to be a Locker of a database of its own, on a
-// server of its own, and all processes have to use the same ones: neither can be checked here. The nodes stay their
-// owner's, who closes them after the Quorum. Nothing is sent.
+// NewQuorum makes a Quorum of an odd number of nodes, 3 at least. Each node is a Locker of a
+// database of its own on a server of its own, and all processes use the same ones; NewQuorum checks
+// neither. The caller closes the nodes after the Quorum. Nothing is sent.
 //
-// Errors: ErrInvalid where the number is even or less than 3, a node is nil or there twice, or Drift is so long that
-// no lock could be granted; ErrUnsupported where a node's
-// server may forget in a crash what it has granted (see Caps.Durable): the error says which node, and which setting.
+// Errors: ErrInvalid if the number is even or less than 3, a node is nil or given twice, or Drift
+// is so long that no lock could be granted; ErrUnsupported if a node's server may forget granted
+// locks in a crash (see Caps.Durable): the error names the node and the setting.
 func NewQuorum(nodes []Locker, o QuorumOptions) (*Quorum, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -150,9 +150,10 @@ func checkNode(nodes []Locker, i int) error {
 // first of them asks the nodes, and a release hands the lock to the next one. After 100 ms of that
 // it is released on the nodes, so that other processes get it.
 //
-// Errors: as for Locker.Acquire. A *HeldError says who holds key on one of the nodes; ErrUnavailable, which matches the
-// context's error too where that ended the wait, says that too few nodes have answered. Whatever had been granted by
-// then is given back, in the background if ctx has ended.
+// Errors: as for Locker.Acquire. A *HeldError says who holds key on one of the nodes;
+// ErrUnavailable, which matches the context's error too where that ended the wait, says that too
+// few nodes have answered. Whatever had been granted by then is given back, in the background if
+// ctx has ended.
 func (q *Quorum) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	r, err := newRequest(1, key, opts)
 	if err != nil {

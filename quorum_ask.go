@@ -75,8 +75,8 @@ func (q *Quorum) begin() bool {
 
 var errNodeTimeout = errors.New("no answer within QuorumOptions.NodeTimeout")
 
-// send asks the nodes. Their calls end at the timeout, which the context tells, and not before: one that is cut short
-// would leave a lease in doubt, in others' way until it is cleared up.
+// send asks the nodes. Their calls end at the timeout, which the context tells, and not before: one
+// that is cut short would leave a lease in doubt, in others' way until it is cleared up.
 func (a *asked) send(ctx context.Context) (late context.Context) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	timer := a.q.clock.AfterFunc(a.q.o.NodeTimeout, func() { cancel(errNodeTimeout) })
@@ -93,7 +93,8 @@ func (a *asked) send(ctx context.Context) (late context.Context) {
 	return late
 }
 
-// passedOn are the options for the nodes. What is taken once more is taken from the Quorum's own lock.
+// passedOn are the options for the nodes. What is taken once more is taken from the Quorum's own
+// lock.
 func passedOn(r request) []Option {
 	return []Option{func(to *request) { to.MaxHold, to.Detached, to.Label, to.Data = r.MaxHold, r.Detached, r.Label, r.Data }}
 }
@@ -212,7 +213,8 @@ func present(nodes []*Lock) []*Lock {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node *Lock) bool { return node == nil })
 }
 
-// each calls f for all nodes at once, and waits for NodeTimeout at most; the others' errors are errNodeTimeout then.
+// each calls f for all nodes at once, and waits for NodeTimeout at most; the others' errors are
+// errNodeTimeout then.
 func (q *Quorum) each(ctx context.Context, nodes []*Lock, f func(context.Context, *Lock) error) []error {
 	type result struct {
 		i   int

@@ -121,7 +121,8 @@ func (h *quorumHold) live() (n int) {
 // Fences are none: there is no token that grows across databases.
 func (h *quorumHold) Fences() []Fence { return nil }
 
-// ValidUntil is until when a majority of the nodes may be trusted, less the drift. Their heartbeats move it.
+// ValidUntil is until when a majority of the nodes may be trusted, less the drift. Their heartbeats
+// move it.
 func (h *quorumHold) ValidUntil() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,8 +192,8 @@ func (h *quorumHold) judge() (tell func()) {
 	return nil
 }
 
-// ExpireIn ends the lock d from now, on a majority of the nodes at least. The local end moves in before anything is
-// sent, and out only after a majority has confirmed it.
+// ExpireIn ends the lock d from now, on a majority of the nodes at least. The local end moves in
+// before anything is sent, and out only after a majority has confirmed it.
 func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
 	select {
 	case h.moving <- struct{}{}:
@@ -241,8 +242,8 @@ func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
 	return fmt.Errorf("%w: the end of %q: %v", ErrUnavailable, h.key, errors.Join(errs...))
 }
 
-// moveIn moves the local end in for calls that are about to be sent. It returns the end so far, the one that holds once
-// the nodes have confirmed it, and the nodes.
+// moveIn moves the local end in for calls that are about to be sent. It returns the end so far, the
+// one that holds once the nodes have confirmed it, and the nodes.
 func (h *quorumHold) moveIn(d time.Duration) (before, until time.Time, nodes []*Lock, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -278,7 +279,8 @@ func (h *quorumHold) stop(why Reason) bool {
 	return true
 }
 
-// lose ends a lock that is lost. tell calls the Observer, which may block: a caller with more to end does that first.
+// lose ends a lock that is lost. tell calls the Observer, which may block: a caller with more to
+// end does that first.
 func (h *quorumHold) lose(why Reason) (tell func()) {
 	if !h.stop(why) {
 		return func() {}
@@ -293,8 +295,8 @@ func (h *quorumHold) lose(why Reason) (tell func()) {
 	}
 }
 
-// Release hands the lock off to the next caller of this process, or gives it back on all nodes. If a majority of them did
-// not have it any more, it was lost.
+// Release hands the lock off to the next caller of this process, or gives it back on all nodes. If
+// a majority of them did not have it any more, it was lost.
 func (h *quorumHold) Release(ctx context.Context, _ bool) error {
 	held := h.stop(ReasonReleased)
 	handed := held && h.q.handOff(h)
@@ -319,8 +321,8 @@ func (h *quorumHold) Release(ctx context.Context, _ bool) error {
 	return nil
 }
 
-// giveBack releases what the nodes have granted, once, and forgets a hold that has ended. few tells that no majority of the
-// nodes had it still.
+// giveBack releases what the nodes have granted, once, and forgets a hold that has ended. few tells
+// that no majority of the nodes had it still.
 func (h *quorumHold) giveBack(ctx context.Context) (few bool) {
 	h.back.Do(func() {
 		h.mu.Lock()
@@ -346,8 +348,8 @@ func (q *Quorum) drop(h *quorumHold) {
 	}
 }
 
-// releaseAll gives back what nodes have granted, and counts those that had lost it. One that does not answer in time goes on
-// doing so in the background.
+// releaseAll gives back what nodes have granted, and counts those that had lost it. One that does
+// not answer in time goes on doing so in the background.
 func (q *Quorum) releaseAll(ctx context.Context, nodes []*Lock) (lost int) {
 	errs := q.each(context.WithoutCancel(ctx), nodes, func(ctx context.Context, node *Lock) error { return node.Release(ctx) })
 	for _, err := range errs {

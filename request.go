@@ -82,7 +82,8 @@ func newRequest(skip int, key string, opts []Option) (request, error) {
 	return r, &InvalidError{"mode", fmt.Sprintf("there is no mode %d", r.Mode)}
 }
 
-// chosen applies options. It is a function of its own so that a call without options allocates no request.
+// chosen applies options. It is a function of its own so that a call without options allocates no
+// request.
 func chosen(opts []Option) (r request, err error) {
 	for i, o := range opts {
 		if o == nil {
@@ -114,8 +115,8 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// checkText refuses what one of the engines could not store as it is: Postgres takes neither NUL nor
-// bytes that are not UTF-8, and so neither engine does.
+// checkText refuses what one of the engines could not store as it is: Postgres takes neither NUL
+// nor bytes that are not UTF-8, and so neither engine does.
 func checkText(field, s string, least, most int) error {
 	switch {
 	case len(s) < least:

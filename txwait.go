@@ -28,8 +28,8 @@ const (
 func WaitForContext() TxWait { return TxWait{kind: waitForContext} }
 
 // WaitAtMost waits for d while the context lives, whatever the server's own bound is: in whole
-// milliseconds up to 24 days on Postgres, in whole seconds up to 3 years on MySQL and MariaDB. Another
-// d is an *InvalidError. If d has passed, the error is a *HeldError (ErrNotAcquired).
+// milliseconds up to 24 days on Postgres, in whole seconds up to 3 years on MySQL and MariaDB.
+// Another d is an *InvalidError. If d has passed, the error is a *HeldError (ErrNotAcquired).
 func WaitAtMost(d time.Duration) TxWait { return TxWait{kind: waitAtMost, bound: d} }
 
 // NoWait does not wait: if another transaction holds a lock, the error is a *HeldError

@@ -39,7 +39,8 @@ type Hold[F any] interface {
 	ValidUntil() time.Time
 	ExpireIn(ctx context.Context, d time.Duration) error
 
-	// Check loses the lock if ValidUntil has passed. A process that was stopped may run on before its timers do.
+	// Check loses the lock if ValidUntil has passed. A process that was stopped may run on before
+	// its timers do.
 	Check()
 
 	// Release is called once, after the last use of the lock, also if it was lost before. It bounds

@@ -1,5 +1,6 @@
 // Package root passes on what the root package does for packages of this module and does not
-// export: requests from options, locks from what a backend holds, and checks that all packages share.
+// export: requests from options, locks from what a backend holds, and checks that all packages
+// share.
 package root
 
 import (
@@ -46,14 +47,15 @@ func NewSetRequest(keys []string, opts []dblock.Option) (Request, error) {
 	return of.NewSetRequest(keys, opts)
 }
 
-// NewLock makes the Lock of h. The owner is the Locker. The caller calls lose when the lock is lost.
+// NewLock makes the Lock of h. The owner is the Locker. The caller calls lose when the lock is
+// lost.
 func NewLock(ctx context.Context, owner any, r Request, h Hold) (l *dblock.Lock, lose func(dblock.Reason)) {
 	return of.NewLock(ctx, owner, r, h)
 }
 
-// Reenter looks in ctx for a lock of the same owner and of one of the keys of r. If there is one, it
-// returns a counted child of it, if r asks for one, else a *dblock.DeadlockError. If there is none,
-// both results are nil.
+// Reenter looks in ctx for a lock of the same owner and of one of the keys of r. If there is one,
+// it returns a counted child of it, if r asks for one, else a *dblock.DeadlockError. If there is
+// none, both results are nil.
 func Reenter(ctx context.Context, owner any, r Request) (*dblock.Lock, error) {
 	return of.Reenter(ctx, owner, r)
 }
