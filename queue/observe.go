@@ -11,11 +11,11 @@ import (
 // not block: what it reports goes on when it has returned. A panic, or a call of runtime.Goexit, is
 // written to Options.Log, and ends nothing.
 type Observer struct {
-	// Claimed: so many jobs were claimed, in an exchange that took so long. None: there were none.
+	// Claimed: so many jobs were claimed, in a round trip that took so long. 0: none were ready.
 	Claimed func(queue string, jobs int, took time.Duration)
 
-	// Completed: a handler has done its job, in so long. That it is recorded is another matter: see
-	// Recorded and Lost. That of HandleTx is.
+	// Completed: a handler has returned nil after so long. Whether that is recorded, Recorded and
+	// Lost report. That of HandleTx is.
 	Completed func(job Info, took time.Duration)
 
 	// Failed: an attempt failed, and the job is tried again after so long.
@@ -34,9 +34,9 @@ type Observer struct {
 	// Snoozed: a handler has put its job off; or no handler of this process knows the kind of the job (ErrUnknownKind).
 	Snoozed func(job Info, again time.Duration)
 
-	// Recorded: that so many jobs are done (Completed, Cancelled) is committed, in an exchange, or by a
-	// commit of HandleTx, that took so long. One that got no answer and was sent again is counted with
-	// the second answer, if its outcome can be learned: see Lost.
+	// Recorded: the ends of so many jobs (Completed, Cancelled) are committed, in a round trip, or
+	// by a commit of HandleTx, that took so long. One that got no answer and was sent again is
+	// counted with the second answer, if its outcome can be learned: see Lost.
 	Recorded func(queue string, jobs int, took time.Duration)
 
 	// Lost: the ends of so many jobs were refused, as their claims were taken away: other processes

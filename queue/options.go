@@ -27,8 +27,9 @@ type Options struct {
 	// Label names this process to operators, as the one that has its jobs: at most 255 bytes.
 	Label string
 
-	// Timeout bounds one exchange with the database. Default 10 s; 100 ms to 24 h. A claim that takes longer is repeated for half as
-	// many jobs with four times the time, up to 30 s. Statements that promote and rescue jobs have twice the time when they are repeated.
+	// Timeout bounds one round trip to the database. Default 10 s; 100 ms to 24 h. A claim that
+	// takes longer is repeated for half as many jobs with four times the time, up to 30 s.
+	// Statements that promote and rescue jobs have twice the time when they are repeated.
 	Timeout time.Duration
 
 	// MaxQueue bounds how many calls of Enqueue may wait in this process; more are refused with dblock.ErrOverloaded. Default

@@ -20,15 +20,15 @@ import (
 
 // queueCmd is `dblock queue`.
 type queueCmd struct {
-	Stats   queueStatsCmd   `cmd:"" help:"How many jobs each queue has, where they stand, and how long the oldest has waited."`
+	Stats   queueStatsCmd   `cmd:"" help:"Count the jobs of each queue by state, and show how long the oldest has waited."`
 	List    queueListCmd    `cmd:"" help:"List jobs of a queue."`
-	Show    queueShowCmd    `cmd:"" help:"Show all that is known of a job, with its payload."`
-	Retry   queueRetryCmd   `cmd:"" help:"Have dead jobs run again, with all their attempts."`
+	Show    queueShowCmd    `cmd:"" help:"Show a job and its payload."`
+	Retry   queueRetryCmd   `cmd:"" help:"Run dead jobs again, with all their attempts."`
 	Cancel  queueCancelCmd  `cmd:"" help:"Drop jobs, and end the contexts of those that run."`
-	Discard queueDiscardCmd `cmd:"" help:"Give jobs up that wait: they are kept with the dead."`
+	Discard queueDiscardCmd `cmd:"" help:"Give up jobs that wait, and keep them with the dead."`
 	Purge   queuePurgeCmd   `cmd:"" help:"Drop the dead jobs of a queue."`
-	Pause   queuePauseCmd   `cmd:"" help:"Have nobody take jobs from a queue."`
-	Resume  queueResumeCmd  `cmd:"" help:"Have jobs of a paused queue taken again."`
+	Pause   queuePauseCmd   `cmd:"" help:"Pause a queue."`
+	Resume  queueResumeCmd  `cmd:"" help:"Resume a paused queue."`
 }
 
 // queueFlags are those that all of them have.

@@ -48,6 +48,9 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 func open(ctx context.Context, pool *sql.DB, schema string, more []Option) (d *database, err error) {
 	d = &database{pool: mysql.NewPool(pool), schema: schema}
 	for _, option := range more {
+		if option == nil {
+			return nil, &dblock.InvalidError{Field: "options", Reason: "one of them is nil"}
+		}
 		option(d)
 	}
 	if d.schema, err = mysql.Home(ctx, d.pool, d.schema); err != nil {

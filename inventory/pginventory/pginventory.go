@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/inventory"
@@ -36,6 +37,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 func open(ctx context.Context, pool *pgxpool.Pool, schema string, more []Option) (d *database, err error) {
 	d = &database{pool: pool, chosen: schema}
 	for _, option := range more {
+		if option == nil {
+			return nil, &dblock.InvalidError{Field: "options", Reason: "one of them is nil"}
+		}
 		option(d)
 	}
 	d.Schema, err = postgres.RequireSchema(ctx, pool, schema)
