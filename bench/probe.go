@@ -8,12 +8,9 @@ import (
 )
 
 // probe asks a server about itself, on a connection of its own that is made once and not again: what
-// the probe itself sends is told from the rest by its session. It is for one goroutine at a time.
-type probe struct{ questions }
-
-// questions are asked as plain text and answered as plain text, so that no option of a DSN can
-// change what an answer means.
-type questions interface {
+// the probe itself sends is told from the rest by its session. It is for one goroutine at a time. Questions
+// and answers are plain text, so that no option of a DSN can change what an answer means.
+type probe interface {
 	// settings returns those that decide what a result is worth. On Postgres they are those of a session
 	// with this DSN: it may go without durability for itself.
 	settings(ctx context.Context) (settings, error)
@@ -35,20 +32,12 @@ type questions interface {
 	close() error
 }
 
-func newProbe(ctx context.Context, kind devdb.Kind, dsn string) (*probe, error) {
+func newProbe(ctx context.Context, kind devdb.Kind, dsn string) (probe, error) {
 	switch kind {
 	case devdb.Postgres:
-		q, err := newPostgresProbe(ctx, dsn)
-		if err != nil {
-			return nil, err
-		}
-		return &probe{q}, nil
+		return newPostgresProbe(ctx, dsn)
 	case devdb.MariaDB, devdb.MySQL:
-		q, err := newMySQLProbe(ctx, kind, dsn)
-		if err != nil {
-			return nil, err
-		}
-		return &probe{q}, nil
+		return newMySQLProbe(ctx, kind, dsn)
 	}
 	return nil, fmt.Errorf("bench: %s can't be asked for its settings", kind)
 }

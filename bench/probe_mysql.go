@@ -25,7 +25,7 @@ type mysqlProbe struct {
 	conn *sql.Conn
 }
 
-func newMySQLProbe(ctx context.Context, kind devdb.Kind, dsn string) (*mysqlProbe, error) {
+func newMySQLProbe(ctx context.Context, kind devdb.Kind, dsn string) (probe, error) {
 	cfg, err := devdb.ParseMySQL(dsn)
 	if err != nil {
 		return nil, err

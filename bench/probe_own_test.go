@@ -120,10 +120,10 @@ func statementsAreCounted(t *testing.T, server *devdb.Server, dsn string) {
 
 // onlyTheseTwo waits until all sessions of before are gone, which takes the server a moment: their
 // farewells count as statements.
-func onlyTheseTwo(t *testing.T, p *probe) {
+func onlyTheseTwo(t *testing.T, p probe) {
 	t.Helper()
 	reserved := 0
-	if _, isPostgres := p.questions.(*postgresProbe); isPostgres {
+	if _, isPostgres := p.(*postgresProbe); isPostgres {
 		reserved = 3 // for superusers
 	}
 	eventually(t, testMaxConns-reserved-2, func() (int, error) { return p.freeConnections(t.Context()) })
@@ -143,7 +143,7 @@ func optionsChangeNothing(t *testing.T, server *devdb.Server, dsn string) {
 		free     int
 		counts   bool
 	}
-	ask := func(p *probe) (a answers, err error) {
+	ask := func(p probe) (a answers, err error) {
 		s, err := p.settings(t.Context())
 		if err != nil {
 			return a, err

@@ -19,7 +19,7 @@ var postgresSettings = []string{
 
 type postgresProbe struct{ conn *pgx.Conn }
 
-func newPostgresProbe(ctx context.Context, dsn string) (*postgresProbe, error) {
+func newPostgresProbe(ctx context.Context, dsn string) (probe, error) {
 	cfg, err := devdb.ParsePostgres(dsn)
 	if err != nil {
 		return nil, err

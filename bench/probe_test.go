@@ -17,7 +17,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-func openProbe(t *testing.T, kind devdb.Kind, dsn string) *probe {
+func openProbe(t *testing.T, kind devdb.Kind, dsn string) probe {
 	t.Helper()
 	p, err := newProbe(t.Context(), kind, dsn)
 	if err != nil {
@@ -145,7 +145,7 @@ func completeSettings(t *testing.T, s settings) {
 
 // logGrows commits ten values of 10,000 bytes that don't compress, one by one, and returns by how
 // much the log grew.
-func logGrows(t *testing.T, p *probe, s *session) (grown int64) {
+func logGrows(t *testing.T, p probe, s *session) (grown int64) {
 	t.Helper()
 	const commits, bytes = 10, 10_000
 	column, value := "varbinary(10000)", func(hex string) string { return "x'" + hex + "'" }

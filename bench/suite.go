@@ -16,7 +16,7 @@ type suite struct {
 	*benchmark
 	kind     devdb.Kind
 	server   *devdb.Server
-	probe    *probe
+	probe    probe
 	settings settings
 	entries  []*entry
 	undo     []func() error // the last first

@@ -11,7 +11,6 @@ const (
 	envPostgresBin = "DBLOCK_POSTGRES_BIN"
 	envMySQLDSN    = "DBLOCK_MYSQL_DSN"
 	envMySQLD      = "DBLOCK_MYSQLD"
-	envPgBouncer   = "DBLOCK_PGBOUNCER"
 	envServersDir  = "DBLOCK_SERVERS_DIR"
 	envTemplates   = "DBLOCK_TEMPLATES"
 )

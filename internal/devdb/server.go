@@ -43,7 +43,7 @@ func (s *Server) checkDSN() (err error) {
 }
 
 func (s *Server) askVersion(ctx context.Context) (serverVersion, error) {
-	if s.Kind == Postgres || s.Kind == pooler {
+	if s.Kind != MariaDB && s.Kind != MySQL { // or a program in front of a Postgres
 		return s.askPostgresVersion(ctx)
 	}
 	return s.askMySQLVersion(ctx)
