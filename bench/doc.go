@@ -1,4 +1,4 @@
-// Package bench measures dblock as pgbench measures Postgres: callers in a closed or an open loop,
+// Package bench measures dblock as pgbench measures Postgres: clients in a closed or an open loop,
 // for a given time, against a real server, with the failures by kind, the latencies in an HDR
 // histogram, and what an operation cost in statements, log bytes and allocations.
 //
@@ -7,6 +7,6 @@
 // within a round. Absolute numbers are the machine's.
 //
 // A scenario is a value with a name and a way to open it; `dblock bench --list` names all of them.
-// Sales, locks and queues, ours and those of peers, share their callers: a new one is a SaleScenario, a
+// Sales, locks and queues, ours and those of peers, share their clients: a new one is a SaleScenario, a
 // LockScenario or a JobsScenario with the few lines that are its own.
 package bench

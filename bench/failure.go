@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// kinds are the errors of dblock that callers have to expect, and what they are counted as.
+// kinds are the errors of dblock that clients have to expect, and what they are counted as.
 var kinds = []struct {
 	err  error
 	kind string

@@ -17,15 +17,15 @@ type Flags struct {
 	Scenarios []string          `arg:"" optional:"" name:"scenario" help:"What to measure: names, or patterns such as 'seckill/*'. The others are held against the first. --list names all."`
 	List      bool              `help:"Name every scenario and what it does."`
 	Engine    []string          `help:"Servers: postgres, mariadb, mysql. Default: each that is found."`
-	Clients   int               `short:"c" default:"64" help:"Callers at once."`
+	Clients   int               `short:"c" default:"64" help:"Clients at once."`
 	Threads   int               `short:"j" placeholder:"N" help:"Threads that run Go code at once. Default: one a core."`
-	Conns     int               `placeholder:"N" help:"Connections of each scenario. Default: what is best for it of the numbers that it knows, or one a caller, at most 64."`
+	Conns     int               `placeholder:"N" help:"Connections of each scenario. Default: what is best for it of the numbers that it knows, or one a client, at most 64."`
 	Time      Seconds           `short:"T" default:"5s" help:"How long a round is, in seconds or as 1m30s."`
 	Warmup    Seconds           `default:"1s" help:"How long each scenario runs before the first round. 0: not at all."`
 	Rounds    int               `default:"3" help:"Rounds of each scenario, in turn."`
 	Jobs      int               `placeholder:"N" help:"Jobs of each backlog that is burnt down, and at most so many in a batch: 5000, or 10000 in a call that is measured. Default: as many as take about --time, and 5000."`
 	Progress  Seconds           `short:"P" placeholder:"SECONDS" help:"Print a line on stderr every so often while a round runs."`
-	Rate      float64           `short:"R" placeholder:"N" help:"Operations a second of all callers together, at random moments; latencies count from the moment that an operation was due. Default: each caller goes on when its last operation has ended."`
+	Rate      float64           `short:"R" placeholder:"N" help:"Operations a second of all clients together, at random moments; latencies count from the moment that an operation was due. Default: each client goes on when its last operation has ended."`
 	Seed      uint64            `default:"1" help:"For whatever is random."`
 	File      string            `placeholder:"FILE" help:"Script to run with another benchmark program, beside the scenarios: pgbench on Postgres, mariadb-slap or mysqlslap on MariaDB and MySQL; for a file that ends in .lua, sysbench."`
 	Setup     string            `placeholder:"FILE" help:"SQL to run once before the script of --file, for its tables."`

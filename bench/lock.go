@@ -12,21 +12,21 @@ import (
 
 // Locker takes and gives back exclusive locks, in whatever way is to be measured.
 type Locker interface {
-	// Lock waits until the caller holds the key, and returns how to give it back.
+	// Lock waits until the client holds the key, and returns how to give it back.
 	Lock(ctx context.Context, key string) (unlock func(context.Context) error, err error)
 
 	Close() error
 }
 
-// LockScenarios measure pairs of lock and unlock: "lock/…", where every caller has a key of its own,
-// and "hotlock/…", where all want the same key. That no two callers hold a key at once is checked
+// LockScenarios measure pairs of lock and unlock: "lock/…", where every client has a key of its own,
+// and "hotlock/…", where all want the same key. That no two clients hold a key at once is checked
 // as it goes.
 func LockScenarios(
 	name, about string, engines []devdb.Kind, conns []int, open func(context.Context, *Env) (Locker, error),
 ) []Scenario {
 	return []Scenario{
-		lockScenario("lock/"+name, about+"; a key for each caller", engines, conns, false, open),
-		lockScenario("hotlock/"+name, about+"; all callers want the same key", engines, conns, true, open),
+		lockScenario("lock/"+name, about+"; a key for each client", engines, conns, false, open),
+		lockScenario("hotlock/"+name, about+"; all clients want the same key", engines, conns, true, open),
 	}
 }
 
@@ -60,7 +60,7 @@ type describedLocks struct {
 	Described
 }
 
-var errTwoHolders = errors.New("two callers held the same lock at once")
+var errTwoHolders = errors.New("two clients held the same lock at once")
 
 func (l locks) Close() error { return l.locker.Close() }
 
@@ -80,7 +80,7 @@ func (l locks) Round(_ context.Context, n int) (Round, error) {
 			if held.Swap(true) {
 				return 0, errTwoHolders
 			}
-			runtime.Gosched() // whoever else is let in has a chance to show
+			runtime.Gosched() // another client that is let in has a chance to show
 			held.Store(false)
 			return 1, unlock(ctx)
 		}, nil

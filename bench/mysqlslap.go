@@ -24,7 +24,7 @@ type slap struct {
 
 	config     *mysql.Config
 	statements int   // of the script
-	scripts    int64 // that one caller runs in a round
+	scripts    int64 // that one client runs in a round
 }
 
 const slapHint = "the packages of the MariaDB client (mariadb-slap) or of the MySQL client (mysqlslap) have it; " +
@@ -82,7 +82,7 @@ func setUpMySQL(ctx context.Context, config *mysql.Config, file string) error {
 
 func (s *slap) Close() error { return nil }
 
-// Round has the callers run more scripts until a run takes as long as the round: the program takes
+// Round has the clients run more scripts until a run takes as long as the round: the program takes
 // a number of statements, not a time.
 func (s *slap) Round(context.Context, int) (Round, error) {
 	return Round{Run: func(ctx context.Context, d time.Duration) (Sample, error) {
@@ -100,7 +100,7 @@ func (s *slap) Round(context.Context, int) (Round, error) {
 	}}, nil
 }
 
-// measure runs each caller's scripts once. The time includes that of the connections.
+// measure runs each client's scripts once. The time includes that of the connections.
 func (s *slap) measure(ctx context.Context) (sample Sample, err error) {
 	const options = "options.cnf"
 	clients := int64(s.env.Clients)

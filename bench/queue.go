@@ -8,9 +8,9 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// Jobs is a queue of jobs, ours or a peer's. Handlers do nothing but tell that they were called.
+// Jobs is a queue of jobs, ours or a peer's. Handlers only report that they were called.
 type Jobs interface {
-	// Clean drops all jobs, and whatever is kept of those that have ended, as if the tables were new. Nobody works meanwhile.
+	// Clean drops all jobs, and whatever is kept of those that have ended, as if the tables were new. No worker runs meanwhile.
 	Clean(ctx context.Context) error
 
 	// Enqueue enqueues n jobs in one call, durably. They are numbered from first, and the number is all that they carry.

@@ -139,7 +139,7 @@ func (c *crew) end(already error) error {
 	return err
 }
 
-// stalled is closed when a count has not changed for as long as callers may take at most.
+// stalled is closed when a count has not changed for as long as clients may take at most.
 func stalled(ctx context.Context, count *atomic.Int64) <-chan struct{} {
 	is := make(chan struct{})
 	go func() {

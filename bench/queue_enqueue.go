@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Enqueue measures how many jobs a second one caller enqueues, 5,000 in a call, while nobody works.
+// Enqueue measures how many jobs a second one client enqueues, 5,000 in a call, while no worker runs.
 func (s JobsScenario) Enqueue() Scenario {
 	return s.scenario(func(env *Env, jobs Jobs) Workload { return &enqueuing{env, jobs} })
 }
@@ -38,7 +38,7 @@ func (e *enqueuing) Round(ctx context.Context, _ int) (Round, error) {
 		Check: func(ctx context.Context, ok int64) error {
 			there, err := e.jobs.Left(ctx)
 			if err == nil && there != ok {
-				err = fmt.Errorf("the caller was told of %d jobs, the table knows of %d", ok, there)
+				err = fmt.Errorf("the client was told of %d jobs, the table knows of %d", ok, there)
 			}
 			return err
 		},

@@ -23,7 +23,7 @@ type Seller interface {
 	Close() error
 }
 
-// SaleScenario measures how many units a second are really sold when every caller wants the same
+// SaleScenario measures how many units a second are really sold when every client wants the same
 // SKU, which never sells out: each sale is an order row and a unit off one counter. The orders are
 // numbered as they come, as a sequence, a ULID or a UUIDv7 would. At the end of a round those that
 // are recorded are counted.
@@ -82,7 +82,7 @@ func (s sale) Round(ctx context.Context, n int) (Round, error) {
 		Check: func(ctx context.Context, ok int64) error {
 			sold, err := s.seller.Sold(ctx, sku)
 			if err == nil && sold != ok {
-				err = fmt.Errorf("the callers were told of %d units sold, the books hold %d", ok, sold)
+				err = fmt.Errorf("the clients were told of %d units sold, the books hold %d", ok, sold)
 			}
 			return err
 		},

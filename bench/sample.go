@@ -48,7 +48,7 @@ const (
 	longest  = 10 * time.Minute
 )
 
-// recorder takes the results of many callers. Callers share a few shards: a histogram each would
+// recorder takes the results of many clients. Clients share a few shards: a histogram each would
 // take more memory than what is measured.
 type recorder struct{ shards [16]shard }
 
@@ -89,7 +89,7 @@ func (r *recorder) failed(client int, kind string, n int64) {
 	s.failed[kind] += n
 }
 
-// sample returns what was recorded until now, by callers that may go on.
+// sample returns what was recorded until now, by clients that may go on.
 func (r *recorder) sample(elapsed time.Duration) Sample {
 	s := Sample{Failed: make(map[string]int64), Elapsed: elapsed}
 	all := hdrhistogram.New(shortest.Nanoseconds(), longest.Nanoseconds(), 3)

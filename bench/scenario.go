@@ -18,10 +18,10 @@ type Scenario struct {
 	Engines []devdb.Kind
 
 	// Conns are numbers of connections of which the best is to be found, where --conns does not give
-	// one. Default: the smaller of the number of callers and 64.
+	// one. Default: the smaller of the number of clients and 64.
 	Conns []int
 
-	// MaxClients bounds the callers; default: none.
+	// MaxClients bounds the clients; default: none.
 	MaxClients int
 
 	// Open prepares it, on a database of its own.
@@ -55,7 +55,7 @@ type Described interface {
 
 // Round is one round of a Workload. It has either Client or Run.
 type Round struct {
-	// Client returns what one caller does again and again, on a goroutine of its own.
+	// Client returns what one client does again and again, on a goroutine of its own.
 	Client func(id int) (Op, error)
 
 	// Run is for what makes its own load.
@@ -64,13 +64,13 @@ type Round struct {
 	// Here tells of Run that its load is of this process: statements and allocations are part of what it costs.
 	Here bool
 
-	// Check is called when the last caller has ended, with the units that the callers were told of.
+	// Check is called when the last client has ended, with the units that the clients were told of.
 	// An error ends the run: a result that is wrong is not a result. Default: nothing is checked.
 	Check func(ctx context.Context, ok int64) error
 }
 
 // Op is one operation. It returns how many units of work it did, nearly always 1. An error that is a
-// *Failure, or one that means the same in dblock's words, is counted by its kind and the caller goes
+// *Failure, or one that means the same in dblock's words, is counted by its kind and the client goes
 // on; every other error ends the run.
 type Op func(ctx context.Context) (units int, err error)
 

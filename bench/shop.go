@@ -14,7 +14,7 @@ import (
 // shops are sales with a limit and bots, and sales by many processes.
 func shops() []Scenario {
 	return []Scenario{
-		shopScenario("seckill/limit1", "merge, one unit a buyer; bots, replays, and buyers who come again", 1, inventory.Options{}, limitedOrders),
+		shopScenario("seckill/limit1", "merge, one unit a buyer; bots, replays, and buyers that come again", 1, inventory.Options{}, limitedOrders),
 		shopScenario("seckill/eight", "merge, eight Stores as of eight processes", 8, inventory.Options{}, plainOrders),
 		shopScenario("seckill/eightallotted", "the same, each with allotments of 10,000 units", 8, inventory.Options{Allotment: 10_000}, plainOrders),
 	}

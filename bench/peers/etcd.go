@@ -24,7 +24,7 @@ func etcdScenarios() []bench.Scenario {
 			func(ctx context.Context, env *bench.Env) (describedLocker, error) { return openEtcd(ctx, env.Conns) }))
 }
 
-// etcdLocks lend a session to whoever wants a lock: two mutexes of one session on one key are one
+// etcdLocks lend a session to each lock: two mutexes of one session on one key are one
 // owner to etcd, and would not exclude each other.
 type etcdLocks struct {
 	described

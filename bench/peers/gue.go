@@ -74,7 +74,7 @@ func openGue(ctx context.Context, env *bench.Env) (bench.Jobs, error) {
 	return &gueJobs{pool, client}, nil
 }
 
-// Work tells of ends when the table says that all are committed: gue itself tells nobody.
+// Work tells of ends when the table says that all are committed: gue itself reports none.
 func (g *gueJobs) Work(ctx context.Context, told bench.Told) error {
 	backlog, err := g.Left(ctx)
 	if err != nil {

@@ -32,12 +32,12 @@ func redislockScenarios() []bench.Scenario {
 }
 
 const (
-	// redislockTTL is how long a lock lives that nobody gives back. For redislock it also bounds how
-	// long a caller waits.
+	// redislockTTL is how long a lock lives that is not released. For redislock it also bounds how
+	// long a client waits.
 	redislockTTL = 10 * time.Second
 
-	// redislockAsks is how many times a second all waiting callers together ask again. Where 64
-	// callers asked every 2 ms, 2,000 every 10 ms, the asking took the processors, and the locks a
+	// redislockAsks is how many times a second all waiting clients together ask again. Where 64
+	// clients asked every 2 ms, 2,000 every 10 ms, the asking took the processors, and the locks a
 	// second were half and a fiftieth of this.
 	redislockAsks = 5000
 )

@@ -36,7 +36,7 @@ func riverScenarios() []bench.Scenario {
 	return []bench.Scenario{
 		scenario("queue/river", backlog+"the settings of its own benchmark, 2000 workers", 0, tuned).Burn(),
 		scenario("queue/riverdefaults", backlog+"its defaults, 100 workers", slow, defaults).Burn(),
-		scenario("enqueue/river", "5000 jobs in a call of InsertMany, from one caller", 0, defaults).Enqueue(),
+		scenario("enqueue/river", "5000 jobs in a call of InsertMany, from one client", 0, defaults).Enqueue(),
 		scenario("enqueue/rivercopy", "5000 jobs in a call of InsertManyFast, which is COPY", 0, fast).Enqueue(),
 		scenario("pickup/riverother", "300 jobs a second, one by one, inserted by a client on another pool: its defaults, 100 workers", 0, defaults).Pickup(),
 	}
