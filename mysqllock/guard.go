@@ -21,12 +21,13 @@ type Guards struct {
 	Schema string
 }
 
-// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends: nobody can
-// take it over before. It comes first in the transaction that writes what the lease protects. It sees the row as it
-// is, whatever tx has read before. What is held shared is checked in the same way, nobody has it for itself then; and
-// so are permits.
+// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx
+// ends: nobody can take it over before. It comes first in the transaction that writes what the
+// lease protects. It sees the row as it is, whatever tx has read before. What is held shared is
+// checked in the same way, nobody has it for itself then; and so are permits.
 //
-// Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are the driver's.
+// Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are the
+// driver's.
 func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var q mysqldb.Queries
 	var ours []int32
@@ -43,8 +44,9 @@ func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	return fenced(ours, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
 }
 
-// guardPermits locks all permits of an acquisition, and none of others'; none where one is missing. Where tx has read
-// before they were granted it does not see which they are, and has to search with locks.
+// guardPermits locks all permits of an acquisition, and none of others'; none where one is missing.
+// Where tx has read before they were granted it does not see which they are, and has to search with
+// locks.
 func guardPermits(ctx context.Context, on mysqldb.DBTX, f dblock.Fence) (ours []int32, err error) {
 	var q mysqldb.Queries
 	rows, err := q.PermitSlots(ctx, on, [][]byte{[]byte(f.Key)}, nullable([]member.ID{f.Handle}))
@@ -68,38 +70,39 @@ func guardPermits(ctx context.Context, on mysqldb.DBTX, f dblock.Fence) (ours []
 	return ours, nil
 }
 
-// AdvanceFence says, in whatever database the data is, that the holder of f begins to read resource: from then on nobody
-// with a smaller token passes CheckFence; of those who hold it shared all pass. It is for data that is not in the
-// database of the leases, and comes first in the critical section. That database needs dblock's tables, too.
+// AdvanceFence records in the database of the data that the holder of f begins to read resource.
+// From then on CheckFence fails for each holder with a smaller token; shared holders have one
+// token and all pass. It protects data in another database than the lease, and is the first step of
+// the critical section. That database needs dblock's tables, too.
 //
-// Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits.
-// Others are the driver's.
+// Errors: dblock.ErrFenced if a holder with a larger token came first; dblock.ErrUnsupported for
+// permits. Others are the driver's.
 func (g Guards) AdvanceFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
 	if err := root.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
-	raiser, err := lease.Raiser(f)
+	handle, err := lease.FenceHandle(f)
 	if err != nil {
 		return err
 	}
 	var q mysqldb.Queries
-	if err := q.Raise(ctx, mysql.OnCaller(tx, g.Schema), []byte(resource), f.Token, raiser[:]); err != nil {
+	if err := q.AdvanceFence(ctx, mysql.OnCaller(tx, g.Schema), []byte(resource), f.Token, handle[:]); err != nil {
 		return err
 	}
 	return g.CheckFence(ctx, tx, f, resource)
 }
 
-// CheckFence checks that nobody has raised the fence of resource since AdvanceFence, and keeps it so till tx
-// ends. It belongs into each transaction that writes the resource.
+// CheckFence checks that the fence of resource has not advanced since AdvanceFence, and keeps it so
+// until tx ends. Call it in each transaction that writes the resource.
 //
-// Errors: dblock.ErrFenced where somebody has: roll back. Others are the driver's.
+// Errors: dblock.ErrFenced if the fence has advanced: roll back. Others are the driver's.
 func (g Guards) CheckFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
-	raiser, err := lease.Raiser(f)
+	handle, err := lease.FenceHandle(f)
 	if err != nil {
 		return err
 	}
 	var q mysqldb.Queries
-	ours, err := q.CheckRaised(ctx, mysql.OnCaller(tx, g.Schema), []byte(resource), f.Token, raiser[:])
+	ours, err := q.CheckFence(ctx, mysql.OnCaller(tx, g.Schema), []byte(resource), f.Token, handle[:])
 	return fenced(ours, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 

@@ -21,8 +21,8 @@ import (
 // client_encoding is not UTF8, or whose search_path names pg_catalog after another schema, is
 // refused with dblock.ErrUnsupported.
 type Guards struct {
-	// Schema is where dblock's tables are. Default: the first schema on the transaction's search_path that has them. To look
-	// for it takes one more round trip.
+	// Schema is where dblock's tables are. Default: the first schema on the transaction's
+	// search_path that has them. To look for it takes one more round trip.
 	Schema string
 
 	// IdleTimeout is after how long the server ends a guarded transaction that is idle, where the
@@ -33,13 +33,15 @@ type Guards struct {
 	home *postgres.Schema // nil: that of the name Schema
 }
 
-// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends: nobody can
-// take it over before. It comes first in the transaction that writes what the lease protects. What is held shared is
-// checked in the same way, nobody has it for itself then; and so are permits.
+// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx
+// ends: nobody can take it over before. It comes first in the transaction that writes what the
+// lease protects. What is held shared is checked in the same way, nobody has it for itself then;
+// and so are permits.
 //
-// Errors: dblock.ErrFenced if the lease is not ours any more: roll back. dblock.ErrConflict if tx is REPEATABLE READ or
-// SERIALIZABLE and began before the lease was granted, so that it cannot see it: roll back and begin again. A shared
-// lease that tx does not see is always ErrConflict there. Others are pgx's.
+// Errors: dblock.ErrFenced if the lease is not ours any more: roll back. dblock.ErrConflict if tx
+// is REPEATABLE READ or SERIALIZABLE and began before the lease was granted, so that it cannot see
+// it: roll back and begin again. A shared lease that tx does not see is always ErrConflict there.
+// Others are pgx's.
 func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	idle := g.IdleTimeout
 	if idle <= 0 {
@@ -59,8 +61,8 @@ func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	return fenced(tag, err, what)
 }
 
-// beganBefore reports that a transaction sees the database as it was before a lock was granted. A shared lock may have the
-// token of a lock before it.
+// beganBefore reports that a transaction sees the database as it was before a lock was granted. A
+// shared lock may have the token of a lock before it.
 func beganBefore(ctx context.Context, tx Tx, f dblock.Fence) (before bool, err error) {
 	token := f.Token
 	if f.Mode == dblock.ModeShared {
@@ -76,38 +78,40 @@ func beganBefore(ctx context.Context, tx Tx, f dblock.Fence) (before bool, err e
 // guards are the statements by mode; their arguments are the same.
 var guards = map[dblock.Mode]string{dblock.ModeExclusive: pgdb.Guard, dblock.ModeShared: pgdb.GuardShared, dblock.ModePermit: pgdb.GuardPermits}
 
-// AdvanceFence says, in whatever database the data is, that the holder of f begins to read resource: from then on nobody
-// with a smaller token passes CheckFence; of those who hold it shared all pass. It is for data that is not in the
-// database of the leases, and comes first in the critical section. That database needs dblock's tables, too.
+// AdvanceFence records in the database of the data that the holder of f begins to read resource.
+// From then on CheckFence fails for each holder with a smaller token; shared holders have one
+// token and all pass. It protects data in another database than the lease, and is the first step of
+// the critical section. That database needs dblock's tables, too.
 //
-// Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits.
-// Others are pgx's.
+// Errors: dblock.ErrFenced if a holder with a larger token came first; dblock.ErrUnsupported for
+// permits. Others are pgx's.
 func (g Guards) AdvanceFence(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
 	if err := root.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
-	raiser, err := lease.Raiser(f)
+	handle, err := lease.FenceHandle(f)
 	if err != nil {
 		return err
 	}
-	tag, err := g.exec(ctx, tx, pgdb.Raise, resource, f.Token, postgres.UUID(raiser))
+	tag, err := g.exec(ctx, tx, pgdb.AdvanceFence, resource, f.Token, postgres.UUID(handle))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
-// CheckFence checks that nobody has raised the fence of resource since AdvanceFence, and keeps it so till tx
-// ends. It belongs into each transaction that writes the resource.
+// CheckFence checks that the fence of resource has not advanced since AdvanceFence, and keeps it so
+// until tx ends. Call it in each transaction that writes the resource.
 //
-// Errors: dblock.ErrFenced where somebody has: roll back. Others are pgx's.
+// Errors: dblock.ErrFenced if the fence has advanced: roll back. Others are pgx's.
 func (g Guards) CheckFence(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
-	raiser, err := lease.Raiser(f)
+	handle, err := lease.FenceHandle(f)
 	if err != nil {
 		return err
 	}
-	tag, err := g.exec(ctx, tx, pgdb.CheckRaised, resource, f.Token, postgres.UUID(raiser))
+	tag, err := g.exec(ctx, tx, pgdb.CheckFence, resource, f.Token, postgres.UUID(handle))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
-// exec runs a statement on dblock's tables, which it names with their schema: tx may have temporary tables of the same names.
+// exec runs a statement on dblock's tables, which it names with their schema: tx may have temporary
+// tables of the same names.
 func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgconn.CommandTag, error) {
 	home := g.home
 	if home == nil {
@@ -120,8 +124,8 @@ func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgc
 	return home.OnHost(tx).Exec(ctx, query, args...)
 }
 
-// fenced reads the answer of a guard. In REPEATABLE READ and above a row that has changed is a failed
-// serialization.
+// fenced reads the answer of a guard. In REPEATABLE READ and above a row that has changed is a
+// failed serialization.
 func fenced(tag pgconn.CommandTag, err error, what string) error {
 	if postgres.IsUnserializable(err) {
 		return fmt.Errorf("%w: %s: %w", dblock.ErrFenced, what, err)

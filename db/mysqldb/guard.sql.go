@@ -10,16 +10,33 @@ import (
 	"strings"
 )
 
-const CheckRaised = `-- name: CheckRaised :many
+const AdvanceFence = `-- name: AdvanceFence :exec
+INSERT INTO dblock_fence (resource, token, handle, raised_at)
+VALUES (?, ?, ?, DEFAULT)
+ON DUPLICATE KEY UPDATE
+    raised_at = IF(dblock_fence.token < VALUES(token), VALUES(raised_at), dblock_fence.raised_at),
+    handle = IF(dblock_fence.token < VALUES(token), VALUES(handle), dblock_fence.handle),
+    token = GREATEST(dblock_fence.token, VALUES(token))
+`
+
+// A holder that begins to read a resource advances the resource's fence to its token. The assignments
+// run from left to right: token comes last. CheckFence reports whether the fence has advanced.
+func (q *Queries) AdvanceFence(ctx context.Context, db DBTX, resource []byte, token int64, handle []byte) error {
+	_, err := db.ExecContext(ctx, AdvanceFence, resource, token, handle)
+	return err
+}
+
+const CheckFence = `-- name: CheckFence :many
 SELECT 1 AS ours FROM dblock_fence f
 WHERE f.resource = ? AND f.token = ? AND f.handle = CAST(? AS BINARY)
 LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 
-// Whoever writes it checks that nobody has raised it since; and nobody does before its transaction ends.
-func (q *Queries) CheckRaised(ctx context.Context, db DBTX, resource []byte, token int64, handle interface{}) ([]int32, error) {
-	rows, err := db.QueryContext(ctx, CheckRaised, resource, token, handle)
+// A transaction that writes the resource checks that its fence has not advanced, and keeps it so until
+// the transaction ends.
+func (q *Queries) CheckFence(ctx context.Context, db DBTX, resource []byte, token int64, handle interface{}) ([]int32, error) {
+	rows, err := db.QueryContext(ctx, CheckFence, resource, token, handle)
 	if err != nil {
 		return nil, err
 	}
@@ -186,20 +203,4 @@ func (q *Queries) GuardShared(ctx context.Context, db DBTX, leaseKey []byte, tok
 		return nil, err
 	}
 	return items, nil
-}
-
-const Raise = `-- name: Raise :exec
-INSERT INTO dblock_fence (resource, token, handle, raised_at)
-VALUES (?, ?, ?, DEFAULT)
-ON DUPLICATE KEY UPDATE
-    raised_at = IF(dblock_fence.token < VALUES(token), VALUES(raised_at), dblock_fence.raised_at),
-    handle = IF(dblock_fence.token < VALUES(token), VALUES(handle), dblock_fence.handle),
-    token = GREATEST(dblock_fence.token, VALUES(token))
-`
-
-// Whoever begins to read a resource raises its fence to its own token. The assignments run from left
-// to right: token comes last. CheckRaised tells whether it was raised.
-func (q *Queries) Raise(ctx context.Context, db DBTX, resource []byte, token int64, handle []byte) error {
-	_, err := db.ExecContext(ctx, Raise, resource, token, handle)
-	return err
 }

@@ -11,6 +11,22 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const AdvanceFence = `-- name: AdvanceFence :execrows
+INSERT INTO dblock_fence AS f (resource, token, handle)
+VALUES ($1, $2, $3)
+ON CONFLICT (resource) DO UPDATE SET token = excluded.token, handle = excluded.handle, raised_at = clock_timestamp()
+WHERE f.token < excluded.token OR f.token = excluded.token AND f.handle = excluded.handle
+`
+
+// A holder that begins to read a resource advances the resource's fence to its token.
+func (q *Queries) AdvanceFence(ctx context.Context, db DBTX, resource string, token int64, handle pgtype.UUID) (int64, error) {
+	result, err := db.Exec(ctx, AdvanceFence, resource, token, handle)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const BeganBefore = `-- name: BeganBefore :one
 SELECT (pg_catalog.current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
     AND pg_catalog.date_part('epoch', pg_catalog.transaction_timestamp()) * 1000000::double precision
@@ -26,15 +42,16 @@ func (q *Queries) BeganBefore(ctx context.Context, db DBTX, token int64) (bool, 
 	return began_before, err
 }
 
-const CheckRaised = `-- name: CheckRaised :execrows
+const CheckFence = `-- name: CheckFence :execrows
 SELECT 1 FROM dblock_fence f
 WHERE f.resource = $1 AND f.token = $2 AND f.handle = $3
 FOR SHARE
 `
 
-// Whoever writes it checks that nobody has raised it since; and nobody does before its transaction ends.
-func (q *Queries) CheckRaised(ctx context.Context, db DBTX, resource string, token int64, handle pgtype.UUID) (int64, error) {
-	result, err := db.Exec(ctx, CheckRaised, resource, token, handle)
+// A transaction that writes the resource checks that its fence has not advanced, and keeps it so until
+// the transaction ends.
+func (q *Queries) CheckFence(ctx context.Context, db DBTX, resource string, token int64, handle pgtype.UUID) (int64, error) {
+	result, err := db.Exec(ctx, CheckFence, resource, token, handle)
 	if err != nil {
 		return 0, err
 	}
@@ -166,22 +183,6 @@ func (q *Queries) GuardShared(ctx context.Context, db DBTX, arg GuardSharedParam
 		arg.Token,
 		arg.Handle,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const Raise = `-- name: Raise :execrows
-INSERT INTO dblock_fence AS f (resource, token, handle)
-VALUES ($1, $2, $3)
-ON CONFLICT (resource) DO UPDATE SET token = excluded.token, handle = excluded.handle, raised_at = clock_timestamp()
-WHERE f.token < excluded.token OR f.token = excluded.token AND f.handle = excluded.handle
-`
-
-// Whoever begins to read a resource raises its fence to its own token.
-func (q *Queries) Raise(ctx context.Context, db DBTX, resource string, token int64, handle pgtype.UUID) (int64, error) {
-	result, err := db.Exec(ctx, Raise, resource, token, handle)
 	if err != nil {
 		return 0, err
 	}

@@ -29,9 +29,9 @@ WHERE p.lease_key = sqlc.arg(lease_key) AND p.token = sqlc.arg(token) AND p.hand
 LIMIT 18446744073709551615
 LOCK IN SHARE MODE;
 
--- Whoever begins to read a resource raises its fence to its own token. The assignments run from left
--- to right: token comes last. CheckRaised tells whether it was raised.
--- name: Raise :exec
+-- A holder that begins to read a resource advances the resource's fence to its token. The assignments
+-- run from left to right: token comes last. CheckFence reports whether the fence has advanced.
+-- name: AdvanceFence :exec
 INSERT INTO dblock_fence (resource, token, handle, raised_at)
 VALUES (sqlc.arg(resource), sqlc.arg(token), sqlc.arg(handle), DEFAULT)
 ON DUPLICATE KEY UPDATE
@@ -39,8 +39,9 @@ ON DUPLICATE KEY UPDATE
     handle = IF(dblock_fence.token < VALUES(token), VALUES(handle), dblock_fence.handle),
     token = GREATEST(dblock_fence.token, VALUES(token));
 
--- Whoever writes it checks that nobody has raised it since; and nobody does before its transaction ends.
--- name: CheckRaised :many
+-- A transaction that writes the resource checks that its fence has not advanced, and keeps it so until
+-- the transaction ends.
+-- name: CheckFence :many
 SELECT 1 AS ours FROM dblock_fence f
 WHERE f.resource = sqlc.arg(resource) AND f.token = sqlc.arg(token) AND f.handle = CAST(sqlc.arg(handle) AS BINARY)
 LIMIT 18446744073709551615

@@ -52,15 +52,16 @@ WHERE k.locktype = 'advisory' AND k.objsubid = 1 AND k.granted
   AND ((k.classid::bigint << 32) | k.objid::bigint) = pg_catalog.hashtextextended(sqlc.arg(member_id)::uuid::text, 0::bigint)
   AND a.state = 'active' AND a.wait_event_type = 'Client' AND pg_catalog.pg_has_role(a.usesysid, 'MEMBER');
 
--- Whoever begins to read a resource raises its fence to its own token.
--- name: Raise :execrows
+-- A holder that begins to read a resource advances the resource's fence to its token.
+-- name: AdvanceFence :execrows
 INSERT INTO dblock_fence AS f (resource, token, handle)
 VALUES (sqlc.arg(resource), sqlc.arg(token), sqlc.arg(handle))
 ON CONFLICT (resource) DO UPDATE SET token = excluded.token, handle = excluded.handle, raised_at = clock_timestamp()
 WHERE f.token < excluded.token OR f.token = excluded.token AND f.handle = excluded.handle;
 
--- Whoever writes it checks that nobody has raised it since; and nobody does before its transaction ends.
--- name: CheckRaised :execrows
+-- A transaction that writes the resource checks that its fence has not advanced, and keeps it so until
+-- the transaction ends.
+-- name: CheckFence :execrows
 SELECT 1 FROM dblock_fence f
 WHERE f.resource = sqlc.arg(resource) AND f.token = sqlc.arg(token) AND f.handle = sqlc.arg(handle)
 FOR SHARE;

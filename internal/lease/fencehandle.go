@@ -6,8 +6,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Raiser is under which handle a fence is raised. Those who hold a key shared have one token, and raise it together.
-func Raiser(f dblock.Fence) (Handle, error) {
+// FenceHandle returns the handle under which a fence advances. Shared holders have one token, and
+// advance the fence together.
+func FenceHandle(f dblock.Fence) (Handle, error) {
 	switch f.Mode {
 	case dblock.ModeShared:
 		return Handle{}, nil
