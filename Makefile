@@ -85,6 +85,7 @@ verify: ## db/ and the examples are up to date, and every query of db/ prepares 
 	$(EXAMPLES_SQLC) diff
 	$(GO) test -count=1 -run 'TestObjects$$' ./migrations
 	$(GO) run ./internal/withdb $(SQLC) vet
+	$(GO) test -count=1 -run 'TestBatchesPrepare$$' ./internal/mysql
 
 lint: $(ENT) ## format, vet, static checks, tidy modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted by gofmt:"; gofmt -l .; exit 1; }

@@ -38,8 +38,8 @@ var rooms = [][]string{
 	{"inventory", "queue", "optimistic"},
 	{"inventory/internal/engine", "queue/internal/engine", "optimistic/internal/engine",
 		"optimistic/internal/attempt", "internal/lease", "internal/session",
-		"internal/postgres"},
-	{"internal/member", "internal/mysql", "internal/retry"},
+		"internal/postgres", "internal/mysql"},
+	{"internal/member", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock"},
 	{"internal/rowlock", "internal/merge", "internal/faultconn"},
 	{"internal/sqlerr"},
@@ -203,6 +203,7 @@ var alone = map[string][]string{
 		"copy.go", // COPY
 	},
 	"pglock": {
+		"member.go",  // both drivers of MySQL have their members from internal/mysql
 		"locktx.go",  // the advisory locks that end with a transaction
 		"sqltx.go",   // a transaction is pgx's or database/sql's
 		"between.go", // a refusal fails the transaction, unless a savepoint stands before it

@@ -120,7 +120,7 @@ func (e *engine) apart(ctx context.Context, by lease.By, asks []lease.Ask) ([]le
 func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) ([]lease.Answer, error) {
 	asks, answers := []lease.Ask{a}, make([]lease.Answer, 1)
 	taken, token, err := e.takeOne(ctx, by, a)
-	if err == nil && taken == 0 && e.mariaDB {
+	if err == nil && taken == 0 && e.db.MariaDB {
 		token, taken, err = e.makeRows(ctx, by, asks)
 	}
 	if err != nil && !mysql.IsLocked(err) {
@@ -130,7 +130,7 @@ func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) ([]le
 		return counted(asks, token), nil
 	}
 	missing, err := e.see(ctx, by, asks, answers, taken)
-	if err == nil && !e.mariaDB {
+	if err == nil && !e.db.MariaDB {
 		e.makeMissing(ctx, by, asks, missing, answers)
 		return answers, nil
 	}
@@ -143,13 +143,13 @@ func (e *engine) take(ctx context.Context, by lease.By, asks []lease.Ask) (taken
 	if len(asks) == 1 {
 		return e.takeOne(ctx, by, asks[0])
 	}
-	if e.mariaDB && alike(asks) {
+	if e.db.MariaDB && alike(asks) {
 		taken, token, err = e.takeAlike(ctx, by, asks)
 		if !mysql.IsLocked(err) {
 			return taken, token, err
 		}
 	}
-	return e.change(ctx, repeated(mysqldb.AcquireLeases, len(asks)), askArgs(by, asks))
+	return e.change(ctx, mysqldb.AcquireLeases, askArgs(by, asks))
 }
 
 // takeLeft tries what was free, and not granted with the others: it was locked for a moment, or its token is ahead of
@@ -177,14 +177,27 @@ func (e *engine) takeLeft(ctx context.Context, by lease.By, asks []lease.Ask, an
 // change runs a statement, which may carry a token as its insert id. See changed.
 func (e *engine) change(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
-		result, err := on.ExecContext(ctx, statement, args...)
-		if err != nil {
-			return err
-		}
-		rows, token, err = changed(result)
+		rows, token, err = execChange(ctx, on, statement, args)
 		return err
 	})
 	return rows, token, err
+}
+
+// changeAtOnce is change that fails as locked on MariaDB if a row is. On MySQL the statement passes over such rows.
+func (e *engine) changeAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
+	err = e.once(ctx, func(on mysqldb.DBTX) error {
+		rows, token, err = execChange(ctx, mysql.AtOnce(on), statement, args)
+		return err
+	})
+	return rows, token, err
+}
+
+func execChange(ctx context.Context, on mysqldb.DBTX, statement string, args []any) (rows, token int64, err error) {
+	result, err := on.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, 0, err
+	}
+	return changed(result)
 }
 
 // counted are the answers to asks that a statement granted all of, by the number of rows that it changed: an UPDATE
@@ -276,7 +289,8 @@ func alike(asks []lease.Ask) bool {
 
 // takeAlike fails as locked where any of the rows is.
 func (e *engine) takeAlike(ctx context.Context, by lease.By, asks []lease.Ask) (taken, token int64, err error) {
-	var whens, keys, insteads, gones []any
+	var whens []any
+	var keys, insteads, gones mysql.List
 	for _, a := range asks {
 		whens = append(whens, []byte(a.Key), a.Handle[:])
 		keys = append(keys, []byte(a.Key))
@@ -287,22 +301,8 @@ func (e *engine) takeAlike(ctx context.Context, by lease.By, asks []lease.Ask) (
 			gones = append(gones, a.Gone[:])
 		}
 	}
-	const when = " WHEN ? THEN CAST(? AS BINARY)"
-	query := strings.Replace(mysqldb.AcquireAlike, when, strings.Repeat(when, len(asks)), 1)
-	for name, list := range map[string][]any{"lease_keys": keys, "insteads": insteads, "gones": gones} {
-		query = listed(query, name, len(list))
-	}
-	args := slices.Concat(whens, []any{by.Member[:], []byte(asks[0].Label)}, keys, insteads, insteads, gones, []any{by.Member[:], by.Beat})
-	return e.change(ctx, withoutWaiting+query, args)
-}
-
-// listed has a statement take n values for a slice, wherever it names it.
-func listed(query, name string, n int) string {
-	values := "NULL"
-	if n > 0 {
-		values = strings.Repeat("?, ", n-1) + "?"
-	}
-	return strings.ReplaceAll(query, "/*SLICE:"+name+"*/?", values)
+	args := append(whens, by.Member[:], []byte(asks[0].Label), keys, insteads, insteads, gones, by.Member[:], by.Beat)
+	return e.changeAtOnce(ctx, mysqldb.AcquireAlike, args)
 }
 
 // askArgs are the arguments of AcquireLeases.
@@ -330,6 +330,3 @@ func id(text string) (id member.ID) {
 
 // micros is a duration that the server told; what is past is none.
 func micros(us int64) time.Duration { return time.Duration(max(us, 0)) * time.Microsecond }
-
-// repeated has a statement ask n times.
-func repeated(query string, n int) string { return mysql.RepeatAsks(query, n) }

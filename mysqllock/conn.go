@@ -12,26 +12,23 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// attempts is how often a statement is sent that had no chance: its connection was dead, or it was
-// rolled back for others' sake.
-const attempts = 4
-
-// once runs one autocommit statement on a connection of the pool. To have the connection first tells
+// once runs one autocommit statement on a connection of the pool. One that had no chance is repeated: its connection was dead,
+// or it was rolled back for others' sake. To have the connection first tells
 // what never reached the server from what may have: the pool's own methods don't.
 func (e *engine) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
-	return e.onConn(ctx, func(conn *sql.Conn) error { return statement(e.on(conn)) })
+	return e.onConn(ctx, func(conn *sql.Conn) error { return statement(e.db.On(conn)) })
 }
 
 func (e *engine) onConn(ctx context.Context, statement func(*sql.Conn) error) error {
 	for n := 1; ; n++ {
-		conn, err := e.pool.Conn(ctx)
+		conn, err := e.db.Conn(ctx)
 		if err != nil {
 			return sqlerr.Unwritten(err)
 		}
 		err = statement(conn)
-		mysql.GiveBack(ctx, conn)
-		if n == attempts || !unsent(err) && e.Classify(err) != sqlerr.Retryable {
-			return sent(err)
+		e.db.GiveBack(ctx, conn)
+		if n == mysql.Attempts || !errors.Is(err, driver.ErrBadConn) && e.Classify(err) != sqlerr.Retryable {
+			return mysql.Sent(err)
 		}
 	}
 }
@@ -49,16 +46,16 @@ const (
 
 // bounded is once for a statement that makes rows, which would wait for a transaction that has locked a row or a gap. It waits
 // for boundWait on MySQL, and on MariaDB for as long as it is told. It fails as locked then.
-func (e *engine) bounded(ctx context.Context, long string, statement func(mysqldb.DBTX) error) error {
-	if e.mariaDB {
-		return e.once(ctx, func(on mysqldb.DBTX) error { return statement(waiting{on, long}) })
+func (e *engine) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
+	if e.db.MariaDB {
+		return e.once(ctx, func(on mysqldb.DBTX) error { return statement(wait(on)) })
 	}
 	return e.onConn(ctx, func(conn *sql.Conn) error {
 		if _, err := conn.ExecContext(ctx, bound); err != nil {
 			mysql.Discard(conn) // it may be set
 			return sqlerr.Unwritten(err)
 		}
-		err := statement(e.on(conn))
+		err := statement(e.db.On(conn))
 		if mysql.HasLeft(ctx, conn) {
 			return err
 		}
@@ -74,15 +71,4 @@ func (e *engine) bounded(ctx context.Context, long string, statement func(mysqld
 // read is once for what only reads.
 func (e *engine) read(ctx context.Context, query func(mysqldb.DBTX) error) error {
 	return sqlerr.Unwritten(e.once(ctx, query))
-}
-
-// unsent tells that the driver found the connection dead before it sent anything.
-func unsent(err error) bool { return errors.Is(err, driver.ErrBadConn) }
-
-// sent is the error of a statement, marked where nothing of it can have reached the server.
-func sent(err error) error {
-	if mysql.NeverSent(err) {
-		return sqlerr.Unwritten(err)
-	}
-	return err
 }

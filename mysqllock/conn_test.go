@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 // TestBoundedLeavesNoLevel ends a bounded statement in each way in which it begins no transaction.
@@ -49,7 +50,7 @@ func TestBoundedLeavesNoLevel(t *testing.T) {
 			if name == "of an ended context" {
 				bounds = ctx
 			}
-			err := r.bounded(bounds, withoutWaiting, func(on mysqldb.DBTX) error { return end(bounds, on) })
+			err := r.bounded(bounds, mysql.AtOnce, func(on mysqldb.DBTX) error { return end(bounds, on) })
 			if (err == nil) != (name == "without a transaction") {
 				r.Errorf("a statement %s: %v", name, err)
 			}
@@ -57,7 +58,7 @@ func TestBoundedLeavesNoLevel(t *testing.T) {
 				r.Errorf("after a statement %s the host sees %d uncommitted rows, and waits for %d s, not %d", name, dirty, wait, own)
 			}
 		}
-		if r.mariaDB {
+		if r.engine.db.MariaDB {
 			return
 		}
 		r.exec(bound)

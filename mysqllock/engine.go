@@ -10,16 +10,11 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 )
 
-// engine is the leases of one database, which schema names; empty: that of the connections.
+// engine is the leases of one database.
 type engine struct {
-	pool   *sql.DB
-	heart  *heart
-	schema string
-
-	mariaDB  bool // it can do what MySQL can't
-	lockWait time.Duration
-	longest  int           // bytes of a statement; 0: no bound
-	watch    time.Duration // between two looks at what is waited for; 0: none
+	*mysql.Members
+	db    *mysql.Database
+	watch time.Duration // between two looks at what is waited for; 0: none
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do
 
@@ -28,47 +23,25 @@ type engine struct {
 
 var _ lease.Engine = (*engine)(nil)
 
-func newEngine(db *sql.DB, schemaName string) *engine {
-	return &engine{pool: db, heart: newHeart(db), schema: schemaName}
+// openEngine finds the tables, and checks that they and the server meet the requirements.
+func openEngine(ctx context.Context, host *sql.DB, schemaName string, watch time.Duration) (*engine, func(), error) {
+	db, err := mysql.Open(ctx, host, schemaName)
+	if err != nil {
+		return nil, nil, err
+	}
+	e := &engine{Members: mysql.NewMembers(db, false), db: db, watch: watch}
+	if e.notDurable, err = e.undurable(ctx); err != nil {
+		return nil, nil, mysql.Unavailable(err)
+	}
+	return e, e.Close, nil
 }
 
 // Lingers is for how long a statement may wait for a gap, once the client has given up. (MariaDB's don't wait.)
-func (e *engine) Lingers() time.Duration { return e.lockWait }
-
-// LongestStatement is the server's max_allowed_packet, without the bound that each statement gets. The server closes a connection on
-// which more than that arrives.
-func (e *engine) LongestStatement() int { return max(0, e.longest-len(mysql.TableBound)) }
-
-// close gives the heart's connection back to the pool.
-func (e *engine) close() { e.heart.close() }
-
-// check makes sure that server and tables are what the statements here were written for.
-func (e *engine) check(ctx context.Context) error {
-	var err error
-	if e.schema, err = mysql.Home(ctx, e.pool, e.schema); err != nil {
-		return err
+func (e *engine) Lingers() time.Duration {
+	if e.db.MariaDB {
+		return 0
 	}
-	server, err := mysql.CheckSchema(ctx, e.pool, e.schema)
-	if err != nil {
-		return err
-	}
-	if e.notDurable, err = e.undurable(ctx); err != nil {
-		return mysql.Unavailable(err)
-	}
-	limits, err := e.q.StatementLimits(ctx, e.on(e.pool))
-	if err != nil {
-		return mysql.Unavailable(err)
-	}
-	e.longest = int(limits.MaxPacket) - mysql.PacketOverhead
-	if e.mariaDB = server == "MariaDB"; !e.mariaDB {
-		e.lockWait = time.Duration(limits.LockWaitSeconds) * time.Second
-	}
-	return nil
+	return e.db.LockWait
 }
 
-// on returns what the generated queries run on: their tables are in the database that the host chose.
-func (e *engine) on(conn mysql.Conn) mysqldb.DBTX {
-	on := mysql.On(conn, e.schema)
-	on.Longest, on.BoundTables = e.longest, !e.mariaDB
-	return on
-}
+func (e *engine) LongestStatement() int { return e.db.LongestStatement() }

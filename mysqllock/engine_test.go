@@ -108,11 +108,11 @@ func newRig(t *testing.T, dsn, params string) rig {
 	if _, err := migrations.Up(ctx, db, migrations.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	e := newEngine(db, "")
-	t.Cleanup(e.close)
-	if err := e.check(ctx); err != nil {
+	e, closeEngine, err := openEngine(ctx, db, "", 0)
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(closeEngine)
 	return rig{t, e, db, dsn, ctx}
 }
 

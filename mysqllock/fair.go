@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -25,7 +26,7 @@ func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 		args = append(args, int64(i), []byte(a.Key), a.Handle[:], detached, a.Hold.Microseconds(), []byte(a.Label), a.Data)
 		keys, handles = append(keys, []byte(a.Key)), append(handles, a.Handle[:])
 	}
-	noted, _, err := e.change(ctx, repeated(mysqldb.Enqueue, len(asks)), args)
+	noted, _, err := e.change(ctx, mysqldb.Enqueue, args)
 	tickets := make([]int64, len(asks))
 	if err != nil || noted == 0 {
 		return tickets, err
@@ -258,8 +259,8 @@ func (e *engine) withdraw(ctx context.Context, backs []lease.Back) error {
 	for _, r := range rows {
 		args = append(args, r.LeaseKey, r.Ticket)
 	}
-	return sqlerr.Unwritten(e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error {
-		_, err := on.ExecContext(ctx, repeated(mysqldb.DropTickets, len(rows)), args...)
+	return sqlerr.Unwritten(e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
+		_, err := on.ExecContext(ctx, mysqldb.DropTickets, args...)
 		return err
 	}))
 }

@@ -2,14 +2,12 @@ package mysqllock
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // ExpireIn is one UPDATE, and one SELECT more if it changed nothing: rows may be locked, or not ours any more.
@@ -23,7 +21,7 @@ func (e *engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Durati
 		if err != nil || slices.Contains(ours, false) {
 			return false, err
 		}
-		if n == passes || pace.Sleep(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+		if n == passes || !again(ctx, n) {
 			return false, errLocked
 		}
 	}
@@ -37,7 +35,7 @@ func (e *engine) expire(ctx context.Context, backs []lease.Back, d time.Duration
 		for _, b := range backs {
 			args = append(args, []byte(b.Key), b.Handle[:])
 		}
-		rows, _, err = e.change(ctx, repeated(mysqldb.ExpireLeases, len(backs)), append(args, int64(len(backs)), d.Microseconds()))
+		rows, _, err = e.change(ctx, mysqldb.ExpireLeases, append(args, int64(len(backs)), d.Microseconds()))
 		return rows, err
 	}
 	var slots []int32

@@ -345,12 +345,3 @@ type shareKey struct {
 }
 
 var shares lease.Shares[shareKey, *engine]
-
-func openEngine(ctx context.Context, host *sql.DB, schemaName string, watch time.Duration) (*engine, func(), error) {
-	e := newEngine(host, schemaName)
-	e.watch = watch
-	if err := e.check(ctx); err != nil {
-		return nil, nil, err
-	}
-	return e, e.close, nil
-}

@@ -9,22 +9,6 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 )
 
-// waiting has MariaDB run a statement that waits for a lock for so long. Error 1205 comes then. MySQL has nothing like it,
-// and gets statements that pass over what is locked.
-type waiting struct {
-	mysqldb.DBTX
-	long string
-}
-
-func (w waiting) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return w.DBTX.ExecContext(ctx, w.long+query, args...)
-}
-
-const (
-	withoutWaiting = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
-	waitingBriefly = "SET STATEMENT innodb_lock_wait_timeout = 1 FOR "
-)
-
 // takeOne grants one key where it is free, and not locked by anybody at this moment.
 func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, token int64, err error) {
 	p := mysqldb.AcquireLeaseParams{
@@ -37,8 +21,8 @@ func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, 
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
 		var result sql.Result
 		var err error
-		if e.mariaDB {
-			result, err = e.q.AcquireLease(ctx, waiting{on, withoutWaiting}, p)
+		if e.db.MariaDB {
+			result, err = e.q.AcquireLease(ctx, mysql.AtOnce(on), p)
 		} else {
 			result, err = e.q.AcquireLeaseSkipping(ctx, on, mysqldb.AcquireLeaseSkippingParams{
 				Handle: p.Handle, Keeper: p.Keeper, HoldUs: p.HoldUs, Label: p.Label, Data: p.Data,
@@ -61,8 +45,8 @@ func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, 
 func (e *engine) freeOne(ctx context.Context, b lease.Back) (freed int64, err error) {
 	p := mysqldb.ReleaseLeaseParams{LeaseKey: []byte(b.Key), Handle: b.Handle[:], Token: b.Token}
 	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
-		if e.mariaDB {
-			freed, err = e.q.ReleaseLease(ctx, waiting{on, withoutWaiting}, p)
+		if e.db.MariaDB {
+			freed, err = e.q.ReleaseLease(ctx, mysql.AtOnce(on), p)
 		} else {
 			freed, err = e.q.ReleaseLeaseSkipping(ctx, on, mysqldb.ReleaseLeaseSkippingParams(p))
 		}

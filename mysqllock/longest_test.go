@@ -11,11 +11,11 @@ import (
 // batch can be split.
 func TestLongestStatement(t *testing.T) {
 	each(t, plain, func(r rig) {
-		if r.longest < 1<<20 {
-			r.Fatalf("the server takes %d bytes", r.longest)
+		if r.engine.db.Longest < 1<<20 {
+			r.Fatalf("the server takes %d bytes", r.engine.db.Longest)
 		}
 		us := r.join("us")
-		r.longest = 16 << 10
+		r.engine.db.Longest = 16 << 10
 		var asks []lease.Ask
 		for _, key := range []string{"a", "b", "c"} {
 			a := ask(key)

@@ -24,7 +24,7 @@ func (r rig) watching() lease.Watch {
 
 // kind is the server's.
 func (r rig) kind() devdb.Kind {
-	if r.mariaDB {
+	if r.engine.db.MariaDB {
 		return devdb.MariaDB
 	}
 	return devdb.MySQL

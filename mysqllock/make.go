@@ -42,7 +42,7 @@ func (e *engine) makeDivided(
 		return
 	}
 	got := counted(fresh, token)
-	if locked && e.mariaDB || err == nil && (made < int64(len(fresh)) || token == 0) {
+	if locked && e.db.MariaDB || err == nil && (made < int64(len(fresh)) || token == 0) {
 		var still []int
 		clear(got)
 		still, err = e.see(ctx, by, fresh, got, made)
@@ -59,7 +59,7 @@ func (e *engine) makeDivided(
 // hasTime reports whether two statements can wait for their full bound before ctx ends.
 func (e *engine) hasTime(ctx context.Context) bool {
 	deadline, has := ctx.Deadline()
-	return e.mariaDB || !has || time.Until(deadline) > 2*boundWait
+	return e.db.MariaDB || !has || time.Until(deadline) > 2*boundWait
 }
 
 // suspect marks rows that are still missing: this process's member seems to be gone, or another transaction has locked the gap.
@@ -79,19 +79,15 @@ func (e *engine) makeRows(ctx context.Context, by lease.By, asks []lease.Ask) (t
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}
 	statement := mysqldb.MakeLeasesSkipping
-	if e.mariaDB {
+	if e.db.MariaDB {
 		statement = mysqldb.MakeLeases
 	} else if deadline, has := ctx.Deadline(); has && time.Until(deadline) < 2*boundWait {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 2*boundWait)
 		defer cancel()
 	}
-	err = e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error {
-		result, err := on.ExecContext(ctx, repeated(statement, len(asks)), args...)
-		if err != nil {
-			return err
-		}
-		made, token, err = changed(result)
+	err = e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
+		made, token, err = execChange(ctx, on, statement, args)
 		return err
 	})
 	return token, made, err

@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysql"
-	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -87,7 +84,7 @@ func (e *engine) takePermits(
 		total += int64(a.Permits)
 	}
 	args := append([]any{by.Member[:], by.Beat, []byte(first.Key), int64(first.Limit), total + int64(beyond)}, of...)
-	rows, token, err := e.change(ctx, e.passingOver(repeated(mysqldb.AcquirePermits, len(at))), args)
+	rows, token, err := e.change(ctx, mysqldb.AcquirePermits, args)
 	if err == nil && rows > 0 && token == 0 {
 		token, err = e.permitToken(ctx, pick(asks, at))
 	}
@@ -167,7 +164,7 @@ func (e *engine) MakeSemaphore(ctx context.Context, key string, limit int) error
 	if err := e.makePermits(ctx, key, limit); err != nil {
 		return err
 	}
-	return e.bounded(ctx, waitingBriefly, func(on mysqldb.DBTX) error {
+	return e.bounded(ctx, mysql.Briefly, func(on mysqldb.DBTX) error {
 		return e.q.MakeSemaphore(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
 	})
 }
@@ -198,8 +195,8 @@ func (e *engine) makePermits(ctx context.Context, key string, limit int) error {
 		for n := range step {
 			args = append(args, []byte(key), int64(slot+n))
 		}
-		err = e.bounded(ctx, waitingBriefly, func(on mysqldb.DBTX) error {
-			_, err := on.ExecContext(ctx, mysql.RepeatRows(mysqldb.MakePermits, step), args...)
+		err = e.bounded(ctx, mysql.Briefly, func(on mysqldb.DBTX) error {
+			_, err := on.ExecContext(ctx, mysqldb.MakePermits, args...)
 			return err
 		})
 	}
@@ -236,7 +233,7 @@ func (e *engine) releasePermits(ctx context.Context, backs []lease.Back) ([]leas
 			}
 			return answers, nil
 		}
-		if pace.Sleep(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+		if !again(ctx, n) {
 			return answers, nil
 		}
 	}
@@ -276,7 +273,7 @@ func (e *engine) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) 
 		for _, r := range step {
 			args = append(args, r.LeaseKey, r.Slot, []byte(r.Handle.String))
 		}
-		n, _, err := e.change(ctx, repeated(mysqldb.ReleasePermits, len(step)), args)
+		n, _, err := e.change(ctx, mysqldb.ReleasePermits, args)
 		if err != nil {
 			return freed, half(err, freed > 0)
 		}

@@ -43,7 +43,7 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 		if left, err = standing(ctx, backs, left, freed, answers); err != nil {
 			return nil, half(err, freed > 0)
 		}
-		if len(left) == 0 || n == passes || pace.Sleep(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+		if len(left) == 0 || n == passes || !again(ctx, n) {
 			return answers, nil
 		}
 	}
@@ -54,7 +54,7 @@ func (e *engine) free(ctx context.Context, backs []lease.Back, at []int) (freed 
 	if len(at) == 1 {
 		return e.freeOne(ctx, backs[at[0]])
 	}
-	if e.mariaDB {
+	if e.db.MariaDB {
 		freed, err = e.freeAlike(ctx, backs, at)
 		if !mysql.IsLocked(err) {
 			return freed, err
@@ -64,25 +64,17 @@ func (e *engine) free(ctx context.Context, backs []lease.Back, at []int) (freed 
 	for _, i := range at {
 		args = append(args, []byte(backs[i].Key), backs[i].Handle[:], backs[i].Token)
 	}
-	err = e.once(ctx, func(on mysqldb.DBTX) error {
-		result, err := on.ExecContext(ctx, repeated(mysqldb.ReleaseLeases, len(at)), args...)
-		if err != nil {
-			return err
-		}
-		freed, err = result.RowsAffected()
-		return err
-	})
+	freed, _, err = e.change(ctx, mysqldb.ReleaseLeases, args)
 	return freed, err
 }
 
 // freeAlike fails as locked where any of the rows is.
 func (e *engine) freeAlike(ctx context.Context, backs []lease.Back, at []int) (freed int64, err error) {
-	var keys, handles []any
+	var keys, handles mysql.List
 	for _, i := range at {
 		keys, handles = append(keys, []byte(backs[i].Key)), append(handles, backs[i].Handle[:])
 	}
-	query := listed(listed(mysqldb.ReleaseAlike, "lease_keys", len(keys)), "handles", len(handles))
-	freed, _, err = e.change(ctx, withoutWaiting+query, append(keys, handles...))
+	freed, _, err = e.changeAtOnce(ctx, mysqldb.ReleaseAlike, []any{keys, handles})
 	return freed, err
 }
 
@@ -120,4 +112,9 @@ func (e *engine) standing(
 		}
 	}
 	return left, err
+}
+
+// again waits a little before another pass. It reports false if ctx ends.
+func again(ctx context.Context, pass int) bool {
+	return pace.Sleep(ctx, rand.N(time.Millisecond<<min(pass, 3))) == nil
 }

@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"regexp"
@@ -102,7 +103,7 @@ func (e *sessionEngine) Open(ctx context.Context, _ func(session.ID)) (session.C
 			return c, nil
 		}
 		c.Close()
-		if n == attempts || !unsent(err) { // the pool may have had dead ones
+		if n == mysql.Attempts || !errors.Is(err, driver.ErrBadConn) { // the pool may have had dead ones
 			return nil, err
 		}
 	}
@@ -145,7 +146,7 @@ func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) er
 		args = append(args, []byte(id), []byte(e.namespace), []byte(key))
 	}
 	on := mysql.On(e.pool, e.database)
-	if _, err := on.ExecContext(ctx, mysql.RepeatRows(mysqldb.NoteSessionKeys, len(keys)), args...); err != nil {
+	if _, err := on.ExecContext(ctx, mysqldb.NoteSessionKeys, args...); err != nil {
 		return err
 	}
 	return e.q.ForgetSessionKeys(ctx, on)

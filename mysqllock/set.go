@@ -2,13 +2,10 @@ package mysqllock
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // AcquireAll is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
@@ -30,7 +27,7 @@ func (e *engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) 
 	}
 	one := asks[0] // all are alike but for the key
 	args = append(args, int64(len(asks)), one.Handle[:], keeper(by, one), one.Hold.Microseconds(), []byte(one.Label), one.Data)
-	granted, token, err := e.change(ctx, repeated(mysqldb.AcquireSet, len(asks)), args)
+	granted, token, err := e.change(ctx, mysqldb.AcquireSet, args)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +63,7 @@ func (e *engine) ReleaseAll(ctx context.Context, backs []lease.Back) ([]lease.Re
 		for _, i := range at {
 			args = append(args, []byte(backs[i].Key), backs[i].Handle[:])
 		}
-		freed, _, err := e.change(ctx, repeated(mysqldb.ReleaseSet, len(at)), append(args, int64(len(at))))
+		freed, _, err := e.change(ctx, mysqldb.ReleaseSet, append(args, int64(len(at))))
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +76,7 @@ func (e *engine) ReleaseAll(ctx context.Context, backs []lease.Back) ([]lease.Re
 		if at, err = e.standing(ctx, backs, at, 0, answers); err != nil {
 			return nil, err
 		}
-		if len(at) == 0 || n == passes || pace.Sleep(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+		if len(at) == 0 || n == passes || !again(ctx, n) {
 			return answers, nil
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -67,11 +66,7 @@ func (e *engine) enter(ctx context.Context, by lease.By, asks []lease.Ask, at []
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 		one = one && a.Key == asks[at[0]].Key
 	}
-	statement := e.passingOver(repeated(mysqldb.AcquireShared, len(at)))
-	if e.mariaDB {
-		statement = withoutWaiting + statement
-	}
-	entered, token, err := e.change(ctx, statement, args)
+	entered, token, err := e.changeAtOnce(ctx, mysqldb.AcquireShared, args)
 	switch {
 	case mysql.IsLocked(err):
 		return at, nil
@@ -87,15 +82,6 @@ func (e *engine) enter(ctx context.Context, by lease.By, asks []lease.Ask, at []
 		return at, half(err, true)
 	}
 	return left, nil
-}
-
-// passingOver has a statement that locks in shared mode pass over what is locked.
-func (e *engine) passingOver(query string) string {
-	const shared = "LOCK IN SHARE MODE"
-	if e.mariaDB {
-		return strings.Replace(query, shared, shared+" SKIP LOCKED", 1)
-	}
-	return strings.Replace(query, shared, "FOR SHARE SKIP LOCKED", 1)
 }
 
 // readBack tells which of those at the given places were let in, as so many were.
@@ -217,31 +203,31 @@ func (e *engine) makeUnheld(ctx context.Context, shared bool, keys []string) err
 	if len(keys) == 0 {
 		return nil
 	}
-	statement, args := mysql.RepeatRows(mysqldb.MakeFreeLeases, len(keys)), []any(nil)
+	statement, args := mysqldb.MakeFreeLeases, []any(nil)
 	switch {
-	case !e.mariaDB:
-		statement = repeated(mysqldb.MakeUnheldSkipping, len(keys))
+	case !e.db.MariaDB:
+		statement = mysqldb.MakeUnheldSkipping
 	case shared:
-		statement = mysql.RepeatRows(mysqldb.MakeShared, len(keys))
+		statement = mysqldb.MakeShared
 	}
 	for _, key := range keys {
 		args = append(args, []byte(key))
 		switch {
-		case e.mariaDB:
+		case e.db.MariaDB:
 		case shared:
 			args = append(args, int64(1))
 		default:
 			args = append(args, int64(0))
 		}
 	}
-	err := e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error {
+	err := e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
 		_, err := on.ExecContext(ctx, statement, args...)
 		return err
 	})
 	if half := len(keys) / 2; mysql.IsLocked(err) && half > 0 && e.hasTime(ctx) {
 		return cmp.Or(e.makeUnheld(ctx, shared, keys[:half]), e.makeUnheld(ctx, shared, keys[half:]))
 	}
-	if mysql.IsLocked(err) && e.mariaDB {
+	if mysql.IsLocked(err) && e.db.MariaDB {
 		return nil
 	}
 	return sqlerr.Unwritten(err)
@@ -295,7 +281,7 @@ func (e *engine) endShared(ctx context.Context, backs []lease.Back) (ended int64
 	for _, b := range backs {
 		args = append(args, []byte(b.Key), b.Handle[:])
 	}
-	ended, _, err = e.change(ctx, repeated(mysqldb.ReleaseShared, len(backs)), args)
+	ended, _, err = e.change(ctx, mysqldb.ReleaseShared, args)
 	return ended, err
 }
 

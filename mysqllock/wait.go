@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -25,7 +24,7 @@ func (e *engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time
 		for _, key := range keys {
 			args = append(args, key, id[:], ttl.Microseconds())
 		}
-		_, err := on.ExecContext(ctx, mysql.RepeatRows(mysqldb.WaitForLeases, len(keys)), args...)
+		_, err := on.ExecContext(ctx, mysqldb.WaitForLeases, args...)
 		return err
 	})
 }
@@ -48,7 +47,7 @@ func inOrder(keys []string) [][]byte {
 
 // passing runs a statement on a member's rows of keys, but for those that another transaction has locked.
 func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, statement func(mysqldb.DBTX, [][]byte) error) error {
-	err := e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error { return statement(on, keys) })
+	err := e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error { return statement(on, keys) })
 	if !mysql.IsLocked(err) {
 		return sqlerr.Unwritten(err)
 	}
@@ -69,7 +68,7 @@ func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, state
 	if len(keys) == 0 {
 		return nil
 	}
-	return sqlerr.Unwritten(e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error { return statement(on, keys) }))
+	return sqlerr.Unwritten(e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error { return statement(on, keys) }))
 }
 
 // OthersWait tells whether another member that is alive waits for a key.
@@ -96,16 +95,16 @@ func (e *engine) Watch(ctx context.Context) (lease.Watch, error) {
 	if e.watch <= 0 {
 		return nil, fmt.Errorf("%w: LeaseOptions.Watch says so", dblock.ErrUnsupported)
 	}
-	if most := e.pool.Stats().MaxOpenConnections; most > 0 && most < sparing {
+	if most := e.db.Stats().MaxOpenConnections; most > 0 && most < sparing {
 		return nil, fmt.Errorf("%w: a pool of %d connections has none to spare", dblock.ErrUnsupported, most)
 	}
-	conn, err := e.pool.Conn(ctx)
+	conn, err := e.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w := &watch{e, conn}
 	isolation, limit := "transaction_isolation", "max_execution_time"
-	if e.mariaDB {
+	if e.db.MariaDB {
 		isolation, limit = "tx_isolation", "max_statement_time"
 	}
 	settings := fmt.Sprintf("SET SESSION %s = 'READ-UNCOMMITTED', SESSION %s = 0, SESSION autocommit = 1", isolation, limit)
@@ -135,25 +134,16 @@ const mostSteps = 1000
 func (w *watch) Look(
 	ctx context.Context, keys []string, turns []lease.Handle, told []lease.Seen, d time.Duration,
 ) ([]lease.Seen, error) {
-	const one = " AND (l.lease_key <> ? OR l.token <> ?)"
-	query := strings.Replace(mysqldb.WatchLeases, one, strings.Repeat(one, len(told)), 1)
-	for _, name := range []string{"lease_keys", "woken_keys"} {
-		query = listed(query, name, len(keys))
-	}
-	handles := make([]any, len(turns))
+	handles := make(mysql.List, len(turns))
 	for i := range turns {
 		handles[i] = turns[i][:]
 	}
-	for _, name := range []string{"turns", "woken_turns"} {
-		query = listed(query, name, len(turns))
-	}
-	args := []any{min(int64(d/w.e.watch)+1, mostSteps), w.e.watch.Microseconds()}
-	args = append(args, values(keys)...)
+	args := []any{min(int64(d/w.e.watch)+1, mostSteps), w.e.watch.Microseconds(), values(keys)}
 	for _, s := range told {
 		args = append(args, []byte(s.Key), s.Token)
 	}
-	args = slices.Concat(args, handles, values(keys), handles)
-	rows, err := w.e.on(w.conn).QueryContext(ctx, query, args...)
+	args = append(args, handles, values(keys), handles)
+	rows, err := w.e.db.On(w.conn).QueryContext(ctx, mysqldb.WatchLeases, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +165,8 @@ func (w *watch) Look(
 }
 
 // values are keys as arguments.
-func values(keys []string) []any {
-	args := make([]any, len(keys))
+func values(keys []string) mysql.List {
+	args := make(mysql.List, len(keys))
 	for i, key := range keys {
 		args[i] = []byte(key)
 	}

@@ -11,11 +11,11 @@ import (
 
 const AddStock = `-- name: AddStock :exec
 INSERT INTO dblock_stock (sku, bucket, available)
-VALUES (?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE available = dblock_stock.available + VALUES(available), epoch = dblock_stock.epoch + 1
 `
 
-// Rows that are missing come into being. The engine repeats the row for each bucket.
+// Rows that are missing come into being.
 func (q *Queries) AddStock(ctx context.Context, db DBTX, sku []byte, bucket int32, available int64) error {
 	_, err := db.ExecContext(ctx, AddStock, sku, bucket, available)
 	return err

@@ -25,9 +25,9 @@ func (q *Queries) DropTicket(ctx context.Context, db DBTX, leaseKey []byte, tick
 
 const DropTickets = `-- name: DropTickets :execrows
 DELETE d
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS SIGNED) AS ticket
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_ticket d FORCE INDEX (PRIMARY) ON d.lease_key = ask.lease_key AND d.ticket = ask.ticket
 `
 
@@ -48,9 +48,9 @@ FROM (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
 ) me
-STRAIGHT_JOIN (
+STRAIGHT_JOIN ( /*dblock:asks*/
     SELECT CAST(? AS SIGNED) AS nth, CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS SIGNED) AS detached, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
-) ask
+/*dblock:end*/) ask
 ON true
 ORDER BY ask.nth
 `
@@ -69,7 +69,7 @@ type EnqueueParams struct {
 
 // Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and never by a scan:
 // who is next must be seen by everybody.
-// Notes a batch of calls that wait, in their order. The engine repeats the SELECT of ask.
+// Notes a batch of calls that wait, in their order.
 func (q *Queries) Enqueue(ctx context.Context, db DBTX, arg EnqueueParams) (int64, error) {
 	result, err := db.ExecContext(ctx, Enqueue,
 		arg.MemberID,

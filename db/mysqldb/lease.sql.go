@@ -14,7 +14,7 @@ import (
 const AcquireAlike = `-- name: AcquireAlike :execresult
 UPDATE dblock_lease t
 SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
-    t.handle = CASE t.lease_key WHEN ? THEN CAST(? AS BINARY) END,
+    t.handle = CASE t.lease_key /*dblock:terms*/WHEN ? THEN CAST(? AS BINARY) /*dblock:end*/END,
     t.member_id = ?, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULL,
     t.shared = false
 WHERE t.lease_key IN (/*SLICE:lease_keys*/?) AND t.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
@@ -40,7 +40,7 @@ type AcquireAlikeParams struct {
 
 // AcquireLeases for asks that are alike: held by the member, for no time of their own, with one label and no data.
 // It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be told not to wait, it is
-// several times as fast. The engine repeats the WHEN. An acquisition has a handle of its own, so it does not matter
+// several times as fast. An acquisition has a handle of its own, so it does not matter
 // which ask names it.
 func (q *Queries) AcquireAlike(ctx context.Context, db DBTX, arg AcquireAlikeParams) (sql.Result, error) {
 	query := AcquireAlike
@@ -211,9 +211,9 @@ UPDATE (
         SELECT m.member_id FROM dblock_member m
         WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
     ) me
-    STRAIGHT_JOIN (
+    STRAIGHT_JOIN ( /*dblock:asks*/
         SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS instead, CAST(? AS BINARY) AS gone, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
     WHERE (NOT l.shared OR l.handle = ask.instead)
       AND (l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
@@ -254,7 +254,7 @@ type AcquireLeasesParams struct {
 // than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
 // the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers may be there it is not
 // granted; what is held in the place of another one is free of them.
-// The engine repeats the SELECT of ask for each of the batch. All that are granted have the same token, the
+// All that are granted have the same token, the
 // statement's insert id: what has a larger one, as the clock was set, is left to AcquireLease.
 func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireLeases,
@@ -282,9 +282,9 @@ UPDATE (
                 SELECT m.member_id FROM dblock_member m
                 WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
             ) me
-            STRAIGHT_JOIN (
+            STRAIGHT_JOIN ( /*dblock:asks*/
                 SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS gone
-            ) ask
+            /*dblock:end*/) ask
             STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
             WHERE NOT l.shared AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
             LIMIT 1000000
@@ -316,7 +316,7 @@ type AcquireSetParams struct {
 
 // Grants a set, all of it or nothing: the rows are counted when they are locked. What the grants have in common is
 // named once, because a set may have many keys and its data may be long. All have the same token, the statement's
-// insert id, which is above each of their earlier ones. The engine repeats the SELECT of ask.
+// insert id, which is above each of their earlier ones.
 func (q *Queries) AcquireSet(ctx context.Context, db DBTX, arg AcquireSetParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireSet,
 		arg.MemberID,
@@ -339,9 +339,9 @@ UPDATE (
         SELECT f.lease_key, COUNT(*) OVER () AS have
         FROM (
             SELECT l.lease_key
-            FROM (
+            FROM ( /*dblock:asks*/
                 SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle
-            ) ask
+            /*dblock:end*/) ask
             STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
             WHERE l.handle = ask.handle AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
             LIMIT 1000000
@@ -912,10 +912,10 @@ func (q *Queries) LookAtSharedOrPermits(ctx context.Context, db DBTX, waitedKey 
 
 const MakeFreeLeases = `-- name: MakeFreeLeases :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token)
-VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)
+VALUES /*dblock:rows*/(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)/*dblock:end*/
 `
 
-// Makes rows that are missing; nobody holds them. The engine repeats the row.
+// Makes rows that are missing; nobody holds them.
 func (q *Queries) MakeFreeLeases(ctx context.Context, db DBTX, leaseKey []byte) error {
 	_, err := db.ExecContext(ctx, MakeFreeLeases, leaseKey)
 	return err
@@ -929,9 +929,9 @@ FROM (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
 ) me
-STRAIGHT_JOIN (
+STRAIGHT_JOIN ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
-) ask
+/*dblock:end*/) ask
 ON true
 `
 
@@ -948,7 +948,7 @@ type MakeLeasesParams struct {
 
 // Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
 // which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: MariaDB is told not to.
-// The engine repeats the SELECT of ask. All have the same token, the statement's insert id.
+// All have the same token, the statement's insert id.
 func (q *Queries) MakeLeases(ctx context.Context, db DBTX, arg MakeLeasesParams) (sql.Result, error) {
 	return db.ExecContext(ctx, MakeLeases,
 		arg.MemberID,
@@ -970,9 +970,9 @@ FROM (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
 ) me
-STRAIGHT_JOIN (
+STRAIGHT_JOIN ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
-) ask
+/*dblock:end*/) ask
 ON true
 WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key)
 `
@@ -1007,13 +1007,13 @@ func (q *Queries) MakeLeasesSkipping(ctx context.Context, db DBTX, arg MakeLease
 const MakeUnheldSkipping = `-- name: MakeUnheldSkipping :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
 SELECT ask.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1 + ask.shared, ask.shared
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS SIGNED) AS shared
-) ask
+/*dblock:end*/) ask
 WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key)
 `
 
-// MakeFreeLeases and MakeShared for MySQL: see MakeLeasesSkipping. The engine repeats the SELECT of ask.
+// MakeFreeLeases and MakeShared for MySQL: see MakeLeasesSkipping.
 func (q *Queries) MakeUnheldSkipping(ctx context.Context, db DBTX, leaseKey interface{}, shared int64) error {
 	_, err := db.ExecContext(ctx, MakeUnheldSkipping, leaseKey, shared)
 	return err
@@ -1133,9 +1133,9 @@ func (q *Queries) ReleaseLeaseSkipping(ctx context.Context, db DBTX, arg Release
 const ReleaseLeases = `-- name: ReleaseLeases :execrows
 UPDATE (
     SELECT l.lease_key
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS SIGNED) AS token
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
     WHERE l.handle = ask.handle AND (ask.token = 0 OR l.token = ask.token)
     LIMIT 1000000
@@ -1146,7 +1146,6 @@ SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UT
 `
 
 // Gives back a batch, each key once. Rows that are locked, by a guard for example, are passed over.
-// The engine repeats the SELECT of ask.
 func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, leaseKey interface{}, handle interface{}, token int64) (int64, error) {
 	result, err := db.ExecContext(ctx, ReleaseLeases, leaseKey, handle, token)
 	if err != nil {
@@ -1162,9 +1161,9 @@ UPDATE (
         SELECT f.lease_key, COUNT(*) OVER () AS have
         FROM (
             SELECT l.lease_key
-            FROM (
+            FROM ( /*dblock:asks*/
                 SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle
-            ) ask
+            /*dblock:end*/) ask
             STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
             WHERE l.handle = ask.handle
             LIMIT 1000000
@@ -1177,7 +1176,7 @@ STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_k
 SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
 `
 
-// Gives back a set, where so many of it can be locked: all that are ours. The engine repeats the SELECT of ask.
+// Gives back a set, where so many of it can be locked: all that are ours.
 func (q *Queries) ReleaseSet(ctx context.Context, db DBTX, leaseKey interface{}, handle interface{}, wanted int64) (int64, error) {
 	result, err := db.ExecContext(ctx, ReleaseSet, leaseKey, handle, wanted)
 	if err != nil {
@@ -1386,11 +1385,10 @@ func (q *Queries) UnusedLeases(ctx context.Context, db DBTX, afterKey []byte, ol
 
 const WaitForLeases = `-- name: WaitForLeases :exec
 INSERT INTO dblock_lease_waiter (lease_key, member_id, expires_at)
-VALUES (?, ?, TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)))
+VALUES /*dblock:rows*/(?, ?, TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)))/*dblock:end*/
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)
 `
 
-// The engine repeats the row.
 func (q *Queries) WaitForLeases(ctx context.Context, db DBTX, leaseKey []byte, memberID []byte, ttlUs int64) error {
 	_, err := db.ExecContext(ctx, WaitForLeases, leaseKey, memberID, ttlUs)
 	return err
@@ -1452,9 +1450,9 @@ FROM (
     WHERE step.n < CAST(? AS SIGNED)
       AND IF(IF(step.n = 0, 0, SLEEP(CAST(? AS SIGNED) * 0.000001)) = 0, EXISTS (
           SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY)
-          WHERE l.lease_key IN ('', /*SLICE:lease_keys*/?)
+          WHERE l.lease_key IN ('', /*SLICE:lease_keys*/?) /*dblock:terms*/
             AND (l.lease_key <> ? OR l.token <> ?)
-            AND (l.handle IS NULL OR l.handle IN (/*SLICE:turns*/?) OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
+            /*dblock:end*/AND (l.handle IS NULL OR l.handle IN (/*SLICE:turns*/?) OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
                 SELECT COUNT(*) FROM dblock_member m WHERE m.member_id = l.member_id AND step.n >= 0
             ) = 0))
       ), 0)
@@ -1490,8 +1488,7 @@ type WatchLeasesRow struct {
 // reads the rows as they are: a release is seen before it is committed, and may yet be undone (see FreeLeases). What
 // was told under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
 // optimizer from reading a single row once for all steps. That a holder has gone without giving back, or that its
-// time is up, is looked for at every sixteenth step; the time does not pass within a statement. The engine repeats
-// the condition on what was told.
+// time is up, is looked for at every sixteenth step; the time does not pass within a statement.
 func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParams) ([]WatchLeasesRow, error) {
 	query := WatchLeases
 	var queryParams []interface{}

@@ -105,15 +105,15 @@ func (q *Queries) DueReservations(ctx context.Context, db DBTX, limit int32) ([]
 
 const SetReservations = `-- name: SetReservations :exec
 
-UPDATE (
+UPDATE ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS reservation_key, CAST(? AS SIGNED) AS state, CAST(? AS SIGNED) AS hold_us
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 SET r.state = ask.state, r.expires_at = TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6))
 `
 
 // What becomes of reservations that exist.
-// The rows are locked. The engine repeats the SELECT of ask.
+// The rows are locked.
 func (q *Queries) SetReservations(ctx context.Context, db DBTX, reservationKey interface{}, state int64, holdUs int64) error {
 	_, err := db.ExecContext(ctx, SetReservations, reservationKey, state, holdUs)
 	return err
@@ -121,11 +121,11 @@ func (q *Queries) SetReservations(ctx context.Context, db DBTX, reservationKey i
 
 const UncountQuotas = `-- name: UncountQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
-VALUES (?, ?, 0, ?)
+VALUES /*dblock:rows*/(?, ?, 0, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = GREATEST(0, dblock_quota.used - VALUES(most))
 `
 
-// Rows are locked in the order of the values; the engine repeats the row. The quantity stands in most, for the table's check
+// Rows are locked in the order of the values. The quantity stands in most, for the table's check
 // to hold of the values. Every row is there.
 func (q *Queries) UncountQuotas(ctx context.Context, db DBTX, sku []byte, buyer []byte, most int64) error {
 	_, err := db.ExecContext(ctx, UncountQuotas, sku, buyer, most)

@@ -30,7 +30,7 @@ UPDATE (
                       AND h.handle IS NOT NULL AND (h.held_until IS NULL OR h.held_until > +UTC_TIMESTAMP(6))
                 ) AS beyond
                 FROM dblock_semaphore s WHERE s.lease_key = ? AND s.permits = ?
-                LOCK IN SHARE MODE
+                /*!80000 FOR SHARE */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED
             ) sema
             STRAIGHT_JOIN dblock_permit p FORCE INDEX (PRIMARY) ON p.lease_key = sema.lease_key
             WHERE p.slot <= sema.permits AND (p.handle IS NULL OR p.held_until <= +UTC_TIMESTAMP(6))
@@ -40,9 +40,9 @@ UPDATE (
             FOR UPDATE SKIP LOCKED
         ) f
     ) nth
-    JOIN (
+    JOIN ( /*dblock:asks*/
         SELECT CAST(? AS BINARY) AS handle, CAST(? AS SIGNED) AS past, CAST(? AS SIGNED) AS permits, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
-    ) ask
+    /*dblock:end*/) ask
     ON nth.n > ask.past AND nth.n <= ask.past + ask.permits AND ask.past + ask.permits <= nth.have
     LIMIT 1000000
 ) free
@@ -74,9 +74,9 @@ type AcquirePermitsParams struct {
 // locked where it is free and is then ours, whatever others see at the same time; those that are
 // locked are passed over. They are counted when they are locked. Those held past the number, from
 // when there were more, count: as many are locked besides and left free, and so the engine has to
-// know how many there are. The engine has the statement pass over a semaphore that is locked, as in
-// AcquireShared. Each ask has all of its range of them, or none, and so those that are granted come
-// first. The engine repeats the SELECT of ask. All that are granted have the same token, the
+// know how many there are. A semaphore that is locked is passed over.
+// Each ask has all of its range of them, or none, and so those that are granted come
+// first. All that are granted have the same token, the
 // statement's insert id. It is larger than the latest of these permits' tokens; MAX(...) OVER () in
 // the place of FIRST_VALUE takes quadratic time on MariaDB.
 func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermitsParams) (sql.Result, error) {
@@ -274,11 +274,10 @@ func (q *Queries) LatestPermit(ctx context.Context, db DBTX, leaseKey []byte) (i
 }
 
 const MakePermits = `-- name: MakePermits :exec
-INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES (?, ?)
+INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES /*dblock:rows*/(?, ?)/*dblock:end*/
 `
 
-// Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many. The
-// engine repeats the row.
+// Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many.
 func (q *Queries) MakePermits(ctx context.Context, db DBTX, leaseKey []byte, slot int32) error {
 	_, err := db.ExecContext(ctx, MakePermits, leaseKey, slot)
 	return err
@@ -357,9 +356,9 @@ func (q *Queries) PermitSlots(ctx context.Context, db DBTX, leaseKeys [][]byte, 
 const ReleasePermits = `-- name: ReleasePermits :execrows
 UPDATE (
     SELECT p.lease_key, p.slot
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS SIGNED) AS slot, CAST(? AS BINARY) AS handle
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_permit p FORCE INDEX (PRIMARY) ON p.lease_key = ask.lease_key AND p.slot = ask.slot
     WHERE p.handle = ask.handle
     LIMIT 1000000
@@ -369,8 +368,7 @@ STRAIGHT_JOIN dblock_permit t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_
 SET t.handle = NULL, t.together = 0, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
 `
 
-// Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over. The engine repeats
-// the SELECT of ask.
+// Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over.
 func (q *Queries) ReleasePermits(ctx context.Context, db DBTX, leaseKey interface{}, slot int64, handle interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, ReleasePermits, leaseKey, slot, handle)
 	if err != nil {

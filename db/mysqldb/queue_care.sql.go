@@ -193,9 +193,9 @@ func (q *Queries) DueJobs(ctx context.Context, db DBTX, agoUs int64, limit int32
 
 const LockScheduled = `-- name: LockScheduled :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS SIGNED) AS run_us, CAST(? AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id
 LIMIT 18446744073709551615
@@ -209,7 +209,7 @@ type LockScheduledRow struct {
 	Priority int16
 }
 
-// Those of them that are still there, and that no other transaction has locked. The engine repeats the SELECT of ask.
+// Those of them that are still there, and that no other transaction has locked.
 func (q *Queries) LockScheduled(ctx context.Context, db DBTX, runUs int64, jobID interface{}) ([]LockScheduledRow, error) {
 	rows, err := db.QueryContext(ctx, LockScheduled, runUs, jobID)
 	if err != nil {
@@ -240,14 +240,14 @@ func (q *Queries) LockScheduled(ctx context.Context, db DBTX, runUs int64, jobID
 
 const Unschedule = `-- name: Unschedule :execrows
 DELETE s
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS SIGNED) AS run_us, CAST(? AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id
 `
 
-// They are deleted by their whole key: a range would wait for what others have locked. The engine repeats the SELECT of ask.
+// They are deleted by their whole key: a range would wait for what others have locked.
 func (q *Queries) Unschedule(ctx context.Context, db DBTX, runUs int64, jobID interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, Unschedule, runUs, jobID)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 )
 
 const AdoptCancels = `-- name: AdoptCancels :execrows
-UPDATE (
+UPDATE ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_cancel c FORCE INDEX (PRIMARY) ON c.job_id = ask.job_id
 SET c.member_id = ?
 WHERE c.member_id = ?
 `
 
-// Requests to cancel their jobs go with them. The engine repeats the SELECT of ask.
+// Requests to cancel their jobs go with them.
 func (q *Queries) AdoptCancels(ctx context.Context, db DBTX, jobID interface{}, heir []byte, memberID []byte) (int64, error) {
 	result, err := db.ExecContext(ctx, AdoptCancels, jobID, heir, memberID)
 	if err != nil {
@@ -29,9 +29,9 @@ func (q *Queries) AdoptCancels(ctx context.Context, db DBTX, jobID interface{}, 
 }
 
 const AdoptClaimed = `-- name: AdoptClaimed :execrows
-UPDATE (
+UPDATE ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.job_id = ask.job_id
 SET c.member_id = ?
 WHERE c.member_id = ? AND c.claim_id = ?
@@ -44,7 +44,7 @@ type AdoptClaimedParams struct {
 	ClaimID  []byte
 }
 
-// Records them for another id: the member can't end their jobs any more. The engine repeats the SELECT of ask.
+// Records them for another id: the member can't end their jobs any more.
 func (q *Queries) AdoptClaimed(ctx context.Context, db DBTX, arg AdoptClaimedParams) (int64, error) {
 	result, err := db.ExecContext(ctx, AdoptClaimed,
 		arg.JobID,

@@ -12,7 +12,7 @@ import (
 const EnqueueJobs = `-- name: EnqueueJobs :exec
 
 INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
-VALUES (?, ?, ?, ?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?, ?, ?, ?)/*dblock:end*/
 `
 
 type EnqueueJobsParams struct {
@@ -24,7 +24,7 @@ type EnqueueJobsParams struct {
 	Payload     []byte
 }
 
-// The engine repeats the row of each of these. Jobs come first: what names them is never seen without them.
+// Jobs come first: what names them is never seen without them.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) error {
 	_, err := db.ExecContext(ctx, EnqueueJobs,
 		arg.JobID,
@@ -39,7 +39,7 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 
 const ReadyJobs = `-- name: ReadyJobs :exec
 INSERT INTO dblock_queue_ready (queue, priority, job_id)
-VALUES (?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 `
 
 func (q *Queries) ReadyJobs(ctx context.Context, db DBTX, queue []byte, priority int16, jobID []byte) error {
@@ -49,7 +49,7 @@ func (q *Queries) ReadyJobs(ctx context.Context, db DBTX, queue []byte, priority
 
 const ScheduleJobs = `-- name: ScheduleJobs :exec
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
-VALUES (TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)), ?, ?, ?)
+VALUES /*dblock:rows*/(TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)), ?, ?, ?)/*dblock:end*/
 `
 
 type ScheduleJobsParams struct {

@@ -43,9 +43,9 @@ func (q *Queries) AwaitJob(ctx context.Context, db DBTX, jobID []byte) ([][]byte
 const BeginJobs = `-- name: BeginJobs :exec
 UPDATE (
     SELECT b.job_id
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS claim_id, CAST(? AS BINARY) AS job_id
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
     STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = c.job_id
     LIMIT 100000
@@ -64,9 +64,9 @@ func (q *Queries) BeginJobs(ctx context.Context, db DBTX, memberID interface{}, 
 
 const BegunJobs = `-- name: BegunJobs :many
 SELECT c.job_id, CAST(COALESCE(j.begun > j.attempt, 0) AS SIGNED) AS begun
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS claim_id, CAST(? AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
 LIMIT 18446744073709551615
@@ -104,9 +104,9 @@ func (q *Queries) BegunJobs(ctx context.Context, db DBTX, memberID interface{}, 
 const BuryJobs = `-- name: BuryJobs :execrows
 INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
 SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.unique_key, j.group_key, j.group_most, ask.failure, j.payload
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS attempt, CAST(? AS BINARY) AS failure
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 `
 
@@ -144,9 +144,9 @@ func (q *Queries) CountJobs(ctx context.Context, db DBTX, jobIds [][]byte) (int6
 const DeferJobs = `-- name: DeferJobs :execrows
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
 SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority, ask.retry
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS delay_us, CAST(? AS SIGNED) AS retry
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 `
 
@@ -175,9 +175,9 @@ const EndClaimed = `-- name: EndClaimed :execrows
 
 
 DELETE c
-FROM (
+FROM ( /*dblock:asks*/
     SELECT ? AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = ? AND c.claim_id = ? AND c.job_id = ask.job_id
 `
@@ -186,7 +186,6 @@ ON c.member_id = ? AND c.claim_id = ? AND c.job_id = ask.job_id
 // the same transaction. Fewer rows than were sent: some are lost, and LockPlaces tells which are not.
 //
 // Rows are joined by their whole key. With a list of keys the server reads a small table whole, and waits for rows that others have locked.
-// The engine repeats the SELECT of ask.
 func (q *Queries) EndClaimed(ctx context.Context, db DBTX, jobID []byte, memberID []byte, claimID []byte) (int64, error) {
 	result, err := db.ExecContext(ctx, EndClaimed, jobID, memberID, claimID)
 	if err != nil {
@@ -199,9 +198,9 @@ const FinishJobs = `-- name: FinishJobs :execrows
 DELETE j
 FROM (
     SELECT b.job_id
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(? AS BINARY) AS job_id
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
     LIMIT 100000
     FOR UPDATE NOWAIT
@@ -220,9 +219,9 @@ func (q *Queries) FinishJobs(ctx context.Context, db DBTX, jobID interface{}) (i
 
 const LockPlaces = `-- name: LockPlaces :many
 SELECT c.job_id
-FROM (
+FROM ( /*dblock:asks*/
     SELECT ? AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = ? AND c.claim_id = ? AND c.job_id = ask.job_id
 LIMIT 18446744073709551615
@@ -255,10 +254,10 @@ func (q *Queries) LockPlaces(ctx context.Context, db DBTX, jobID []byte, memberI
 const NoteAttempts = `-- name: NoteAttempts :exec
 UPDATE (
     SELECT b.job_id, ask.attempt, ask.failure, ask.records
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS attempt, CAST(? AS BINARY) AS failure,
                CAST(? AS SIGNED) AS records
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
     LIMIT 100000
     FOR UPDATE NOWAIT
@@ -312,9 +311,9 @@ func (q *Queries) ReadyAgain(ctx context.Context, db DBTX, jobIds [][]byte) (int
 const ReadyAgainSince = `-- name: ReadyAgainSince :execrows
 INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
 SELECT j.queue, j.priority, TIMESTAMPADD(MICROSECOND, ask.ready_us, CAST('1970-01-01' AS DATETIME(6))), j.job_id
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS ready_us
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 `
 

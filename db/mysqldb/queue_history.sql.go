@@ -87,9 +87,9 @@ func (q *Queries) HistorySpan(ctx context.Context, db DBTX) (HistorySpanRow, err
 const KeepCancelled = `-- name: KeepCancelled :exec
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload, reason)
 SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 2, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.payload, ask.reason
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS job_id, CAST(? AS BINARY) AS reason
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = VALUES(reason)
 `

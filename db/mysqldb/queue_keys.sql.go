@@ -13,7 +13,7 @@ import (
 
 const BlockJobs = `-- name: BlockJobs :exec
 INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
-VALUES (?, ?, ?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?, ?, ?)/*dblock:end*/
 `
 
 type BlockJobsParams struct {
@@ -37,9 +37,9 @@ func (q *Queries) BlockJobs(ctx context.Context, db DBTX, arg BlockJobsParams) e
 
 const BlockedHeads = `-- name: BlockedHeads :many
 SELECT b.queue, b.group_key, b.seq, b.job_id, b.priority
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key, CAST(? AS SIGNED) AS behind
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_blocked b FORCE INDEX (PRIMARY)
 ON b.queue = ask.queue AND b.group_key = ask.group_key
 AND b.seq = ask.behind + (
@@ -83,10 +83,10 @@ func (q *Queries) BlockedHeads(ctx context.Context, db DBTX, queue interface{}, 
 }
 
 const CountGroups = `-- name: CountGroups :exec
-UPDATE (
+UPDATE ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key, CAST(? AS SIGNED) AS most,
            CAST(? AS SIGNED) AS taken, CAST(? AS SIGNED) AS next_seq
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
 SET k.most = ask.most, k.taken = ask.taken, k.next_seq = ask.next_seq
 `
@@ -112,9 +112,9 @@ func (q *Queries) CountGroups(ctx context.Context, db DBTX, arg CountGroupsParam
 
 const EndGroups = `-- name: EndGroups :exec
 DELETE k
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
 `
 
@@ -125,8 +125,8 @@ func (q *Queries) EndGroups(ctx context.Context, db DBTX, queue interface{}, gro
 
 const EnqueueKeyed = `-- name: EnqueueKeyed :exec
 INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload, unique_key, group_key, group_most)
-VALUES (?, ?, ?, ?, ?, ?,
-        NULLIF(?, ''), NULLIF(?, ''), NULLIF(?, 0))
+VALUES /*dblock:rows*/(?, ?, ?, ?, ?, ?,
+        NULLIF(?, ''), NULLIF(?, ''), NULLIF(?, 0))/*dblock:end*/
 `
 
 type EnqueueKeyedParams struct {
@@ -158,9 +158,9 @@ func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedPar
 
 const FreeUnique = `-- name: FreeUnique :exec
 DELETE u
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS unique_key, CAST(? AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
 WHERE u.job_id = ask.job_id
 `
@@ -172,9 +172,9 @@ func (q *Queries) FreeUnique(ctx context.Context, db DBTX, queue interface{}, un
 
 const KeyHolders = `-- name: KeyHolders :many
 SELECT u.queue, u.unique_key, u.job_id
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS unique_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
 LIMIT 18446744073709551615
 `
@@ -300,9 +300,9 @@ func (q *Queries) LockBlocked(ctx context.Context, db DBTX, queue []byte, groupK
 
 const LockGroups = `-- name: LockGroups :many
 SELECT k.queue, k.group_key, k.most, k.taken, k.next_seq
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
 LIMIT 18446744073709551615
 FOR UPDATE
@@ -339,9 +339,9 @@ func (q *Queries) LockGroups(ctx context.Context, db DBTX, queue interface{}, gr
 
 const LockGroupsNoWait = `-- name: LockGroupsNoWait :many
 SELECT k.queue, k.group_key, k.most, k.taken, k.next_seq
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
 LIMIT 18446744073709551615
 FOR UPDATE NOWAIT
@@ -378,9 +378,9 @@ func (q *Queries) LockGroupsNoWait(ctx context.Context, db DBTX, queue interface
 
 const LockUniqueNoWait = `-- name: LockUniqueNoWait :many
 SELECT u.job_id
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS unique_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
 LIMIT 18446744073709551615
 FOR UPDATE NOWAIT
@@ -412,9 +412,9 @@ func (q *Queries) LockUniqueNoWait(ctx context.Context, db DBTX, queue interface
 
 const LockedHolders = `-- name: LockedHolders :many
 SELECT u.queue, u.unique_key, u.job_id
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS unique_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
 LIMIT 18446744073709551615
 FOR UPDATE
@@ -446,7 +446,7 @@ func (q *Queries) LockedHolders(ctx context.Context, db DBTX, queue interface{},
 
 const OpenGroups = `-- name: OpenGroups :exec
 INSERT INTO dblock_queue_key (queue, group_key, most, taken)
-VALUES (?, ?, ?, 0)
+VALUES /*dblock:rows*/(?, ?, ?, 0)/*dblock:end*/
 ON DUPLICATE KEY UPDATE taken = dblock_queue_key.taken
 `
 
@@ -458,8 +458,8 @@ func (q *Queries) OpenGroups(ctx context.Context, db DBTX, queue []byte, groupKe
 
 const ScheduleGrouped = `-- name: ScheduleGrouped :exec
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
-VALUES (TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)), ?, ?, ?,
-        ?)
+VALUES /*dblock:rows*/(TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)), ?, ?, ?,
+        ?)/*dblock:end*/
 `
 
 type ScheduleGroupedParams struct {
@@ -484,13 +484,13 @@ func (q *Queries) ScheduleGrouped(ctx context.Context, db DBTX, arg ScheduleGrou
 const TakeUnique = `-- name: TakeUnique :exec
 
 INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
-VALUES (?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE job_id = dblock_queue_unique.job_id
 `
 
 // Unique keys and groups. Whoever needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
-// each in the order of the key, and none that is shared before one that is not. The engine repeats the SELECT of ask, and the row of
-// VALUES, in the order of the keys.
+// each in the order of the key, and none that is shared before one that is not. Asks and rows come
+// in the order of the keys.
 // A key that is taken is locked as one that is not: it is still as it was.
 func (q *Queries) TakeUnique(ctx context.Context, db DBTX, queue []byte, uniqueKey []byte, jobID []byte) error {
 	_, err := db.ExecContext(ctx, TakeUnique, queue, uniqueKey, jobID)
@@ -499,9 +499,9 @@ func (q *Queries) TakeUnique(ctx context.Context, db DBTX, queue []byte, uniqueK
 
 const Unblock = `-- name: Unblock :exec
 DELETE b
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key, CAST(? AS SIGNED) AS seq
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_blocked b FORCE INDEX (PRIMARY) ON b.queue = ask.queue AND b.group_key = ask.group_key AND b.seq = ask.seq
 `
 

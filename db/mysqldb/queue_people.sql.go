@@ -219,13 +219,12 @@ func (q *Queries) DeadRow(ctx context.Context, db DBTX, jobID []byte) (DeadRowRo
 
 const DropCancels = `-- name: DropCancels :execrows
 DELETE c
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_cancel c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.job_id = ask.job_id
 `
 
-// The engine repeats the SELECT of ask.
 func (q *Queries) DropCancels(ctx context.Context, db DBTX, memberID interface{}, jobID interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, DropCancels, memberID, jobID)
 	if err != nil {
@@ -919,9 +918,9 @@ func (q *Queries) PausedFor(ctx context.Context, db DBTX, queue []byte) ([]int64
 
 const PurgeDead = `-- name: PurgeDead :execrows
 DELETE d
-FROM (
+FROM ( /*dblock:asks*/
     SELECT ? AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_dead d FORCE INDEX (PRIMARY) ON d.job_id = ask.job_id
 `
 

@@ -12,7 +12,7 @@ import (
 
 const CountQuotas = `-- name: CountQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
-VALUES (?, ?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = dblock_quota.used + VALUES(used), most = VALUES(most)
 `
 
@@ -36,7 +36,7 @@ func (q *Queries) CountQuotas(ctx context.Context, db DBTX, arg CountQuotasParam
 
 const InsertReservations = `-- name: InsertReservations :exec
 INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)))
+VALUES /*dblock:rows*/(?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)))/*dblock:end*/
 `
 
 type InsertReservationsParams struct {
@@ -51,7 +51,6 @@ type InsertReservationsParams struct {
 	Column9        int64
 }
 
-// The engine repeats the row for each line of a batch.
 func (q *Queries) InsertReservations(ctx context.Context, db DBTX, arg InsertReservationsParams) error {
 	_, err := db.ExecContext(ctx, InsertReservations,
 		arg.ReservationKey,
@@ -199,9 +198,9 @@ func (q *Queries) LockBucket(ctx context.Context, db DBTX, sku []byte, bucket in
 
 const LockFirstBuckets = `-- name: LockFirstBuckets :many
 SELECT s.sku
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS sku
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
 ORDER BY s.sku
 LIMIT 18446744073709551615
@@ -234,9 +233,9 @@ func (q *Queries) LockFirstBuckets(ctx context.Context, db DBTX, sku interface{}
 
 const LockFreeFirstBuckets = `-- name: LockFreeFirstBuckets :many
 SELECT s.sku
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS sku
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
 ORDER BY s.sku
 LIMIT 18446744073709551615
@@ -269,9 +268,9 @@ func (q *Queries) LockFreeFirstBuckets(ctx context.Context, db DBTX, sku interfa
 
 const LockFreeQuotas = `-- name: LockFreeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
 LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED
@@ -311,9 +310,9 @@ const LockFreeReservations = `-- name: LockFreeReservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)
                      - TIMESTAMPDIFF(MICROSECOND, +NOW(6), +SYSDATE(6)), 0) AS SIGNED) AS left_us
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS reservation_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 ORDER BY r.reservation_key, r.line
 LIMIT 18446744073709551615
@@ -368,9 +367,9 @@ func (q *Queries) LockFreeReservations(ctx context.Context, db DBTX, reservation
 
 const LockFreeStock = `-- name: LockFreeStock :many
 SELECT s.sku, s.bucket, s.available
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS sku
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 LIMIT 18446744073709551615
@@ -409,9 +408,9 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, sku interface{}) (
 
 const LockKeysNoWait = `-- name: LockKeysNoWait :many
 SELECT r.reservation_key
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS reservation_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 LIMIT 18446744073709551615
 FOR UPDATE NOWAIT
@@ -443,9 +442,9 @@ func (q *Queries) LockKeysNoWait(ctx context.Context, db DBTX, reservationKey in
 
 const LockQuotas = `-- name: LockQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
 LIMIT 18446744073709551615
 FOR UPDATE
@@ -457,7 +456,7 @@ type LockQuotasRow struct {
 	Used  int64
 }
 
-// The engine repeats the SELECT of ask, sorted: the rows are locked in that order. Here as below, what is locked is found by its
+// The asks are sorted: the rows are locked in that order. Here as below, what is locked is found by its
 // key, one by one. For a list of keys MySQL may read a whole index, and would lock all of it, or wait for it.
 func (q *Queries) LockQuotas(ctx context.Context, db DBTX, sku interface{}, buyer interface{}) ([]LockQuotasRow, error) {
 	rows, err := db.QueryContext(ctx, LockQuotas, sku, buyer)
@@ -486,9 +485,9 @@ const LockReservations = `-- name: LockReservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)
                      - TIMESTAMPDIFF(MICROSECOND, +NOW(6), +SYSDATE(6)), 0) AS SIGNED) AS left_us
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS reservation_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 ORDER BY r.reservation_key, r.line
 LIMIT 18446744073709551615
@@ -543,9 +542,9 @@ func (q *Queries) LockReservations(ctx context.Context, db DBTX, reservationKey 
 
 const LockStock = `-- name: LockStock :many
 SELECT s.sku, s.bucket, s.available
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS sku
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 LIMIT 18446744073709551615
@@ -584,14 +583,14 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, sku interface{}) ([]Lo
 const MakeQuotas = `-- name: MakeQuotas :exec
 
 INSERT INTO dblock_quota (sku, buyer, used, most)
-VALUES (?, ?, 0, 0)
+VALUES /*dblock:rows*/(?, ?, 0, 0)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = dblock_quota.used
 `
 
 // Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
 // and bucket, then reservations, by key; or, of reservations that exist, these first.
 // Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would lock in shared mode what is
-// there, and two that did so would each wait for the other. The engine repeats the row.
+// there, and two that did so would each wait for the other.
 func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, sku []byte, buyer []byte) error {
 	_, err := db.ExecContext(ctx, MakeQuotas, sku, buyer)
 	return err
@@ -664,9 +663,9 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys [][
 
 const SeeQuotas = `-- name: SeeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
 LIMIT 18446744073709551615
 `
@@ -749,11 +748,11 @@ func (q *Queries) SeeUnits(ctx context.Context, db DBTX, skus [][]byte) ([]SeeUn
 
 const TakeStock = `-- name: TakeStock :exec
 INSERT INTO dblock_stock (sku, bucket, available)
-VALUES (?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE available = dblock_stock.available - VALUES(available)
 `
 
-// The engine repeats the row for each bucket of a batch. Every row is there and locked, so nothing
+// Every row is there and locked, so nothing
 // is ever inserted: it is the form of an UPDATE that takes many rows with a value each.
 func (q *Queries) TakeStock(ctx context.Context, db DBTX, sku []byte, bucket int32, available int64) error {
 	_, err := db.ExecContext(ctx, TakeStock, sku, bucket, available)

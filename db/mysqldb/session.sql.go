@@ -64,7 +64,7 @@ func (q *Queries) ListSessionLocks(ctx context.Context, db DBTX) ([]ListSessionL
 const NoteSessionKeys = `-- name: NoteSessionKeys :exec
 
 INSERT INTO dblock_session_key (lock_id, namespace, lock_key)
-VALUES (?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE noted_at = VALUES(noted_at)
 `
 

@@ -22,9 +22,9 @@ FROM (
         SELECT m.member_id FROM dblock_member m
         WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
     ) me
-    STRAIGHT_JOIN (
+    STRAIGHT_JOIN ( /*dblock:asks*/
         SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
     WHERE l.shared AND l.handle IS NULL
       AND NOT EXISTS (
@@ -32,7 +32,7 @@ FROM (
           WHERE w.lease_key = ask.lease_key AND w.member_id = x'00000000000000000000000000000000' AND w.expires_at > +UTC_TIMESTAMP(6)
       )
     LIMIT 1000000
-    LOCK IN SHARE MODE
+    /*!80000 FOR SHARE */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED
 ) opened
 `
 
@@ -51,8 +51,8 @@ type AcquireSharedParams struct {
 // Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
 // row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
 // nobody makes itself the holder meanwhile. Whoever has waited for readers for long asks them to stand back, for a
-// moment: with a row of dblock_lease_waiter that is no member's. The engine repeats the SELECT of ask, and has the
-// statement pass over rows that are locked: no clause for that is the same on all servers. Where all asks are for one
+// moment: with a row of dblock_lease_waiter that is no member's. The statement
+// passes over rows that are locked; each server reads its own clause for that. Where all asks are for one
 // key its token is the statement's insert id.
 func (q *Queries) AcquireShared(ctx context.Context, db DBTX, arg AcquireSharedParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireShared,
@@ -273,7 +273,7 @@ func (q *Queries) KeysRead(ctx context.Context, db DBTX, leaseKeys [][]byte) ([]
 
 const MakeShared = `-- name: MakeShared :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
-VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), true)
+VALUES /*dblock:rows*/(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), true)/*dblock:end*/
 `
 
 // Makes a row that is missing. See MakeLeases.
@@ -366,9 +366,9 @@ const ReleaseShared = `-- name: ReleaseShared :execrows
 DELETE d
 FROM (
     SELECT r.lease_key, r.handle
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_reader r FORCE INDEX (PRIMARY) ON r.lease_key = ask.lease_key AND r.handle = ask.handle
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
@@ -376,7 +376,7 @@ FROM (
 STRAIGHT_JOIN dblock_reader d FORCE INDEX (PRIMARY) ON d.lease_key = ours.lease_key AND d.handle = ours.handle
 `
 
-// Gives back a batch. Rows that are locked, by a guard for example, are passed over. The engine repeats the SELECT of ask.
+// Gives back a batch. Rows that are locked, by a guard for example, are passed over.
 func (q *Queries) ReleaseShared(ctx context.Context, db DBTX, leaseKey interface{}, handle interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, ReleaseShared, leaseKey, handle)
 	if err != nil {

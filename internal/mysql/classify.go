@@ -27,7 +27,7 @@ func Classify(err error) sqlerr.Class {
 	switch {
 	case errors.As(err, &server):
 		return ofServer(server, unwritten)
-	case errors.Is(err, mysqldriver.ErrPktTooLarge): // the driver refuses to send more than its maxAllowedPacket
+	case errors.Is(err, ErrTooLong), errors.Is(err, mysqldriver.ErrPktTooLarge): // the driver refuses to send more than its maxAllowedPacket
 		return sqlerr.BadInput
 	case errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled):
 		return sqlerr.Unavailable // nothing was sent: the network alone kept it waiting
@@ -83,6 +83,14 @@ const ticketKey = "ticket"
 // NeverSent tells that nothing of a statement reached the server.
 func NeverSent(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
+}
+
+// Sent is the error of a statement, marked if nothing of it can have reached the server.
+func Sent(err error) error {
+	if NeverSent(err) {
+		return sqlerr.Unwritten(err)
+	}
+	return err
 }
 
 // IsLocked tells that a row was locked for longer than a statement would wait.

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -155,54 +154,4 @@ func HasLeft(ctx context.Context, conn *sql.Conn) (closed bool) {
 		return nil
 	})
 	return closed
-}
-
-// Bounded bounds for how long each statement waits for a lock: on MariaDB, for a second. On MySQL it is on itself.
-func (p Pool) Bounded(on mysqldb.DBTX) mysqldb.DBTX {
-	if !p.MariaDB {
-		return on
-	}
-	return within{on, forASecond}
-}
-
-// AtOnce has statements that write wait for no lock. On MySQL it is on itself.
-func (p Pool) AtOnce(on mysqldb.DBTX) mysqldb.DBTX {
-	if !p.MariaDB {
-		return on
-	}
-	if w, is := on.(within); is {
-		on = w.DBTX
-	}
-	return within{on, notAtAll}
-}
-
-const (
-	notAtAll   = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
-	forASecond = "SET STATEMENT innodb_lock_wait_timeout = 1 FOR "
-)
-
-type within struct {
-	mysqldb.DBTX
-	write string // the bound of a statement that writes
-}
-
-// LongestStatement is how long a statement may be without its bound; 0: no limit.
-func (w within) LongestStatement() int {
-	if longest := LongestOn(w.DBTX); longest > 0 {
-		return longest - len(forASecond)
-	}
-	return 0
-}
-
-func (w within) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return w.DBTX.ExecContext(ctx, w.write+query, args...)
-}
-
-// QueryContext never bounds by 0: SKIP LOCKED fails with error 1180 then, where a row is locked.
-func (w within) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return w.DBTX.QueryContext(ctx, forASecond+query, args...)
-}
-
-func (w within) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	return w.DBTX.QueryRowContext(ctx, forASecond+query, args...)
 }

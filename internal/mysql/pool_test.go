@@ -27,7 +27,7 @@ func TestWaitsEndOnTheServer(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			const size, callers, rounds = 4, 8, 6
-			p := mysql.NewPool(open(t, kind))
+			p := mysql.NewDatabase(open(t, kind), "")
 			p.MariaDB = kind == devdb.MariaDB
 			p.SetMaxOpenConns(size)
 			p.SetMaxIdleConns(size)
@@ -54,7 +54,7 @@ func TestWaitsEndOnTheServer(t *testing.T) {
 			}
 			lock := func(ctx context.Context, row int) error {
 				return p.In(ctx, func(conn *sql.Conn) (bool, error) {
-					_, err := p.Bounded(conn).ExecContext(ctx, fmt.Sprintf("UPDATE %s.held SET n = n + 1 WHERE id = %d", of, row))
+					_, err := mysql.Briefly(p.On(conn)).ExecContext(ctx, fmt.Sprintf("UPDATE %s.held SET n = n + 1 WHERE id = %d", of, row))
 					return true, err
 				})
 			}

@@ -61,14 +61,16 @@ func (p Pool) send(ctx context.Context, statement func(*sql.Conn) error) (*sql.C
 		if err = statement(conn); err == nil {
 			return conn, nil
 		}
-		p.giveBack(ctx, conn)
+		p.GiveBack(ctx, conn)
 		if n == Attempts || !errors.Is(err, driver.ErrBadConn) {
 			return nil, err
 		}
 	}
 }
 
-func (p Pool) giveBack(ctx context.Context, conn *sql.Conn) {
+// GiveBack gives a connection back to its pool, which drops a broken one. If ctx ended during a
+// statement, the connection counts as in use for as long as the server may still wait for a lock.
+func (p Pool) GiveBack(ctx context.Context, conn *sql.Conn) {
 	if HasLeft(ctx, conn) {
 		p.linger(conn)
 		return
@@ -82,15 +84,4 @@ func (p Pool) linger(conn *sql.Conn) {
 		_ = conn.Close()
 		p.lingering.Add(-1)
 	})
-}
-
-// GiveBack gives a connection back to its pool, which drops a broken one. If ctx ended during a
-// statement, the connection counts as in use for as long as the server may still wait for a
-// lock.
-func GiveBack(ctx context.Context, conn *sql.Conn) {
-	if HasLeft(ctx, conn) {
-		time.AfterFunc(lingers, func() { _ = conn.Close() })
-		return
-	}
-	_ = conn.Close()
 }

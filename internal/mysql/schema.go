@@ -13,22 +13,6 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// On returns what the generated queries run on. Without a name that is the database of the connection.
-// For as long as it is not known to be MariaDB, the waits for tables are bounded: there the bound is a comment.
-func On(conn Conn, name string) Inline {
-	on := OnCaller(conn, name)
-	on.BoundTables = true
-	return on
-}
-
-// OnCaller is On in a transaction of the caller's, whose waits are the caller's to bound.
-func OnCaller(conn Conn, name string) Inline {
-	return Inline{Conn: conn, Rewrite: func(query string) string { return Qualify(query, name) }}
-}
-
-// Qualify puts the tables of a statement into the database of that name.
-func Qualify(query, name string) string { return schema.Qualify(query, name, schema.QuoteMySQL) }
-
 // Home returns name or, if it is empty, the database that the connection uses. Statements name it:
 // a host may send USE on a connection of its pool, and nothing sets that back when the connection
 // returns to the pool.

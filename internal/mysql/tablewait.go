@@ -6,23 +6,10 @@ import "strings"
 // table, also while it waits behind a long SELECT, and so do LOCK TABLES and FLUSH TABLES WITH READ
 // LOCK. By default MySQL waits a year, and goes on when the client has left. A second is the least
 // that it takes. Replicas ignore the hint. MariaDB ends the wait when the client leaves.
-const TableBound = "/*+ SET_VAR(lock_wait_timeout = 1) */ "
-
-// boundTables puts the bound into a statement that reads or writes tables.
-func boundTables(query string) string {
-	at := begin(query)
-	for _, verb := range []string{"SELECT ", "INSERT ", "UPDATE ", "DELETE "} {
-		if strings.HasPrefix(query[at:], verb) {
-			at += len(verb)
-			bound := TableBound
-			if rest, hinted := strings.CutPrefix(query[at:], "/*+ "); hinted { // there is one comment of hints
-				return query[:at] + strings.TrimSuffix(bound, "*/ ") + rest
-			}
-			return query[:at] + bound + query[at:]
-		}
-	}
-	return query
-}
+const (
+	TableBound = "/*+ " + tableBound + " */ "
+	tableBound = "SET_VAR(lock_wait_timeout = 1)"
+)
 
 // begin returns where a statement begins behind its comments.
 func begin(query string) (at int) {

@@ -11,14 +11,17 @@ func TestBoundTables(t *testing.T) {
 		"INSERT IGNORE INTO t SELECT 1":               "INSERT /*+ " + hint + " */ IGNORE INTO t SELECT 1",
 		"UPDATE (\nSELECT 1) x":                       "UPDATE /*+ " + hint + " */ (\nSELECT 1) x",
 		"DELETE d FROM d":                             "DELETE /*+ " + hint + " */ d FROM d",
-		"-- name: B :many\n/*M! SET STATEMENT a = 1 FOR */ SELECT /*+ MAX_EXECUTION_TIME(50) */ 1": "-- name: B :many\n" +
-			"/*M! SET STATEMENT a = 1 FOR */ SELECT /*+ " + hint + " MAX_EXECUTION_TIME(50) */ 1",
-		"SAVEPOINT a": "SAVEPOINT a",
-		"/* open":     "/* open",
+		"/*M! a */ SELECT 1":                          "/*M! a */ SELECT /*+ " + hint + " */ 1",
+		"SAVEPOINT a":                                 "SAVEPOINT a",
+		"/* open":                                     "/* open",
 	} {
-		if got := boundTables(query); got != want {
+		if got := parse(query, true).text("", "", nil); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+	const both = "SELECT /*+ " + hint + " MAX_EXECUTION_TIME(50) */ 1"
+	if got := parse("SELECT 1", true).text("", "MAX_EXECUTION_TIME(50)", nil); got != both {
+		t.Errorf("got  %s\nwant %s", got, both)
 	}
 }
 

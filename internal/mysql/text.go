@@ -6,10 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
 	"strconv"
-	"strings"
+	"time"
 
+	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -21,72 +21,97 @@ type Conn interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }
 
-// Inline is a Conn that puts the arguments into the statement. Its arguments can be integers, []byte and
-// sql.NullString, which is all that dblock's statements take.
+// Inline is a Conn that puts the arguments into the statement, and repeats its marked part for a
+// batch. Its arguments can be integers, booleans, []byte, sql.NullString and List, which is all that
+// dblock's statements take.
 type Inline struct {
 	Conn
-	// Rewrite changes a statement before it is sent, for example to name the database of its
-	// tables. May be nil.
-	Rewrite func(string) string
 
-	// Longest bounds a statement, in bytes: a longer one fails with ErrTooLong. 0: no bound. QueryRowContext, which
-	// has no error to return, sends any.
-	Longest int
-
-	// BoundTables bounds on MySQL for how long a statement waits for a table that another session has
-	// locked. Where it can only have been a table, the error is marked: see sqlerr.TableLocked.
-	BoundTables bool
+	tables      *tables       // nil: statements are sent as they are
+	longest     int           // bytes of a statement, 0: no bound; a longer one fails with ErrTooLong
+	mariaDB     bool          // the server is known to be MariaDB
+	boundTables bool          // bounds waits for tables, on MySQL; such an error is marked: see sqlerr.TableLocked
+	rowWait     rowWait       // on MariaDB
+	maxTime     time.Duration // of a query
 }
 
-// PacketOverhead is how much shorter a statement is than the packet that carries it, with some to spare.
-const PacketOverhead = 64
+// List is an argument in the place of one of sqlc's slices.
+type List []any
 
-// heaviest bounds a statement of many rows, whatever the server takes: while a long one is sent and parsed, all others wait.
-const heaviest = 4 << 20
+// ErrTooLong reports a statement that was not sent, because it exceeds what the server takes.
+var ErrTooLong = errors.New("the statement is longer than max_allowed_packet; nothing was sent")
 
-// Portions cuts the arguments of a statement that repeats a part for each row into those of statements that the server
-// takes. A row has `each` arguments; one statement has at most `most` rows. A row that is too long is a portion by itself.
-func Portions(on any, query string, each, most int, args []any) iter.Seq[[]any] {
-	bound := heaviest
-	if longest := LongestOn(on); longest > 0 {
-		bound = min(bound, longest)
+func (c Inline) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	text, err := c.checked(query, args, false)
+	if err != nil {
+		return nil, err
 	}
-	return func(yield func([]any) bool) {
-		from, bytes := 0, len(query)
-		for i := 0; i < len(args); i += each {
-			row := len(query)
-			for _, arg := range args[i : i+each] {
-				row += size(arg)
-			}
-			if i > from && (bytes+row > bound || i-from == most*each) {
-				if !yield(args[from:i]) {
-					return
-				}
-				from, bytes = i, len(query)
-			}
-			bytes += row
-		}
-		if from < len(args) {
-			yield(args[from:])
-		}
-	}
+	result, err := c.Conn.ExecContext(ctx, text)
+	return result, WithHint(err)
 }
 
-// LongestStatement is Longest, without the bound that is added.
-func (c Inline) LongestStatement() int {
-	if c.Longest > 0 && c.BoundTables {
-		return c.Longest - len(TableBound)
+func (c Inline) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	text, err := c.checked(query, args, true)
+	if err != nil {
+		return nil, err
 	}
-	return c.Longest
+	rows, err := c.Conn.QueryContext(ctx, text)
+	if c.boundTables && IsLocked(err) && !waitsForRows(query) {
+		err = sqlerr.TableLocked(err)
+	}
+	return rows, WithHint(err)
 }
 
-// LongestOn is how long a statement may be that is sent on an Inline, or on what wraps one; 0: no bound.
-func LongestOn(on any) int {
-	if c, ok := on.(interface{ LongestStatement() int }); ok {
-		return c.LongestStatement()
-	}
-	return 0
+// QueryRowContext sends statements of any length: it has no error to return.
+func (c Inline) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return c.Conn.QueryRowContext(ctx, c.text(query, args, true))
 }
+
+func (c Inline) checked(query string, args []any, reads bool) (string, error) {
+	text := c.text(query, args, reads)
+	if c.longest > 0 && len(text) > c.longest {
+		return "", fmt.Errorf("%w: %d bytes of at most %d", ErrTooLong, len(text), c.longest)
+	}
+	return text, nil
+}
+
+func (c Inline) text(query string, args []any, reads bool) string {
+	hint := ""
+	if reads && c.maxTime > 0 && !c.mariaDB {
+		hint = fmt.Sprintf("MAX_EXECUTION_TIME(%d)", c.maxTime.Milliseconds())
+	}
+	return c.template(query).text(c.settings(reads), hint, args)
+}
+
+func (c Inline) template(query string) *template {
+	if c.tables == nil {
+		return parse(query, c.boundTables)
+	}
+	return c.tables.template(query, c.boundTables)
+}
+
+// room is how long a statement may be without what is added to it; 0: no bound.
+func (c Inline) room() int {
+	if c.longest == 0 {
+		return 0
+	}
+	room := c.longest - len(c.settings(false))
+	if c.boundTables {
+		room -= len(TableBound)
+	}
+	return room
+}
+
+// Within bounds how long the server works on a query.
+func Within(on mysqldb.DBTX, d time.Duration) mysqldb.DBTX {
+	c := on.(Inline)
+	c.maxTime = max(d, time.Millisecond).Round(time.Millisecond)
+	return c
+}
+
+// Interpolate puts args in the place of the question marks of query, but for those in a name that is
+// quoted with backticks, and repeats its marked part.
+func Interpolate(query string, args ...any) string { return Inline{}.text(query, args, false) }
 
 // size is at least what literal makes of an argument.
 func size(arg any) int {
@@ -97,106 +122,6 @@ func size(arg any) int {
 		return len("x''NULL") + 2*len(v.String)
 	}
 	return len("-9223372036854775808")
-}
-
-// ErrTooLong reports a statement that was not sent, because it exceeds what the server takes.
-var ErrTooLong = errors.New("the statement is longer than max_allowed_packet; nothing was sent")
-
-func (c Inline) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	text := c.text(query, args)
-	if c.tooLong(text) {
-		return nil, fmt.Errorf("%w: %d bytes of at most %d", ErrTooLong, len(text), c.Longest)
-	}
-	result, err := c.Conn.ExecContext(ctx, text)
-	return result, WithHint(err)
-}
-
-func (c Inline) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	text := c.text(query, args)
-	if c.tooLong(text) {
-		return nil, fmt.Errorf("%w: %d bytes of at most %d", ErrTooLong, len(text), c.Longest)
-	}
-	rows, err := c.Conn.QueryContext(ctx, text)
-	if c.BoundTables && IsLocked(err) && !waitsForRows(query) {
-		err = sqlerr.TableLocked(err)
-	}
-	return rows, WithHint(err)
-}
-
-func (c Inline) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	return c.Conn.QueryRowContext(ctx, c.text(query, args))
-}
-
-func (c Inline) tooLong(text string) bool { return c.Longest > 0 && len(text) > c.Longest }
-
-func (c Inline) text(query string, args []any) string {
-	if c.Rewrite != nil {
-		query = c.Rewrite(query)
-	}
-	if c.BoundTables {
-		query = boundTables(query)
-	}
-	return Interpolate(query, args...)
-}
-
-// Interpolate puts args in the place of the question marks of query, but for those in a name that is
-// quoted with backticks. It panics where their number or type does not fit: that is a defect of
-// the caller, and never of the data.
-func Interpolate(query string, args ...any) string {
-	buf := make([]byte, 0, len(query)+32*len(args))
-	quoted := false
-	next := 0
-	for i := range len(query) {
-		c := query[i]
-		if c == '`' {
-			quoted = !quoted
-		}
-		if c != '?' || quoted {
-			buf = append(buf, c)
-			continue
-		}
-		if next < len(args) {
-			buf = literal(buf, args[next])
-		}
-		next++
-	}
-	if next != len(args) {
-		panic(fmt.Sprintf("mysql: %d arguments for %d places in %q", len(args), next, query))
-	}
-	return string(buf)
-}
-
-// RepeatRows repeats the one row of a statement's VALUES n times.
-func RepeatRows(query string, n int) string {
-	begin := strings.Index(query, "VALUES ") + len("VALUES ")
-	end := begin + closing(query[begin:]) + 1
-	row := query[begin:end]
-	return query[:begin] + strings.Repeat(row+", ", n-1) + row + query[end:]
-}
-
-// RepeatAsks repeats the SELECT of the derived table that is called ask n times.
-func RepeatAsks(query string, n int) string {
-	end := strings.Index(query, ") ask\n")
-	begin := strings.LastIndex(query[:end], "SELECT ")
-	one := strings.TrimSpace(query[begin:end])
-	return query[:begin] + strings.Repeat(one+" UNION ALL ", n-1) + query[begin:]
-}
-
-// closing returns where the parenthesis closes with which s begins.
-func closing(s string) int {
-	depth := 0
-	for i := range len(s) {
-		switch s[i] {
-		case '(':
-			depth++
-		case ')':
-			depth--
-			if depth == 0 {
-				return i
-			}
-		}
-	}
-	panic(fmt.Sprintf("mysql: no row of VALUES in %q", s))
 }
 
 func literal(buf []byte, arg any) []byte {
@@ -217,6 +142,17 @@ func literal(buf []byte, arg any) []byte {
 			return append(buf, "NULL"...)
 		}
 		return literal(buf, []byte(v.String))
+	case List:
+		if len(v) == 0 {
+			return append(buf, "NULL"...)
+		}
+		for i, one := range v {
+			if i > 0 {
+				buf = append(buf, ", "...)
+			}
+			buf = literal(buf, one)
+		}
+		return buf
 	default:
 		panic(fmt.Sprintf("mysql: an argument of type %T", arg))
 	}

@@ -35,7 +35,7 @@ func (d *database) Allot(ctx context.Context, sku string, bucket int32, units in
 
 // Allotted returns what is left in allotments.
 func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
-	rows, err := d.q.Allotted(ctx, d.on(d.pool))
+	rows, err := d.q.Allotted(ctx, d.db.On(d.db))
 	units := make([]engine.Units, len(rows))
 	for i, r := range rows {
 		units[i] = engine.Units{SKU: string(r.Sku), Bucket: r.Bucket, Qty: r.Available}
@@ -45,5 +45,5 @@ func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
 
 // Locker makes a Locker of leases.
 func (d *database) Locker(ctx context.Context) (dblock.Locker, error) {
-	return mysqllock.NewLeaseLocker(ctx, d.pool.DB, mysqllock.LeaseOptions{Schema: d.schema})
+	return mysqllock.NewLeaseLocker(ctx, d.db.DB, mysqllock.LeaseOptions{Schema: d.db.Schema})
 }

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // Lookup returns what is recorded under key.
 func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error) {
-	found, err := d.recorded(ctx, d.on(d.pool), []string{key})
+	found, err := d.recorded(ctx, d.db.On(d.db), []string{key})
 	return found[key], sqlerr.Unwritten(err)
 }
 
@@ -24,13 +25,9 @@ func (d *database) Balances(ctx context.Context, skus []string) ([]engine.Balanc
 // reads returns what statements run on that read all rows: the server ends them when ctx ends. By
 // itself it reads on when its client has left.
 func (d *database) reads(ctx context.Context) mysqldb.DBTX {
-	on := d.onCaller(d.pool)
-	on.BoundTables = !d.pool.MariaDB
-	deadline, bounded := ctx.Deadline()
-	if rewrite := on.Rewrite; bounded {
-		on.Rewrite = func(query string) string {
-			return within(max(time.Until(deadline), time.Millisecond).Round(time.Millisecond), rewrite(query))
-		}
+	on := d.db.On(d.db)
+	if deadline, bounded := ctx.Deadline(); bounded {
+		return mysql.Within(on, time.Until(deadline))
 	}
 	return on
 }

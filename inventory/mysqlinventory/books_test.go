@@ -33,8 +33,8 @@ func TestTheServerEndsLongReads(t *testing.T) {
 			_, err = db.ExecContext(t.Context(), "INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited) "+
 				"SELECT UUID(), 0, 'sku', 0, '', 1, 2, false FROM "+ten+" a, "+ten+" b, "+ten+" c, "+ten+" d, "+ten+" e")
 			require.NoError(t, err)
-			d := &database{pool: mysql.NewPool(db)}
-			d.pool.MariaDB = kind == devdb.MariaDB
+			d := &database{db: mysql.NewDatabase(db, "")}
+			d.db.MariaDB = kind == devdb.MariaDB
 			read := func(ctx context.Context) error {
 				_, err := new(mysqldb.Queries).Balances(t.Context(), d.reads(ctx), mysqldb.BalancesParams{Every: 1, Skus: blobs(nil)})
 				return err

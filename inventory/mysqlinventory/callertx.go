@@ -45,7 +45,7 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 	if !ours || caller == nil {
 		return nil, false
 	}
-	return callerTx{d, d.onCaller(caller)}, true
+	return callerTx{d, d.db.OnCaller(caller)}, true
 }
 
 type callerTx struct {

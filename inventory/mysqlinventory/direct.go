@@ -15,7 +15,7 @@ func (d *database) direct(ctx context.Context, r engine.Row) (verdict engine.Ver
 		if err := d.insertAtOnce(ctx, on, []engine.Row{r}); err != nil {
 			return false, err
 		}
-		if engine.IsBrief(ctx) && !d.pool.MariaDB {
+		if engine.IsBrief(ctx) && !d.db.MariaDB {
 			if _, err := d.q.HoldNoWait(ctx, on, []byte(r.SKU), r.Qty); err != nil {
 				return false, err
 			}

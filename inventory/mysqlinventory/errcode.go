@@ -19,8 +19,6 @@ func (d *database) Classify(err error) sqlerr.Class {
 		return sqlerr.Duplicate
 	case mysql.IsLocked(err):
 		return sqlerr.Retryable
-	case errors.Is(err, mysql.ErrTooLong): // half of the batch may fit
-		return sqlerr.BadInput
 	}
 	return mysql.ClassifyOwn(err)
 }

@@ -3,7 +3,6 @@ package mysqlinventory
 import (
 	"context"
 	"database/sql"
-	"iter"
 	"slices"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 // Transact takes the same few round trips whatever the size of the batch. There is no statement
 // that writes to two tables, and no way to send several at once that does not depend on the DSN.
 func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
-	return d.pool.In(ctx, func(conn *sql.Conn) (bool, error) {
-		on := d.bounded(ctx, d.on(conn))
+	return d.db.In(ctx, func(conn *sql.Conn) (bool, error) {
+		on := d.bounded(ctx, d.db.On(conn))
 		books, err := d.read(ctx, on, ask)
 		if err != nil {
 			return false, d.waited(ctx, err)
@@ -52,7 +51,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 	for _, q := range ask.Quotas {
 		books.Used[q] = 0
 	}
-	on := d.on(d.pool)
+	on := d.db.On(d.db)
 	err := readQuotas(ctx, on, mysqldb.SeeQuotas, ask.Quotas, books.Used)
 	if err == nil && len(ask.SKUs) > 0 {
 		var rows []mysqldb.SeeUnitsRow
@@ -178,8 +177,8 @@ func byKey(found []mysqldb.ReservationsRow) map[string][]engine.Row {
 // bounds the wait of the statement. MySQL can't bound it below a second, but finds out before, and waits only for a transaction that
 // comes in between.
 func (d *database) insertAtOnce(ctx context.Context, on mysqldb.DBTX, rows []engine.Row) error {
-	if d.pool.MariaDB {
-		on = d.pool.AtOnce(on)
+	if d.db.MariaDB {
+		on = mysql.AtOnce(on)
 	} else if err := lockAtOnce(ctx, on, rows); err != nil {
 		return orKeyOpen(err)
 	}
@@ -233,28 +232,8 @@ func take(ctx context.Context, on mysqldb.DBTX, plan engine.Plan) error {
 
 // repeat runs a statement that has one row of VALUES for each of all, if there are any; several if the server takes no longer one.
 func repeat[T any](ctx context.Context, on mysqldb.DBTX, query string, all []T, args func(T) []any) error {
-	if len(all) == 0 {
-		return nil
-	}
-	for some, n := range portions(on, query, all, args) {
-		if _, err := on.ExecContext(ctx, mysql.RepeatRows(query, n), some...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// portions are the arguments of the statements that carry all, and for how many of all each is.
-func portions[T any](on mysqldb.DBTX, query string, all []T, args func(T) []any) iter.Seq2[[]any, int] {
-	flat := flat(all, args)
-	each := len(flat) / len(all)
-	return func(yield func([]any, int) bool) {
-		for some := range mysql.Portions(on, query, each, len(all), flat) {
-			if !yield(some, len(some)/each) {
-				return
-			}
-		}
-	}
+	_, err := mysql.ExecAll(ctx, on, query, len(all), flat(all, args))
+	return err
 }
 
 // askAll runs a query that has one SELECT of ask for each of all, if there are any, and calls scan with every row. It runs several
@@ -262,30 +241,7 @@ func portions[T any](on mysqldb.DBTX, query string, all []T, args func(T) []any)
 func askAll[T any](
 	ctx context.Context, on mysqldb.DBTX, query string, all []T, args func(T) []any, scan func(*sql.Rows) error,
 ) error {
-	if len(all) == 0 {
-		return nil
-	}
-	for some, n := range portions(on, query, all, args) {
-		if err := each(ctx, on, mysql.RepeatAsks(query, n), some, scan); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// each calls scan with every row of a query.
-func each(ctx context.Context, on mysqldb.DBTX, query string, args []any, scan func(*sql.Rows) error) error {
-	rows, err := on.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return mysql.QueryAll(ctx, on, query, len(all), flat(all, args), scan)
 }
 
 func flat[T any](all []T, args func(T) []any) (flat []any) {

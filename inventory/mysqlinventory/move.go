@@ -3,9 +3,6 @@ package mysqlinventory
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"strings"
-	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
@@ -30,7 +27,7 @@ type moveTx struct {
 
 func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]engine.Row, map[string]bool, error) {
 	if wait {
-		recorded, err := lockReservations(ctx, t.on, briefly(mysqldb.LockReservations), keys)
+		recorded, err := lockReservations(ctx, mysql.Within(t.on, engine.LockWait), mysqldb.LockReservations, keys)
 		return recorded, nil, err
 	}
 	recorded, err := lockReservations(ctx, t.on, mysqldb.LockFreeReservations, keys)
@@ -46,18 +43,18 @@ func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (ma
 }
 
 func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitStock bool) (map[engine.Quota]bool, map[string]bool, error) {
-	lockQuotas, lockBuckets := mysqldb.LockFreeQuotas, mysqldb.LockFreeFirstBuckets
+	lockQuotas, lockBuckets, onQuotas, onBuckets := mysqldb.LockFreeQuotas, mysqldb.LockFreeFirstBuckets, t.on, t.on
 	if waitQuotas {
-		lockQuotas = briefly(mysqldb.LockQuotas)
+		lockQuotas, onQuotas = mysqldb.LockQuotas, mysql.Within(t.on, engine.LockWait)
 	}
 	if waitStock {
-		lockBuckets = briefly(mysqldb.LockFirstBuckets)
+		lockBuckets, onBuckets = mysqldb.LockFirstBuckets, mysql.Within(t.on, engine.LockWait)
 	}
 	used, skus := make(map[engine.Quota]int64), make(map[string]bool)
-	if err := readQuotas(ctx, t.on, lockQuotas, m.Quotas(), used); err != nil {
+	if err := readQuotas(ctx, onQuotas, lockQuotas, m.Quotas(), used); err != nil {
 		return nil, nil, err
 	}
-	err := askAll(ctx, t.on, lockBuckets, m.SKUs(), textArgs, func(rows *sql.Rows) error {
+	err := askAll(ctx, onBuckets, lockBuckets, m.SKUs(), textArgs, func(rows *sql.Rows) error {
 		var sku []byte
 		err := rows.Scan(&sku)
 		skus[string(sku)] = true
@@ -69,16 +66,6 @@ func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitSt
 func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
 	t.written = true
 	return t.d.waited(ctx, writeMoves(ctx, t.d.bounded(ctx, t.on), m))
-}
-
-// briefly bounds a SELECT that waits for rows.
-func briefly(query string) string { return within(engine.LockWait, query) }
-
-// within bounds how long the server works on a SELECT. MySQL reads the hint, and MariaDB the comment that begins with M.
-func within(d time.Duration, query string) string {
-	begin := strings.Index(query, "\nSELECT ") + 1
-	return fmt.Sprintf("%s/*M! SET STATEMENT max_statement_time = %v FOR */ SELECT /*+ MAX_EXECUTION_TIME(%d) */ %s",
-		query[:begin], d.Seconds(), d.Milliseconds(), query[begin+len("SELECT "):])
 }
 
 func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys []string) (map[string][]engine.Row, error) {
@@ -94,12 +81,8 @@ func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys [
 
 // writeMoves comes to new keys last, as Transact does: whoever waits for one of them then waits for the commit alone.
 func writeMoves(ctx context.Context, on mysqldb.DBTX, moves engine.Moves) error {
-	if len(moves.Set) > 0 {
-		for some, n := range portions(on, mysqldb.SetReservations, moves.Set, setArgs) {
-			if _, err := on.ExecContext(ctx, mysql.RepeatAsks(mysqldb.SetReservations, n), some...); err != nil {
-				return err
-			}
-		}
+	if err := repeat(ctx, on, mysqldb.SetReservations, moves.Set, setArgs); err != nil {
+		return err
 	}
 	if err := repeat(ctx, on, mysqldb.UncountQuotas, moves.Uncount, uncountArgs); err != nil {
 		return err
@@ -116,7 +99,7 @@ func uncountArgs(c engine.Count) []any { return append(quotaArgs(c.Quota), c.Qty
 
 // Due returns held reservations that have expired.
 func (d *database) Due(ctx context.Context, limit int) ([]engine.Due, error) {
-	rows, err := d.q.DueReservations(ctx, d.on(d.pool), int32(limit))
+	rows, err := d.q.DueReservations(ctx, d.db.On(d.db), int32(limit))
 	due := make([]engine.Due, len(rows))
 	for i, r := range rows {
 		due[i] = engine.Due{Key: string(r.ReservationKey), Lines: int(r.NumLines)}
@@ -126,7 +109,7 @@ func (d *database) Due(ctx context.Context, limit int) ([]engine.Due, error) {
 
 // DueOf returns the keys of those that count against limits of some buyers.
 func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[engine.Quota][]string, error) {
-	return d.dueOf(ctx, d.on(d.pool), buyers, limit)
+	return d.dueOf(ctx, d.db.On(d.db), buyers, limit)
 }
 
 func (d *database) dueOf(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) (map[engine.Quota][]string, error) {

@@ -46,37 +46,22 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 }
 
 func open(ctx context.Context, pool *sql.DB, schema string, more []Option) (d *database, err error) {
-	d = &database{pool: mysql.NewPool(pool), schema: schema}
+	d = new(database)
 	for _, option := range more {
 		if option == nil {
 			return nil, &dblock.InvalidError{Field: "options", Reason: "one of them is nil"}
 		}
 		option(d)
 	}
-	if d.schema, err = mysql.Home(ctx, d.pool, d.schema); err != nil {
-		return nil, err
-	}
-	server, err := mysql.CheckSchema(ctx, d.pool, d.schema)
-	if err != nil {
-		return nil, err
-	}
-	d.pool.MariaDB = server == "MariaDB"
-	limits, err := d.q.StatementLimits(ctx, d.on(d.pool))
-	if err != nil {
-		return nil, mysql.Unavailable(err)
-	}
-	d.longest = int(limits.MaxPacket) - mysql.PacketOverhead
-	return d, nil
+	d.db, err = mysql.Open(ctx, pool, schema)
+	return d, err
 }
 
 // database is the MySQL side of a Store.
 type database struct {
-	pool   mysql.Pool
-	schema string
-	q      mysqldb.Queries
-	hook   Hook // nil: none
-
-	longest int // bytes of a statement; 0: no bound
+	db   *mysql.Database
+	q    mysqldb.Queries
+	hook Hook // nil: none
 }
 
 var _ engine.Engine = (*database)(nil)
@@ -87,18 +72,4 @@ func (d *database) Ways() engine.Ways {
 }
 
 // Connections is what the pool is limited to.
-func (d *database) Connections() int { return d.pool.Stats().MaxOpenConnections }
-
-// on returns what the generated queries run on.
-func (d *database) on(conn mysql.Conn) mysqldb.DBTX {
-	on := d.onCaller(conn)
-	on.BoundTables = !d.pool.MariaDB
-	return on
-}
-
-// onCaller is on in a caller's transaction, whose waits are the caller's to bound.
-func (d *database) onCaller(conn mysql.Conn) mysql.Inline {
-	on := mysql.OnCaller(conn, d.schema)
-	on.Longest = d.longest
-	return on
-}
+func (d *database) Connections() int { return d.db.Stats().MaxOpenConnections }

@@ -75,19 +75,17 @@ func lockingStatements(n int) map[string]string {
 		quotas = append(quotas, name, []byte("buyer"), int64(1))
 		units = append(units, name, int64(0), int64(1))
 	}
-	ask := func(query string, args []any) string { return mysql.Interpolate(mysql.RepeatAsks(query, n), args...) }
-	values := func(query string, args []any) string { return mysql.Interpolate(mysql.RepeatRows(query, n), args...) }
 	return map[string]string{
-		"MakeQuotas":       values(mysqldb.MakeQuotas, two),
-		"LockQuotas":       ask(mysqldb.LockQuotas, two),
-		"LockStock":        ask(mysqldb.LockStock, one),
-		"LockFirstBuckets": ask(mysqldb.LockFirstBuckets, one),
-		"LockReservations": ask(mysqldb.LockReservations, one),
-		"LockKeysNoWait":   ask(mysqldb.LockKeysNoWait, one),
-		"SetReservations":  ask(mysqldb.SetReservations, keys),
-		"UncountQuotas":    values(mysqldb.UncountQuotas, quotas),
-		"AddStock":         values(mysqldb.AddStock, units),
-		"TakeStock":        values(mysqldb.TakeStock, units),
+		"MakeQuotas":       mysql.Interpolate(mysqldb.MakeQuotas, two...),
+		"LockQuotas":       mysql.Interpolate(mysqldb.LockQuotas, two...),
+		"LockStock":        mysql.Interpolate(mysqldb.LockStock, one...),
+		"LockFirstBuckets": mysql.Interpolate(mysqldb.LockFirstBuckets, one...),
+		"LockReservations": mysql.Interpolate(mysqldb.LockReservations, one...),
+		"LockKeysNoWait":   mysql.Interpolate(mysqldb.LockKeysNoWait, one...),
+		"SetReservations":  mysql.Interpolate(mysqldb.SetReservations, keys...),
+		"UncountQuotas":    mysql.Interpolate(mysqldb.UncountQuotas, quotas...),
+		"AddStock":         mysql.Interpolate(mysqldb.AddStock, units...),
+		"TakeStock":        mysql.Interpolate(mysqldb.TakeStock, units...),
 	}
 }
 

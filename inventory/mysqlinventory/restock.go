@@ -84,7 +84,7 @@ func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) erro
 
 // Adjustment returns what is recorded under id.
 func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment, bool, error) {
-	r, err := d.q.Adjustment(ctx, d.on(d.pool), []byte(id))
+	r, err := d.q.Adjustment(ctx, d.db.On(d.db), []byte(id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return engine.Adjustment{}, false, nil
 	}

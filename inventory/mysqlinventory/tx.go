@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -12,8 +13,8 @@ import (
 // inTx runs fn in a READ COMMITTED transaction of its own, and commits it where fn says so. An
 // error of the commit itself leaves it open whether it took place.
 func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool, err error)) error {
-	return d.pool.In(ctx, func(conn *sql.Conn) (bool, error) {
-		commit, err := fn(d.bounded(ctx, d.on(conn)))
+	return d.db.In(ctx, func(conn *sql.Conn) (bool, error) {
+		commit, err := fn(d.bounded(ctx, d.db.On(conn)))
 		return commit, d.waited(ctx, err)
 	})
 }
@@ -29,7 +30,7 @@ func (d *database) waited(ctx context.Context, err error) error {
 // bounded bounds for how long a statement waits for a lock on MariaDB. On MySQL the session is bounded.
 func (d *database) bounded(ctx context.Context, on mysqldb.DBTX) mysqldb.DBTX {
 	if engine.IsBrief(ctx) {
-		return d.pool.AtOnce(on)
+		return mysql.AtOnce(on)
 	}
-	return d.pool.Bounded(on)
+	return mysql.Briefly(on)
 }

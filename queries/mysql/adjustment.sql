@@ -13,10 +13,10 @@ UPDATE dblock_stock s
 SET s.available = s.available + sqlc.arg(delta), s.epoch = s.epoch + 1
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(least);
 
--- Rows that are missing come into being. The engine repeats the row for each bucket.
+-- Rows that are missing come into being.
 -- name: AddStock :exec
 INSERT INTO dblock_stock (sku, bucket, available)
-VALUES (?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE available = dblock_stock.available + VALUES(available), epoch = dblock_stock.epoch + 1;
 
 -- name: Allotted :many

@@ -1,7 +1,7 @@
 -- Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and never by a scan:
 -- who is next must be seen by everybody.
 
--- Notes a batch of calls that wait, in their order. The engine repeats the SELECT of ask.
+-- Notes a batch of calls that wait, in their order.
 -- name: Enqueue :execrows
 INSERT INTO dblock_ticket (lease_key, handle, member_id, detached, hold_us, label, data)
 SELECT ask.lease_key, ask.handle, me.member_id, ask.detached, ask.hold_us, ask.label, NULLIF(ask.data, '')
@@ -9,9 +9,9 @@ FROM (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
 ) me
-STRAIGHT_JOIN (
+STRAIGHT_JOIN ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(nth) AS SIGNED) AS nth, CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(detached) AS SIGNED) AS detached, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
-) ask
+/*dblock:end*/) ask
 ON true
 ORDER BY ask.nth;
 
@@ -94,9 +94,9 @@ LIMIT 1;
 -- Withdraws tickets, each locked by its whole key. The driver repeats the SELECT of ask.
 -- name: DropTickets :execrows
 DELETE d
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(ticket) AS SIGNED) AS ticket
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_ticket d FORCE INDEX (PRIMARY) ON d.lease_key = ask.lease_key AND d.ticket = ask.ticket;
 
 -- name: DropTicket :execrows

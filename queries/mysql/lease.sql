@@ -11,7 +11,7 @@
 -- than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
 -- the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers may be there it is not
 -- granted; what is held in the place of another one is free of them.
--- The engine repeats the SELECT of ask for each of the batch. All that are granted have the same token, the
+-- All that are granted have the same token, the
 -- statement's insert id: what has a larger one, as the clock was set, is left to AcquireLease.
 -- name: AcquireLeases :execresult
 UPDATE (
@@ -20,9 +20,9 @@ UPDATE (
         SELECT m.member_id FROM dblock_member m
         WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
     ) me
-    STRAIGHT_JOIN (
+    STRAIGHT_JOIN ( /*dblock:asks*/
         SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(instead) AS BINARY) AS instead, CAST(sqlc.arg(gone) AS BINARY) AS gone, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
     WHERE (NOT l.shared OR l.handle = ask.instead)
       AND (l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
@@ -39,12 +39,12 @@ SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMES
 
 -- AcquireLeases for asks that are alike: held by the member, for no time of their own, with one label and no data.
 -- It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be told not to wait, it is
--- several times as fast. The engine repeats the WHEN. An acquisition has a handle of its own, so it does not matter
+-- several times as fast. An acquisition has a handle of its own, so it does not matter
 -- which ask names it.
 -- name: AcquireAlike :execresult
 UPDATE dblock_lease t
 SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
-    t.handle = CASE t.lease_key WHEN sqlc.arg(lease_key) THEN CAST(sqlc.arg(handle) AS BINARY) END,
+    t.handle = CASE t.lease_key /*dblock:terms*/WHEN sqlc.arg(lease_key) THEN CAST(sqlc.arg(handle) AS BINARY) /*dblock:end*/END,
     t.member_id = sqlc.arg(keeper), t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULL,
     t.shared = false
 WHERE t.lease_key IN (sqlc.slice(lease_keys)) AND t.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
@@ -106,7 +106,7 @@ WHERE t.lease_key = (
 
 -- Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
 -- which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: MariaDB is told not to.
--- The engine repeats the SELECT of ask. All have the same token, the statement's insert id.
+-- All have the same token, the statement's insert id.
 -- name: MakeLeases :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
@@ -115,9 +115,9 @@ FROM (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
 ) me
-STRAIGHT_JOIN (
+STRAIGHT_JOIN ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
-) ask
+/*dblock:end*/) ask
 ON true;
 
 -- MakeLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT locks nothing and
@@ -131,15 +131,15 @@ FROM (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
 ) me
-STRAIGHT_JOIN (
+STRAIGHT_JOIN ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
-) ask
+/*dblock:end*/) ask
 ON true
 WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key);
 
 -- Grants a set, all of it or nothing: the rows are counted when they are locked. What the grants have in common is
 -- named once, because a set may have many keys and its data may be long. All have the same token, the statement's
--- insert id, which is above each of their earlier ones. The engine repeats the SELECT of ask.
+-- insert id, which is above each of their earlier ones.
 -- name: AcquireSet :execresult
 UPDATE (
     SELECT counted.lease_key, counted.latest
@@ -151,9 +151,9 @@ UPDATE (
                 SELECT m.member_id FROM dblock_member m
                 WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
             ) me
-            STRAIGHT_JOIN (
+            STRAIGHT_JOIN ( /*dblock:asks*/
                 SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(gone) AS BINARY) AS gone
-            ) ask
+            /*dblock:end*/) ask
             STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
             WHERE NOT l.shared AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
             LIMIT 1000000
@@ -169,21 +169,21 @@ SET t.token = LAST_INSERT_ID(GREATEST(free.latest + 1, TIMESTAMPDIFF(MICROSECOND
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
     t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '');
 
--- Makes rows that are missing; nobody holds them. The engine repeats the row.
+-- Makes rows that are missing; nobody holds them.
 -- name: MakeFreeLeases :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token)
-VALUES (sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1);
+VALUES /*dblock:rows*/(sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)/*dblock:end*/;
 
--- MakeFreeLeases and MakeShared for MySQL: see MakeLeasesSkipping. The engine repeats the SELECT of ask.
+-- MakeFreeLeases and MakeShared for MySQL: see MakeLeasesSkipping.
 -- name: MakeUnheldSkipping :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
 SELECT ask.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1 + ask.shared, ask.shared
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(shared) AS SIGNED) AS shared
-) ask
+/*dblock:end*/) ask
 WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key);
 
--- Gives back a set, where so many of it can be locked: all that are ours. The engine repeats the SELECT of ask.
+-- Gives back a set, where so many of it can be locked: all that are ours.
 -- name: ReleaseSet :execrows
 UPDATE (
     SELECT counted.lease_key
@@ -191,9 +191,9 @@ UPDATE (
         SELECT f.lease_key, COUNT(*) OVER () AS have
         FROM (
             SELECT l.lease_key
-            FROM (
+            FROM ( /*dblock:asks*/
                 SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle
-            ) ask
+            /*dblock:end*/) ask
             STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
             WHERE l.handle = ask.handle
             LIMIT 1000000
@@ -226,13 +226,12 @@ WHERE l.lease_key IN (sqlc.slice(lease_keys))
 LIMIT 18446744073709551615;
 
 -- Gives back a batch, each key once. Rows that are locked, by a guard for example, are passed over.
--- The engine repeats the SELECT of ask.
 -- name: ReleaseLeases :execrows
 UPDATE (
     SELECT l.lease_key
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(token) AS SIGNED) AS token
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
     WHERE l.handle = ask.handle AND (ask.token = 0 OR l.token = ask.token)
     LIMIT 1000000
@@ -283,9 +282,9 @@ UPDATE (
         SELECT f.lease_key, COUNT(*) OVER () AS have
         FROM (
             SELECT l.lease_key
-            FROM (
+            FROM ( /*dblock:asks*/
                 SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle
-            ) ask
+            /*dblock:end*/) ask
             STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
             WHERE l.handle = ask.handle AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
             LIMIT 1000000
@@ -305,10 +304,9 @@ WHERE l.lease_key IN (sqlc.slice(lease_keys)) AND l.handle IS NOT NULL
   AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
 LIMIT 18446744073709551615;
 
--- The engine repeats the row.
 -- name: WaitForLeases :exec
 INSERT INTO dblock_lease_waiter (lease_key, member_id, expires_at)
-VALUES (sqlc.arg(lease_key), sqlc.arg(member_id), TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ttl_us) AS SIGNED), +UTC_TIMESTAMP(6)))
+VALUES /*dblock:rows*/(sqlc.arg(lease_key), sqlc.arg(member_id), TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ttl_us) AS SIGNED), +UTC_TIMESTAMP(6)))/*dblock:end*/
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at);
 
 -- name: StopWaiting :exec
@@ -339,8 +337,7 @@ LIMIT 1;
 -- reads the rows as they are: a release is seen before it is committed, and may yet be undone (see FreeLeases). What
 -- was told under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
 -- optimizer from reading a single row once for all steps. That a holder has gone without giving back, or that its
--- time is up, is looked for at every sixteenth step; the time does not pass within a statement. The engine repeats
--- the condition on what was told.
+-- time is up, is looked for at every sixteenth step; the time does not pass within a statement.
 -- name: WatchLeases :many
 SELECT f.lease_key, f.token, f.handle
 FROM (
@@ -357,9 +354,9 @@ FROM (
     WHERE step.n < CAST(sqlc.arg(steps) AS SIGNED)
       AND IF(IF(step.n = 0, 0, SLEEP(CAST(sqlc.arg(step_us) AS SIGNED) * 0.000001)) = 0, EXISTS (
           SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY)
-          WHERE l.lease_key IN ('', sqlc.slice(lease_keys))
+          WHERE l.lease_key IN ('', sqlc.slice(lease_keys)) /*dblock:terms*/
             AND (l.lease_key <> sqlc.arg(told_key) OR l.token <> sqlc.arg(told_token))
-            AND (l.handle IS NULL OR l.handle IN (sqlc.slice(turns)) OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
+            /*dblock:end*/AND (l.handle IS NULL OR l.handle IN (sqlc.slice(turns)) OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
                 SELECT COUNT(*) FROM dblock_member m WHERE m.member_id = l.member_id AND step.n >= 0
             ) = 0))
       ), 0)

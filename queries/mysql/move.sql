@@ -1,18 +1,18 @@
 -- What becomes of reservations that exist.
 
--- The rows are locked. The engine repeats the SELECT of ask.
+-- The rows are locked.
 -- name: SetReservations :exec
-UPDATE (
+UPDATE ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(reservation_key) AS BINARY) AS reservation_key, CAST(sqlc.arg(state) AS SIGNED) AS state, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 SET r.state = ask.state, r.expires_at = TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6));
 
--- Rows are locked in the order of the values; the engine repeats the row. The quantity stands in most, for the table's check
+-- Rows are locked in the order of the values. The quantity stands in most, for the table's check
 -- to hold of the values. Every row is there.
 -- name: UncountQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
-VALUES (?, ?, 0, ?)
+VALUES /*dblock:rows*/(?, ?, 0, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = GREATEST(0, dblock_quota.used - VALUES(most));
 
 -- A key is found by the first of its lines that is there: line 0 may have been deleted.

@@ -4,9 +4,9 @@
 -- locked where it is free and is then ours, whatever others see at the same time; those that are
 -- locked are passed over. They are counted when they are locked. Those held past the number, from
 -- when there were more, count: as many are locked besides and left free, and so the engine has to
--- know how many there are. The engine has the statement pass over a semaphore that is locked, as in
--- AcquireShared. Each ask has all of its range of them, or none, and so those that are granted come
--- first. The engine repeats the SELECT of ask. All that are granted have the same token, the
+-- know how many there are. A semaphore that is locked is passed over.
+-- Each ask has all of its range of them, or none, and so those that are granted come
+-- first. All that are granted have the same token, the
 -- statement's insert id. It is larger than the latest of these permits' tokens; MAX(...) OVER () in
 -- the place of FIRST_VALUE takes quadratic time on MariaDB.
 -- name: AcquirePermits :execresult
@@ -27,7 +27,7 @@ UPDATE (
                       AND h.handle IS NOT NULL AND (h.held_until IS NULL OR h.held_until > +UTC_TIMESTAMP(6))
                 ) AS beyond
                 FROM dblock_semaphore s WHERE s.lease_key = sqlc.arg(lease_key) AND s.permits = sqlc.arg(limited_to)
-                LOCK IN SHARE MODE
+                /*!80000 FOR SHARE */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED
             ) sema
             STRAIGHT_JOIN dblock_permit p FORCE INDEX (PRIMARY) ON p.lease_key = sema.lease_key
             WHERE p.slot <= sema.permits AND (p.handle IS NULL OR p.held_until <= +UTC_TIMESTAMP(6))
@@ -37,9 +37,9 @@ UPDATE (
             FOR UPDATE SKIP LOCKED
         ) f
     ) nth
-    JOIN (
+    JOIN ( /*dblock:asks*/
         SELECT CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(past) AS SIGNED) AS past, CAST(sqlc.arg(permits) AS SIGNED) AS permits, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
-    ) ask
+    /*dblock:end*/) ask
     ON nth.n > ask.past AND nth.n <= ask.past + ask.permits AND ask.past + ask.permits <= nth.have
     LIMIT 1000000
 ) free
@@ -76,10 +76,9 @@ LIMIT 18446744073709551615;
 SELECT CAST(COALESCE(MAX(p.slot), 0) AS SIGNED) AS slot FROM dblock_permit p WHERE p.lease_key = sqlc.arg(lease_key)
 LIMIT 1;
 
--- Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many. The
--- engine repeats the row.
+-- Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many.
 -- name: MakePermits :exec
-INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES (sqlc.arg(lease_key), sqlc.arg(slot));
+INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES /*dblock:rows*/(sqlc.arg(lease_key), sqlc.arg(slot))/*dblock:end*/;
 
 -- name: MakeSemaphore :exec
 INSERT IGNORE INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits));
@@ -104,14 +103,13 @@ WHERE p.lease_key = sqlc.arg(lease_key) AND p.handle IS NOT NULL
   AND (p.member_id IN (sqlc.slice(gones)) OR p.held_until <= +UTC_TIMESTAMP(6))
 LIMIT 18446744073709551615;
 
--- Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over. The engine repeats
--- the SELECT of ask.
+-- Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over.
 -- name: ReleasePermits :execrows
 UPDATE (
     SELECT p.lease_key, p.slot
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(slot) AS SIGNED) AS slot, CAST(sqlc.arg(handle) AS BINARY) AS handle
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_permit p FORCE INDEX (PRIMARY) ON p.lease_key = ask.lease_key AND p.slot = ask.slot
     WHERE p.handle = ask.handle
     LIMIT 1000000

@@ -16,12 +16,12 @@ WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
 ORDER BY s.priority, s.run_at, s.job_id
 LIMIT ?;
 
--- Those of them that are still there, and that no other transaction has locked. The engine repeats the SELECT of ask.
+-- Those of them that are still there, and that no other transaction has locked.
 -- name: LockScheduled :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(run_us) AS SIGNED) AS run_us, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id
 LIMIT 18446744073709551615
@@ -63,11 +63,11 @@ UNION ALL
  LIMIT 1 OFFSET ?)
 LIMIT 18446744073709551615;
 
--- They are deleted by their whole key: a range would wait for what others have locked. The engine repeats the SELECT of ask.
+-- They are deleted by their whole key: a range would wait for what others have locked.
 -- name: Unschedule :execrows
 DELETE s
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(run_us) AS SIGNED) AS run_us, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id;

@@ -53,20 +53,20 @@ ORDER BY c.member_id, c.claim_id, c.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
--- Records them for another id: the member can't end their jobs any more. The engine repeats the SELECT of ask.
+-- Records them for another id: the member can't end their jobs any more.
 -- name: AdoptClaimed :execrows
-UPDATE (
+UPDATE ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.job_id = ask.job_id
 SET c.member_id = sqlc.arg(heir)
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
 
--- Requests to cancel their jobs go with them. The engine repeats the SELECT of ask.
+-- Requests to cancel their jobs go with them.
 -- name: AdoptCancels :execrows
-UPDATE (
+UPDATE ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_cancel c FORCE INDEX (PRIMARY) ON c.job_id = ask.job_id
 SET c.member_id = sqlc.arg(heir)
 WHERE c.member_id = sqlc.arg(member_id);

@@ -3,13 +3,12 @@
 
 --
 -- Rows are joined by their whole key. With a list of keys the server reads a small table whole, and waits for rows that others have locked.
--- The engine repeats the SELECT of ask.
 
 -- name: EndClaimed :execrows
 DELETE c
-FROM (
+FROM ( /*dblock:asks*/
     SELECT sqlc.arg(job_id) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id = ask.job_id;
 
@@ -19,9 +18,9 @@ DELETE FROM dblock_queue_claim WHERE member_id = sqlc.arg(member_id) AND claim_i
 
 -- name: LockPlaces :many
 SELECT c.job_id
-FROM (
+FROM ( /*dblock:asks*/
     SELECT sqlc.arg(job_id) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id = ask.job_id
 LIMIT 18446744073709551615
@@ -32,9 +31,9 @@ FOR UPDATE;
 DELETE j
 FROM (
     SELECT b.job_id
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
     LIMIT 100000
     FOR UPDATE NOWAIT
@@ -46,9 +45,9 @@ STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id;
 -- name: BeginJobs :exec
 UPDATE (
     SELECT b.job_id
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(sqlc.arg(member_id) AS BINARY) AS member_id, CAST(sqlc.arg(claim_id) AS BINARY) AS claim_id, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
     STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = c.job_id
     LIMIT 100000
@@ -60,9 +59,9 @@ SET j.begun = LEAST(j.attempt, 32766) + 1;
 -- Which of some jobs a member has claimed, and which of them are recorded as begun.
 -- name: BegunJobs :many
 SELECT c.job_id, CAST(COALESCE(j.begun > j.attempt, 0) AS SIGNED) AS begun
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(member_id) AS BINARY) AS member_id, CAST(sqlc.arg(claim_id) AS BINARY) AS claim_id, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
 LIMIT 18446744073709551615;
@@ -71,10 +70,10 @@ LIMIT 18446744073709551615;
 -- name: NoteAttempts :exec
 UPDATE (
     SELECT b.job_id, ask.attempt, ask.failure, ask.records
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure,
                CAST(sqlc.arg(records) AS SIGNED) AS records
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
     LIMIT 100000
     FOR UPDATE NOWAIT
@@ -85,25 +84,25 @@ SET j.attempt = own.attempt, j.last_error = COALESCE(NULLIF(own.failure, ''), j.
 -- name: DeferJobs :execrows
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
 SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority, ask.retry
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(delay_us) AS SIGNED) AS delay_us, CAST(sqlc.arg(retry) AS SIGNED) AS retry
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
 
 -- name: ReadyAgainSince :execrows
 INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
 SELECT j.queue, j.priority, TIMESTAMPADD(MICROSECOND, ask.ready_us, CAST('1970-01-01' AS DATETIME(6))), j.job_id
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(ready_us) AS SIGNED) AS ready_us
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
 
 -- name: BuryJobs :execrows
 INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
 SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.unique_key, j.group_key, j.group_most, ask.failure, j.payload
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
 
 -- Jobs that are to be done are ready again.

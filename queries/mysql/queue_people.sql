@@ -225,9 +225,9 @@ LIMIT ?;
 
 -- name: PurgeDead :execrows
 DELETE d
-FROM (
+FROM ( /*dblock:asks*/
     SELECT sqlc.arg(job_id) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_dead d FORCE INDEX (PRIMARY) ON d.job_id = ask.job_id;
 
 -- A request to cancel a job of a claim. No row is affected if the claim does not have the job. It waits for a deferral or a burial of the
@@ -246,12 +246,11 @@ WHERE c.member_id = sqlc.arg(member_id) AND c.job_id > CAST(sqlc.arg(after) AS B
 ORDER BY c.member_id, c.job_id
 LIMIT 1000;
 
--- The engine repeats the SELECT of ask.
 -- name: DropCancels :execrows
 DELETE c
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(member_id) AS BINARY) AS member_id, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_cancel c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.job_id = ask.job_id;
 
 -- Those whose jobs have ended, and whose worker has not dropped them.

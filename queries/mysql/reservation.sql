@@ -2,19 +2,19 @@
 -- and bucket, then reservations, by key; or, of reservations that exist, these first.
 
 -- Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would lock in shared mode what is
--- there, and two that did so would each wait for the other. The engine repeats the row.
+-- there, and two that did so would each wait for the other.
 -- name: MakeQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
-VALUES (?, ?, 0, 0)
+VALUES /*dblock:rows*/(?, ?, 0, 0)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = dblock_quota.used;
 
--- The engine repeats the SELECT of ask, sorted: the rows are locked in that order. Here as below, what is locked is found by its
+-- The asks are sorted: the rows are locked in that order. Here as below, what is locked is found by its
 -- key, one by one. For a list of keys MySQL may read a whole index, and would lock all of it, or wait for it.
 -- name: LockQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
 LIMIT 18446744073709551615
 FOR UPDATE;
@@ -22,26 +22,26 @@ FOR UPDATE;
 -- The same, but a row that is locked is left out.
 -- name: LockFreeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
 LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
 -- name: SeeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
 LIMIT 18446744073709551615;
 
 -- name: LockStock :many
 SELECT s.sku, s.bucket, s.available
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 LIMIT 18446744073709551615
@@ -57,9 +57,9 @@ FOR UPDATE;
 -- What comes back goes into the first bucket.
 -- name: LockFirstBuckets :many
 SELECT s.sku
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
 ORDER BY s.sku
 LIMIT 18446744073709551615
@@ -68,9 +68,9 @@ FOR UPDATE;
 -- The same, but a row that is locked is left out.
 -- name: LockFreeFirstBuckets :many
 SELECT s.sku
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
 ORDER BY s.sku
 LIMIT 18446744073709551615
@@ -79,9 +79,9 @@ FOR UPDATE SKIP LOCKED;
 -- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
 -- name: LockFreeStock :many
 SELECT s.sku, s.bucket, s.available
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 LIMIT 18446744073709551615
@@ -116,9 +116,9 @@ LIMIT 18446744073709551615;
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)
                      - TIMESTAMPDIFF(MICROSECOND, +NOW(6), +SYSDATE(6)), 0) AS SIGNED) AS left_us
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(reservation_key) AS BINARY) AS reservation_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 ORDER BY r.reservation_key, r.line
 LIMIT 18446744073709551615
@@ -129,9 +129,9 @@ FOR UPDATE;
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)
                      - TIMESTAMPDIFF(MICROSECOND, +NOW(6), +SYSDATE(6)), 0) AS SIGNED) AS left_us
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(reservation_key) AS BINARY) AS reservation_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 ORDER BY r.reservation_key, r.line
 LIMIT 18446744073709551615
@@ -140,9 +140,9 @@ FOR UPDATE SKIP LOCKED;
 -- Fails if another transaction that has not ended writes one of the reservations.
 -- name: LockKeysNoWait :many
 SELECT r.reservation_key
-FROM (
+FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(reservation_key) AS BINARY) AS reservation_key
-) ask
+/*dblock:end*/) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 LIMIT 18446744073709551615
 FOR UPDATE NOWAIT;
@@ -155,20 +155,19 @@ WHERE r.reservation_key IN (sqlc.slice(reservation_keys))
 GROUP BY r.reservation_key
 LIMIT 18446744073709551615;
 
--- The engine repeats the row for each line of a batch.
 -- name: InsertReservations :exec
 INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)));
+VALUES /*dblock:rows*/(?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)))/*dblock:end*/;
 
--- The engine repeats the row for each bucket of a batch. Every row is there and locked, so nothing
+-- Every row is there and locked, so nothing
 -- is ever inserted: it is the form of an UPDATE that takes many rows with a value each.
 -- name: TakeStock :exec
 INSERT INTO dblock_stock (sku, bucket, available)
-VALUES (?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE available = dblock_stock.available - VALUES(available);
 
 -- The same form. What a batch counts is never more than there may be, so the table's check holds of the values, too.
 -- name: CountQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
-VALUES (?, ?, ?, ?)
+VALUES /*dblock:rows*/(?, ?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = dblock_quota.used + VALUES(used), most = VALUES(most);

@@ -3,7 +3,7 @@
 
 -- name: NoteSessionKeys :exec
 INSERT INTO dblock_session_key (lock_id, namespace, lock_key)
-VALUES (sqlc.arg(lock_id), sqlc.arg(namespace), sqlc.arg(lock_key))
+VALUES /*dblock:rows*/(sqlc.arg(lock_id), sqlc.arg(namespace), sqlc.arg(lock_key))/*dblock:end*/
 ON DUPLICATE KEY UPDATE noted_at = VALUES(noted_at);
 
 -- name: ForgetSessionKeys :exec

@@ -3,8 +3,8 @@
 -- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
 -- row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
 -- nobody makes itself the holder meanwhile. Whoever has waited for readers for long asks them to stand back, for a
--- moment: with a row of dblock_lease_waiter that is no member's. The engine repeats the SELECT of ask, and has the
--- statement pass over rows that are locked: no clause for that is the same on all servers. Where all asks are for one
+-- moment: with a row of dblock_lease_waiter that is no member's. The statement
+-- passes over rows that are locked; each server reads its own clause for that. Where all asks are for one
 -- key its token is the statement's insert id.
 -- name: AcquireShared :execresult
 INSERT INTO dblock_reader (lease_key, handle, token, member_id, held_until, label, data)
@@ -16,9 +16,9 @@ FROM (
         SELECT m.member_id FROM dblock_member m
         WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
     ) me
-    STRAIGHT_JOIN (
+    STRAIGHT_JOIN ( /*dblock:asks*/
         SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
     WHERE l.shared AND l.handle IS NULL
       AND NOT EXISTS (
@@ -26,7 +26,7 @@ FROM (
           WHERE w.lease_key = ask.lease_key AND w.member_id = x'00000000000000000000000000000000' AND w.expires_at > +UTC_TIMESTAMP(6)
       )
     LIMIT 1000000
-    LOCK IN SHARE MODE
+    /*!80000 FOR SHARE */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED
 ) opened;
 
 -- Has a key that is free, or held by a member that is gone for good, shared from now on. The token grows, which is
@@ -48,7 +48,7 @@ SET t.token = IF(t.shared, t.token, GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSEC
 -- Makes a row that is missing. See MakeLeases.
 -- name: MakeShared :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
-VALUES (sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), true);
+VALUES /*dblock:rows*/(sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), true)/*dblock:end*/;
 
 -- Which acquisitions there are, of some keys and handles.
 -- name: ReaderHandles :many
@@ -76,14 +76,14 @@ FROM dblock_reader r
 WHERE r.lease_key = sqlc.arg(lease_key) AND (r.member_id IN (sqlc.slice(gones)) OR r.held_until <= +UTC_TIMESTAMP(6))
 LIMIT 18446744073709551615;
 
--- Gives back a batch. Rows that are locked, by a guard for example, are passed over. The engine repeats the SELECT of ask.
+-- Gives back a batch. Rows that are locked, by a guard for example, are passed over.
 -- name: ReleaseShared :execrows
 DELETE d
 FROM (
     SELECT r.lease_key, r.handle
-    FROM (
+    FROM ( /*dblock:asks*/
         SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle
-    ) ask
+    /*dblock:end*/) ask
     STRAIGHT_JOIN dblock_reader r FORCE INDEX (PRIMARY) ON r.lease_key = ask.lease_key AND r.handle = ask.handle
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED

@@ -3,6 +3,7 @@ package mysqlqueue
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"slices"
 	"time"
 
@@ -15,14 +16,14 @@ import (
 
 // Standing counts rows.
 func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) {
-	n, err := d.q.CountJobs(ctx, d.on(d.pool), blobs(jobs))
+	n, err := d.q.CountJobs(ctx, d.on(d.db), blobs(jobs))
 	return int(n), sqlerr.Unwritten(err)
 }
 
 // BeginJobs is one statement for a lone job that is recorded. Otherwise another one reads which are: some drivers count the rows that were
 // found, others those that were changed.
 func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Place) (begun, locked []engine.ID, err error) {
-	return d.beginJobs(ctx, d.on(d.pool), m, all)
+	return d.beginJobs(ctx, d.on(d.db), m, all)
 }
 
 func (d *database) beginJobs(ctx context.Context, on mysqldb.DBTX, m member.ID, all []engine.Place) (begun, locked []engine.ID, err error) {
@@ -30,35 +31,33 @@ func (d *database) beginJobs(ctx context.Context, on mysqldb.DBTX, m member.ID, 
 	for i := range all {
 		args = append(args, m[:], all[i].Claim[:], all[i].Job[:])
 	}
-	n, err := asks(ctx, on, mysqldb.BeginJobs, len(all), args)
+	n, err := mysql.ExecAll(ctx, on, mysqldb.BeginJobs, mostAsks, args)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case n == 1 && len(all) == 1:
 		return []engine.ID{all[0].Job}, nil, nil
 	}
-	for some := range slices.Chunk(args, 3*mostAsks) {
-		err := each(ctx, on, mysql.RepeatAsks(mysqldb.BegunJobs, len(some)/3), some, func(scan func(...any) error) error {
-			var job []byte
-			var recorded bool
-			err := scan(&job, &recorded)
-			if recorded {
-				begun = append(begun, idOf(job))
-			} else {
-				locked = append(locked, idOf(job))
-			}
-			return err
-		})
-		if err != nil {
-			return nil, nil, err
+	err = mysql.QueryAll(ctx, on, mysqldb.BegunJobs, mostAsks, args, func(row *sql.Rows) error {
+		var job []byte
+		var recorded bool
+		err := row.Scan(&job, &recorded)
+		if recorded {
+			begun = append(begun, idOf(job))
+		} else {
+			locked = append(locked, idOf(job))
 		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	return begun, locked, nil
 }
 
 // Payloads reads rows.
 func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.ID][]byte, error) {
-	rows, err := d.q.ReadPayloads(ctx, d.on(d.pool), blobs(jobs))
+	rows, err := d.q.ReadPayloads(ctx, d.on(d.db), blobs(jobs))
 	payloads := make(map[engine.ID][]byte, len(rows))
 	for _, r := range rows {
 		payloads[idOf(r.JobID)] = r.Payload
@@ -75,7 +74,7 @@ func (d *database) Promote(ctx context.Context, since time.Duration, most int) (
 
 // PromoteUrgent finds them without a lock, and moves those that it can lock.
 func (d *database) PromoteUrgent(ctx context.Context, most int) (int, error) {
-	urgent, err := d.q.UrgentJobs(ctx, d.on(d.pool), int32(most))
+	urgent, err := d.q.UrgentJobs(ctx, d.on(d.db), int32(most))
 	if err != nil {
 		return 0, err
 	}
@@ -84,18 +83,13 @@ func (d *database) PromoteUrgent(ctx context.Context, most int) (int, error) {
 		places = append(places, j.RunUs, j.JobID)
 	}
 	return d.promote(ctx, func(on mysqldb.DBTX) (due []mysqldb.DueJobsRow, err error) {
-		for some := range slices.Chunk(places, 2*mostAsks) {
-			err := each(ctx, on, mysql.RepeatAsks(mysqldb.LockScheduled, len(some)/2), some, func(scan func(...any) error) error {
-				var j mysqldb.DueJobsRow
-				err := scan(&j.RunUs, &j.JobID, &j.Queue, &j.Priority)
-				due = append(due, j)
-				return err
-			})
-			if err != nil {
-				return nil, err
-			}
-		}
-		return due, nil
+		err = mysql.QueryAll(ctx, on, mysqldb.LockScheduled, mostAsks, places, func(row *sql.Rows) error {
+			var j mysqldb.DueJobsRow
+			err := row.Scan(&j.RunUs, &j.JobID, &j.Queue, &j.Priority)
+			due = append(due, j)
+			return err
+		})
+		return due, err
 	})
 }
 
@@ -111,11 +105,11 @@ func (d *database) promote(ctx context.Context, take func(on mysqldb.DBTX) ([]my
 			places = append(places, j.RunUs, j.JobID)
 			ready = append(ready, j.Queue, j.Priority, j.JobID)
 		}
-		if _, err := asks(ctx, on, mysqldb.Unschedule, len(due), places); err != nil {
+		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, mostAsks, places); err != nil {
 			return false, err
 		}
 		promoted = len(due)
-		return true, rows(ctx, on, mysqldb.ReadyJobs, len(due), ready)
+		return true, insertMany(ctx, on, mysqldb.ReadyJobs, ready)
 	})
 	if err != nil {
 		return 0, err
@@ -125,7 +119,7 @@ func (d *database) promote(ctx context.Context, take func(on mysqldb.DBTX) ([]my
 
 // Suspects reads the claims, and then, in another snapshot, the members: one is committed before anything names it.
 func (d *database) Suspects(ctx context.Context) ([]member.ID, error) {
-	on := d.on(d.pool)
+	on := d.on(d.db)
 	claimants, err := d.q.Claimants(ctx, on)
 	if err != nil || len(claimants) == 0 {
 		return nil, err
@@ -145,7 +139,7 @@ func (d *database) Suspects(ctx context.Context) ([]member.ID, error) {
 
 // ClaimsOf reads the rows of claims.
 func (d *database) ClaimsOf(ctx context.Context, m member.ID) ([]engine.ID, error) {
-	rows, err := d.q.RecordedClaims(ctx, d.on(d.pool), m[:])
+	rows, err := d.q.RecordedClaims(ctx, d.on(d.db), m[:])
 	claims := make([]engine.ID, len(rows))
 	for i, c := range rows {
 		claims[i] = idOf(c)

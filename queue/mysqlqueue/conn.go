@@ -11,7 +11,7 @@ import (
 // inTx runs fn in a READ COMMITTED transaction of its own, and commits it where fn says so. An error of the commit itself leaves it open
 // whether it took place. A statement waits for a lock for a second at most.
 func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool, err error)) error {
-	return d.pool.In(ctx, func(conn *sql.Conn) (bool, error) { return fn(d.on(conn)) })
+	return d.db.In(ctx, func(conn *sql.Conn) (bool, error) { return fn(d.on(conn)) })
 }
 
 // written is inTx for one statement, which waits for locks while ctx lives.

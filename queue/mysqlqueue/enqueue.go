@@ -76,7 +76,7 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 	if !ours || caller == nil {
 		return nil, false
 	}
-	return callerTx{d.onCaller(caller)}, true
+	return callerTx{d.db.OnCaller(caller)}, true
 }
 
 type callerTx struct{ on mysqldb.DBTX }
@@ -90,49 +90,51 @@ func insertAll(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]en
 	if slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.HasKeys() }) {
 		return insertKeyed(ctx, on, jobs)
 	}
-	return nil, insert(ctx, on, jobs)
+	_, err := insert(ctx, on, jobs, false)
+	return nil, err
 }
 
 // insertRows is how many rows one statement inserts at most.
 const insertRows = 1000
 
-func insert(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) error {
+// insert enqueues jobs. It leaves those that are ready and in a group to place.
+func insert(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert, keyed bool) (grouped []comer, err error) {
+	enqueue := mysqldb.EnqueueJobs
+	if keyed {
+		enqueue = mysqldb.EnqueueKeyed
+	}
 	for some := range slices.Chunk(jobs, insertRows) {
-		args := make([]any, 0, 6*len(some))
+		var in, ready, later, grown []any
 		for _, j := range some {
-			args = append(args, j.ID[:], []byte(j.Queue), []byte(j.Kind), j.Priority, j.MaxAttempts, j.Payload)
-		}
-		if err := rows(ctx, on, mysqldb.EnqueueJobs, len(some), args); err != nil {
-			return err
-		}
-		var ready, later []any
-		for _, j := range some {
-			if j.Delay == 0 {
-				ready = append(ready, []byte(j.Queue), j.Priority, j.ID[:])
-			} else {
+			in = append(in, j.ID[:], []byte(j.Queue), []byte(j.Kind), j.Priority, j.MaxAttempts, j.Payload)
+			if keyed {
+				in = append(in, []byte(j.Unique), []byte(j.Group), j.GroupLimit)
+			}
+			switch {
+			case j.Delay > 0 && j.Group != "":
+				grown = append(grown, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority, []byte(j.Group))
+			case j.Delay > 0:
 				later = append(later, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority)
+			case j.Group != "":
+				grouped = append(grouped, comer{key{j.Queue, j.Group}, j.ID[:], j.Priority, j.GroupLimit})
+			default:
+				ready = append(ready, []byte(j.Queue), j.Priority, j.ID[:])
 			}
 		}
-		if err := rows(ctx, on, mysqldb.ReadyJobs, len(ready)/3, ready); err != nil {
-			return err
-		}
-		if err := rows(ctx, on, mysqldb.ScheduleJobs, len(later)/4, later); err != nil {
-			return err
+		for _, s := range []struct {
+			text string
+			args []any
+		}{{enqueue, in}, {mysqldb.ReadyJobs, ready}, {mysqldb.ScheduleJobs, later}, {mysqldb.ScheduleGrouped, grown}} {
+			if err := insertMany(ctx, on, s.text, s.args); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return nil
+	return grouped, nil
 }
 
-// rows inserts n rows, in one statement if the server takes it.
-func rows(ctx context.Context, on mysqldb.DBTX, query string, n int, args []any) error {
-	if n == 0 {
-		return nil
-	}
-	each := len(args) / n
-	for some := range mysql.Portions(on, query, each, n, args) {
-		if _, err := on.ExecContext(ctx, mysql.RepeatRows(query, len(some)/each), some...); err != nil {
-			return err
-		}
-	}
-	return nil
+// insertMany inserts rows.
+func insertMany(ctx context.Context, on mysqldb.DBTX, query string, args []any) error {
+	_, err := mysql.ExecAll(ctx, on, query, insertRows, args)
+	return err
 }

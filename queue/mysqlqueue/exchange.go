@@ -3,6 +3,7 @@ package mysqlqueue
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"time"
@@ -191,13 +192,13 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 			since = append(since, d.Job[:], d.ReadyAt.UnixMicro())
 		}
 	}
-	if _, err := asks(e.ctx, e.on, mysqldb.NoteAttempts, len(notes)/4, notes); err != nil {
+	if _, err := mysql.ExecAll(e.ctx, e.on, mysqldb.NoteAttempts, mostAsks, notes); err != nil {
 		return err
 	}
-	n, err := asks(e.ctx, e.on, mysqldb.DeferJobs, len(later)/3, later)
+	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.DeferJobs, mostAsks, later)
 	if err == nil {
 		var m int64
-		m, err = asks(e.ctx, e.on, mysqldb.ReadyAgainSince, len(since)/2, since)
+		m, err = mysql.ExecAll(e.ctx, e.on, mysqldb.ReadyAgainSince, mostAsks, since)
 		n += m
 	}
 	if err == nil && len(again) > 0 {
@@ -230,7 +231,7 @@ func (e *exchange) bury(x *engine.Exchange, got *engine.Exchanged) error {
 			args = append(args, b.Job[:], int64(b.Attempt), []byte(b.Failure))
 		}
 	}
-	n, err := asks(e.ctx, e.on, mysqldb.BuryJobs, len(args)/3, args)
+	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.BuryJobs, mostAsks, args)
 	if err == nil {
 		err = e.keepDead(x, ours)
 	}
@@ -297,9 +298,9 @@ func has(ours [][]byte, job engine.ID) bool {
 // lockPlaces locks the rows of jobs in their claim, and returns those that are there.
 func lockPlaces(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, member, claim []byte) (found [][]byte, err error) {
 	for some := range slices.Chunk(jobs, mostAsks) {
-		err := each(ctx, on, mysql.RepeatAsks(mysqldb.LockPlaces, len(some)), append(anys(some), member, claim), func(scan func(...any) error) error {
+		err := mysql.QueryEach(ctx, on, mysqldb.LockPlaces, append(anys(some), member, claim), func(row *sql.Rows) error {
 			var job []byte
-			err := scan(&job)
+			err := row.Scan(&job)
 			found = append(found, job)
 			return err
 		})
@@ -313,7 +314,7 @@ func lockPlaces(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, member, cla
 // byKeys runs a statement that asks for nothing but the ids of jobs, and has other arguments after them.
 func byKeys(ctx context.Context, on mysqldb.DBTX, query string, jobs [][]byte, others ...any) (affected int64, err error) {
 	for some := range slices.Chunk(jobs, mostAsks) {
-		result, err := on.ExecContext(ctx, mysql.RepeatAsks(query, len(some)), append(anys(some), others...)...)
+		result, err := on.ExecContext(ctx, query, append(anys(some), others...)...)
 		if err != nil {
 			return affected, err
 		}
@@ -336,23 +337,3 @@ func anys(jobs [][]byte) []any {
 
 // mostAsks is how many SELECTs one statement has.
 const mostAsks = 500
-
-// asks runs a statement for n asks.
-func asks(ctx context.Context, on mysqldb.DBTX, query string, n int, args []any) (affected int64, err error) {
-	if n == 0 {
-		return 0, nil
-	}
-	each := len(args) / n
-	for some := range mysql.Portions(on, query, each, mostAsks, args) {
-		result, err := on.ExecContext(ctx, mysql.RepeatAsks(query, len(some)/each), some...)
-		if err != nil {
-			return affected, err
-		}
-		m, err := result.RowsAffected()
-		if err != nil {
-			return affected, err
-		}
-		affected += m
-	}
-	return affected, nil
-}

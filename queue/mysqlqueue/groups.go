@@ -2,6 +2,7 @@ package mysqlqueue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -30,10 +31,8 @@ func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 		most[j.group] = j.most // the last one's
 	}
 	keys := sorted(most)
-	for some := range slices.Chunk(keys, mostAsks) {
-		if err := rows(ctx, on, mysqldb.OpenGroups, len(some), args(some, func(k key) any { return most[k] })); err != nil {
-			return err
-		}
+	if _, err := mysql.ExecAll(ctx, on, mysqldb.OpenGroups, mostAsks, args(keys, func(k key) any { return most[k] })); err != nil {
+		return err
 	}
 	groups, err := lockGroups(ctx, on, keys)
 	if err != nil {
@@ -56,10 +55,10 @@ func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 		}
 		g.NextSeq++
 	}
-	if err := inserts(ctx, on, mysqldb.ReadyJobs, 3, ready); err != nil {
+	if err := insertMany(ctx, on, mysqldb.ReadyJobs, ready); err != nil {
 		return err
 	}
-	if err := inserts(ctx, on, mysqldb.BlockJobs, 5, blocked); err != nil {
+	if err := insertMany(ctx, on, mysqldb.BlockJobs, blocked); err != nil {
 		return err
 	}
 	return countGroups(ctx, on, keys, groups)
@@ -78,7 +77,7 @@ func raise(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mys
 		if g.Most = most[k]; !full || g.Taken >= g.Most {
 			continue
 		}
-		first, err := readBlocked(ctx, on, mysqldb.LockBlocked, []byte(k.queue), []byte(k.name), g.Most-g.Taken)
+		first, err := new(mysqldb.Queries).LockBlocked(ctx, on, []byte(k.queue), []byte(k.name), g.Most-g.Taken)
 		if err != nil {
 			return err
 		}
@@ -102,10 +101,10 @@ func letIn(ctx context.Context, on mysqldb.DBTX, heads []mysqldb.DblockQueueBloc
 		gone = append(gone, h.Queue, h.GroupKey, h.Seq)
 		ready = append(ready, h.Queue, h.Priority, h.JobID)
 	}
-	if _, err := asks(ctx, on, mysqldb.Unblock, len(heads), gone); err != nil {
+	if _, err := mysql.ExecAll(ctx, on, mysqldb.Unblock, mostAsks, gone); err != nil {
 		return nil, err
 	}
-	return came, inserts(ctx, on, mysqldb.ReadyJobs, 3, ready)
+	return came, insertMany(ctx, on, mysqldb.ReadyJobs, ready)
 }
 
 // afterMicros returns the time of a cursor; 0 for the zero cursor.
@@ -113,7 +112,7 @@ func afterMicros(after engine.Cursor) int64 { return max(after.RunAt.UnixMicro()
 
 // DueGroups reads the first rows after a cursor.
 func (d *database) DueGroups(ctx context.Context, after engine.Cursor) (groups []engine.Group, last engine.Cursor, err error) {
-	rows, err := d.q.DueGroups(ctx, d.on(d.pool), mysqldb.DueGroupsParams{
+	rows, err := d.q.DueGroups(ctx, d.on(d.db), mysqldb.DueGroupsParams{
 		AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: engine.DueLook, Offset: engine.DueLook - 1,
 	})
 	for _, r := range rows {
@@ -150,7 +149,7 @@ func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, aft
 		if promoted = len(due); promoted == 0 {
 			return false, nil
 		}
-		if _, err := asks(ctx, on, mysqldb.Unschedule, len(due), places); err != nil {
+		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, mostAsks, places); err != nil {
 			return false, err
 		}
 		return true, d.placeDue(ctx, on, due)
@@ -226,25 +225,20 @@ func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32
 	if err := countGroups(ctx, on, stay, groups); err != nil {
 		return err
 	}
-	_, err = asks(ctx, on, mysqldb.EndGroups, len(over), args(over))
+	_, err = mysql.ExecAll(ctx, on, mysqldb.EndGroups, mostAsks, args(over))
 	return err
 }
 
 // lockGroups locks groups in order, and reads them.
 func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysqldb.DblockQueueKey, error) {
 	groups := make(map[key]*mysqldb.DblockQueueKey, len(keys))
-	for some := range slices.Chunk(keys, mostAsks) {
-		err := each(ctx, on, mysql.RepeatAsks(mysqldb.LockGroups, len(some)), args(some), func(scan func(...any) error) error {
-			g := new(mysqldb.DblockQueueKey)
-			err := scan(&g.Queue, &g.GroupKey, &g.Most, &g.Taken, &g.NextSeq)
-			groups[key{string(g.Queue), string(g.GroupKey)}] = g
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return groups, nil
+	err := mysql.QueryAll(ctx, on, mysqldb.LockGroups, mostAsks, args(keys), func(row *sql.Rows) error {
+		g := new(mysqldb.DblockQueueKey)
+		err := row.Scan(&g.Queue, &g.GroupKey, &g.Most, &g.Taken, &g.NextSeq)
+		groups[key{string(g.Queue), string(g.GroupKey)}] = g
+		return err
+	})
+	return groups, err
 }
 
 // blockedHeads reads the jobs that come next in groups that have room. A group in which jobs wait was
@@ -253,65 +247,27 @@ func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysq
 func blockedHeads(
 	ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, ended map[key]int32,
 ) (heads []mysqldb.DblockQueueBlocked, err error) {
-	const width = 3
 	var all []any
 	for _, k := range keys {
 		for behind := range int64(min(groups[k].Most-groups[k].Taken, ended[k])) {
 			all = append(all, []byte(k.queue), []byte(k.name), behind)
 		}
 	}
-	for some := range mysql.Portions(on, mysqldb.BlockedHeads, width, mostAsks, all) {
-		next, err := readBlocked(ctx, on, mysql.RepeatAsks(mysqldb.BlockedHeads, len(some)/width), some...)
-		if err != nil {
-			return nil, err
-		}
-		heads = append(heads, next...)
-	}
-	return heads, nil
-}
-
-// readBlocked reads jobs that wait, by one of two statements.
-func readBlocked(ctx context.Context, on mysqldb.DBTX, query string, with ...any) (all []mysqldb.DblockQueueBlocked, err error) {
-	err = each(ctx, on, query, with, func(scan func(...any) error) error {
+	err = mysql.QueryAll(ctx, on, mysqldb.BlockedHeads, mostAsks, all, func(row *sql.Rows) error {
 		var b mysqldb.DblockQueueBlocked
-		err := scan(&b.Queue, &b.GroupKey, &b.Seq, &b.JobID, &b.Priority)
-		all = append(all, b)
+		err := row.Scan(&b.Queue, &b.GroupKey, &b.Seq, &b.JobID, &b.Priority)
+		heads = append(heads, b)
 		return err
 	})
-	return all, err
+	return heads, err
 }
 
 // countGroups writes down what has become of groups.
 func countGroups(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey) error {
 	all := args(keys,
 		func(k key) any { return groups[k].Most }, func(k key) any { return groups[k].Taken }, func(k key) any { return groups[k].NextSeq })
-	_, err := asks(ctx, on, mysqldb.CountGroups, len(keys), all)
+	_, err := mysql.ExecAll(ctx, on, mysqldb.CountGroups, mostAsks, all)
 	return err
-}
-
-// inserts inserts rows of so many arguments, as many at once as one statement takes.
-func inserts(ctx context.Context, on mysqldb.DBTX, query string, width int, all []any) error {
-	for some := range slices.Chunk(all, width*insertRows) {
-		if err := rows(ctx, on, query, len(some)/width, some); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// each reads all rows of a query.
-func each(ctx context.Context, on mysqldb.DBTX, query string, with []any, read func(scan func(...any) error) error) error {
-	found, err := on.QueryContext(ctx, query, with...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		if err := read(found.Scan); err != nil {
-			return err
-		}
-	}
-	return found.Err()
 }
 
 // sorted are the keys of a map, in order.

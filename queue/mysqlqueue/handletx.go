@@ -50,7 +50,7 @@ var _ engine.Beginner[*sql.Tx] = (*database)(nil)
 func (d *database) Begin(ctx context.Context, m member.ID, first *engine.Place) (*sql.Tx, engine.Work, engine.Beginning, error) {
 	got := engine.BeginRecorded
 	var recording error
-	tx, err := mysql.Begin(ctx, d.pool.DB, mysql.ReadCommitted+", READ WRITE", func(conn *sql.Conn) error {
+	tx, err := mysql.Begin(ctx, d.db.DB, mysql.ReadCommitted+", READ WRITE", func(conn *sql.Conn) error {
 		if first == nil {
 			return nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -25,7 +26,7 @@ func (e *exchange) keep(x *engine.Exchange, ours [][]byte) error {
 			return err
 		}
 	}
-	_, err := asks(e.ctx, e.on, mysqldb.KeepCancelled, len(cancelled)/2, cancelled)
+	_, err := mysql.ExecAll(e.ctx, e.on, mysqldb.KeepCancelled, mostAsks, cancelled)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
 	"slices"
 	"strings"
 
@@ -47,38 +48,11 @@ func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]
 	if len(jobs) == 0 {
 		return dups, nil
 	}
-	var grouped []comer
-	for some := range slices.Chunk(jobs, insertRows) {
-		var in, ready, later, grown []any
-		for _, j := range some {
-			in = append(in, j.ID[:], []byte(j.Queue), []byte(j.Kind), j.Priority, j.MaxAttempts, j.Payload, []byte(j.Unique), []byte(j.Group), j.GroupLimit)
-			switch {
-			case j.Delay > 0 && j.Group != "":
-				grown = append(grown, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority, []byte(j.Group))
-			case j.Delay > 0:
-				later = append(later, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority)
-			case j.Group != "":
-				grouped = append(grouped, comer{key{j.Queue, j.Group}, j.ID[:], j.Priority, j.GroupLimit})
-			default:
-				ready = append(ready, []byte(j.Queue), j.Priority, j.ID[:])
-			}
-		}
-		for _, s := range []statement{
-			{mysqldb.EnqueueKeyed, 9, in}, {mysqldb.ReadyJobs, 3, ready}, {mysqldb.ScheduleJobs, 4, later}, {mysqldb.ScheduleGrouped, 5, grown},
-		} {
-			if err := rows(ctx, on, s.text, len(s.args)/s.each, s.args); err != nil {
-				return nil, err
-			}
-		}
+	grouped, err := insert(ctx, on, jobs, true)
+	if err != nil {
+		return nil, err
 	}
 	return dups, place(ctx, on, grouped)
-}
-
-// statement inserts rows, of so many arguments each.
-type statement struct {
-	text string
-	each int
-	args []any
 }
 
 // takeUnique takes the unique keys of jobs, and says which are others'. It locks these, too, so that none ends before it is named.
@@ -98,7 +72,7 @@ func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) (dup
 			id := wants[k]
 			return id[:]
 		})
-		if err := rows(ctx, on, mysqldb.TakeUnique, len(some), take); err != nil {
+		if err := insertMany(ctx, on, mysqldb.TakeUnique, take); err != nil {
 			return nil, err
 		}
 		holders, err := heldBy(ctx, on, mysqldb.LockedHolders, some)
@@ -123,7 +97,7 @@ func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.
 		for i := range some {
 			keys[i] = key{some[i].Queue, some[i].Unique}
 		}
-		by, err := heldBy(ctx, d.on(d.pool), mysqldb.KeyHolders, keys)
+		by, err := heldBy(ctx, d.on(d.db), mysqldb.KeyHolders, keys)
 		if err != nil {
 			return nil, sqlerr.Unwritten(err)
 		}
@@ -137,9 +111,9 @@ func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.
 // heldBy reads who has unique keys, by one of two statements.
 func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map[key]engine.ID, error) {
 	by := make(map[key]engine.ID, len(keys))
-	err := each(ctx, on, mysql.RepeatAsks(query, len(keys)), args(keys), func(scan func(...any) error) error {
+	err := mysql.QueryEach(ctx, on, query, args(keys), func(row *sql.Rows) error {
 		var queue, name, job []byte
-		if err := scan(&queue, &name, &job); err != nil {
+		if err := row.Scan(&queue, &name, &job); err != nil {
 			return err
 		}
 		by[key{string(queue), string(name)}] = idOf(job)
@@ -189,7 +163,7 @@ func (e *exchange) free(*engine.Exchange, *engine.Exchanged) error {
 	}
 	keys, groups := e.freed.of()
 	free := args(keys, func(k key) any { return unique[k] })
-	if _, err := asks(e.ctx, e.on, mysqldb.FreeUnique, len(keys), free); err != nil || len(groups) == 0 {
+	if _, err := mysql.ExecAll(e.ctx, e.on, mysqldb.FreeUnique, mostAsks, free); err != nil || len(groups) == 0 {
 		return err
 	}
 	return admit(e.ctx, e.on, groups, ended)
@@ -197,12 +171,7 @@ func (e *exchange) free(*engine.Exchange, *engine.Exchanged) error {
 
 // lockNow locks the rows of keys that are there, by one of two statements, or fails at once where another transaction has one locked.
 func lockNow(ctx context.Context, on mysqldb.DBTX, query string, keys []key) error {
-	for some := range slices.Chunk(keys, mostAsks) {
-		if err := each(ctx, on, mysql.RepeatAsks(query, len(some)), args(some), func(func(...any) error) error { return nil }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return mysql.QueryAll(ctx, on, query, mostAsks, args(keys), func(*sql.Rows) error { return nil })
 }
 
 // freed are the keys of jobs that have ended.

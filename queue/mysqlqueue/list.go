@@ -10,7 +10,7 @@ import (
 
 // List reads the first rows of where jobs in this state are, and then the jobs.
 func (d *database) List(ctx context.Context, queue string, s engine.State, most int) ([]engine.Record, error) {
-	on, name, n := d.on(d.pool), []byte(queue), int32(most)
+	on, name, n := d.on(d.db), []byte(queue), int32(most)
 	var places []engine.Record
 	var err error
 	switch s {
@@ -55,7 +55,7 @@ func (d *database) fill(ctx context.Context, s engine.State, places []engine.Rec
 	for i, p := range places {
 		names[i] = p.ID
 	}
-	rows, err := d.q.JobsOf(ctx, d.on(d.pool), blobs(names))
+	rows, err := d.q.JobsOf(ctx, d.on(d.db), blobs(names))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (d *database) DeadBefore(ctx context.Context, queue string, before time.Tim
 	if before.IsZero() {
 		before = always
 	}
-	rows, err := d.q.ListDead(ctx, d.on(d.pool), mysqldb.ListDeadParams{
+	rows, err := d.q.ListDead(ctx, d.on(d.db), mysqldb.ListDeadParams{
 		Queue: []byte(queue), BeforeUs: before.UnixMicro(), BeforeID: job[:], Limit: int32(most),
 	})
 	all := make([]engine.Record, len(rows))
@@ -98,7 +98,7 @@ func (d *database) DeadBefore(ctx context.Context, queue string, before time.Tim
 }
 
 func (d *database) listHistory(ctx context.Context, queue []byte, s engine.State, most int32) ([]engine.Record, error) {
-	rows, err := d.q.ListHistory(ctx, d.on(d.pool), queue, int64(s-engine.Finished)+int64(engine.OutcomeFinished), most)
+	rows, err := d.q.ListHistory(ctx, d.on(d.db), queue, int64(s-engine.Finished)+int64(engine.OutcomeFinished), most)
 	all := make([]engine.Record, len(rows))
 	for i, r := range rows {
 		all[i] = engine.Record{
@@ -111,7 +111,7 @@ func (d *database) listHistory(ctx context.Context, queue []byte, s engine.State
 
 // findKept looks for a job day by day, the last first, along the key.
 func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
-	span, err := d.q.HistorySpan(ctx, d.on(d.pool))
+	span, err := d.q.HistorySpan(ctx, d.on(d.db))
 	if err != nil || len(raw(span.First)) == 0 {
 		return r, false, err
 	}
@@ -124,7 +124,7 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 		return r, false, err
 	}
 	for day := last; !day.Before(first); day = day.AddDate(0, 0, -1) {
-		rows, err := d.q.HistoryRow(ctx, d.on(d.pool), []byte(day.Format(time.DateOnly)), job[:])
+		rows, err := d.q.HistoryRow(ctx, d.on(d.db), []byte(day.Format(time.DateOnly)), job[:])
 		if err != nil {
 			return r, false, err
 		}

@@ -63,7 +63,7 @@ func TestEndsReadNoMore(t *testing.T) {
 						args = append(args, member, member, job)
 					}
 				}
-				if _, err := d.ExecContext(t.Context(), mysql.RepeatAsks(of.text, len(keys)), append(args, of.more...)...); err != nil {
+				if _, err := d.ExecContext(t.Context(), of.text, append(args, of.more...)...); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -85,7 +85,7 @@ func TestBeginningsKeepTheirClaims(t *testing.T) {
 					member, member, id16(n)))
 			}
 			ours := mysql.Inline{Conn: begin(t, db)}
-			if _, err := ours.ExecContext(t.Context(), mysql.RepeatAsks(mysqldb.BeginJobs, 2), member, member, id16(0), member, member, id16(1)); err != nil {
+			if _, err := ours.ExecContext(t.Context(), mysqldb.BeginJobs, member, member, id16(0), member, member, id16(1)); err != nil {
 				t.Fatal(err)
 			}
 			var free int

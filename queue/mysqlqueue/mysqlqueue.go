@@ -40,57 +40,30 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 	return link.NewQueue(o, func() (engine.Engine, error) { return open(ctx, db, o.Schema) })
 }
 
-func open(ctx context.Context, pool *sql.DB, schema string) (d *database, err error) {
-	d = &database{pool: mysql.NewPool(pool), schema: schema}
-	if d.schema, err = mysql.Home(ctx, d.pool, d.schema); err != nil {
-		return nil, err
-	}
-	server, err := mysql.CheckSchema(ctx, d.pool, d.schema)
+func open(ctx context.Context, pool *sql.DB, schema string) (*database, error) {
+	db, err := mysql.Open(ctx, pool, schema)
 	if err != nil {
 		return nil, err
 	}
-	d.pool.MariaDB = server == "MariaDB"
-	d.heart = newHeart(d.pool)
-	limits, err := d.q.StatementLimits(ctx, d.on(d.pool))
-	if err != nil {
-		return nil, mysql.Unavailable(err)
-	}
-	d.longest = int(limits.MaxPacket) - mysql.PacketOverhead
-	return d, nil
+	return &database{Members: mysql.NewMembers(db, true), db: db}, nil
 }
 
 // database is the MySQL side of a Queue.
 type database struct {
-	pool   mysql.Pool
-	heart  *heart
-	schema string
-
-	longest int // bytes of a statement; 0: no bound
-
-	q mysqldb.Queries
+	*mysql.Members
+	db *mysql.Database
+	q  mysqldb.Queries
 }
 
 var _ engine.Engine = (*database)(nil)
 
 // on returns what the generated queries run on. The server bounds for how long they wait for tables and, on MariaDB, for rows.
 func (d *database) on(conn mysql.Conn) mysqldb.DBTX {
-	on := d.onCaller(conn)
-	on.BoundTables = !d.pool.MariaDB
-	return d.pool.Bounded(on)
-}
-
-// onCaller is on in a caller's transaction, whose waits are the caller's to bound.
-func (d *database) onCaller(conn mysql.Conn) mysql.Inline {
-	on := mysql.OnCaller(conn, d.schema)
-	on.Longest = d.longest
-	return on
+	return mysql.Briefly(d.db.On(conn))
 }
 
 // Exhausted looks at the host's pool.
-func (d *database) Exhausted() bool { return d.pool.Exhausted() }
-
-// Close gives the heart's connection back to the pool.
-func (d *database) Close() { d.heart.close() }
+func (d *database) Exhausted() bool { return d.db.Exhausted() }
 
 func blobs(ids []engine.ID) [][]byte {
 	all := make([][]byte, len(ids))

@@ -26,20 +26,20 @@ func (d *database) Resume(ctx context.Context, queue string) error {
 
 // IsPaused reads the note.
 func (d *database) IsPaused(ctx context.Context, queue string) (bool, error) {
-	paused, err := d.q.PausedFor(ctx, d.on(d.pool), []byte(queue))
+	paused, err := d.q.PausedFor(ctx, d.on(d.db), []byte(queue))
 	return len(paused) > 0, sqlerr.Unwritten(err)
 }
 
 // NextQueue looks at the ends of five indexes.
 func (d *database) NextQueue(ctx context.Context, after string) (string, error) {
-	next, err := d.q.NextQueue(ctx, d.on(d.pool), mysqldb.NextQueueParams{After: []byte(after)})
+	next, err := d.q.NextQueue(ctx, d.on(d.db), mysqldb.NextQueueParams{After: []byte(after)})
 	return string(raw(next)), err
 }
 
 // Count reads as much as it counts, and the first jobs of each priority.
 func (d *database) Count(ctx context.Context, queue string, most int) (engine.Counts, error) {
 	c := engine.Counts{Paused: -1}
-	on, name := d.on(d.pool), []byte(queue)
+	on, name := d.on(d.db), []byte(queue)
 	for _, of := range []struct {
 		into  *int
 		count func(context.Context, mysqldb.DBTX, []byte, int32) (int64, error)
@@ -76,7 +76,7 @@ func (d *database) Count(ctx context.Context, queue string, most int) (engine.Co
 
 // Claimed reads as much as it counts.
 func (d *database) Claimed(ctx context.Context, most int) (map[string]int, error) {
-	rows, err := d.q.CountClaimed(ctx, d.on(d.pool), int32(most))
+	rows, err := d.q.CountClaimed(ctx, d.on(d.db), int32(most))
 	claimed := make(map[string]int, len(rows))
 	for _, r := range rows {
 		claimed[string(r.Queue)] = int(r.Jobs)
@@ -95,7 +95,7 @@ func (d *database) Health(ctx context.Context) (engine.Health, error) {
 	h := engine.Health{DeadTuples: -1, OldestSnapshot: -1, HistoryLength: -1}
 	for _, query := range historyLength {
 		var n int64
-		if err := d.pool.QueryRowContext(ctx, query).Scan(&n); err == nil {
+		if err := d.db.QueryRowContext(ctx, query).Scan(&n); err == nil {
 			h.HistoryLength = n
 			break
 		} else if ctx.Err() != nil {
@@ -107,7 +107,7 @@ func (d *database) Health(ctx context.Context) (engine.Health, error) {
 
 // Find reads the job, and then, in one snapshot, where it is.
 func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
-	on := d.on(d.pool)
+	on := d.on(d.db)
 	j, err := d.q.JobRow(ctx, on, job[:])
 	if noRows(err) {
 		return d.findEnded(ctx, job)
@@ -141,7 +141,7 @@ func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, fo
 
 // findEnded looks among the dead, and in what is kept.
 func (d *database) findEnded(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
-	j, err := d.q.DeadRow(ctx, d.on(d.pool), job[:])
+	j, err := d.q.DeadRow(ctx, d.on(d.db), job[:])
 	if noRows(err) {
 		return d.findKept(ctx, job)
 	}
@@ -217,7 +217,7 @@ func (d *database) Forget(ctx context.Context, job engine.ID) (found bool, err e
 
 // Purge reads along the index of the times, without locks, and deletes by the key.
 func (d *database) Purge(ctx context.Context, queue string, age time.Duration, most int) (int, error) {
-	old, err := d.q.OldDead(ctx, d.on(d.pool), []byte(queue), -age.Microseconds(), int32(most))
+	old, err := d.q.OldDead(ctx, d.on(d.db), []byte(queue), -age.Microseconds(), int32(most))
 	if err != nil || len(old) == 0 {
 		return 0, err
 	}
@@ -241,7 +241,7 @@ func (d *database) AskToCancel(ctx context.Context, m member.ID, claim, job engi
 
 // Cancels goes along the key.
 func (d *database) Cancels(ctx context.Context, m member.ID, after engine.ID) ([]engine.Request, error) {
-	found, err := d.q.CancelsOf(ctx, d.on(d.pool), m[:], after[:])
+	found, err := d.q.CancelsOf(ctx, d.on(d.db), m[:], after[:])
 	requests := make([]engine.Request, len(found))
 	for i, f := range found {
 		requests[i] = engine.Request{Job: idOf(f.JobID), Stands: f.Stands > 0}
@@ -260,14 +260,14 @@ func (d *database) DropCancels(ctx context.Context, m member.ID, jobs []engine.I
 
 func (d *database) dropCancels(ctx context.Context, all []any) error {
 	return d.written(ctx, func(on mysqldb.DBTX) error {
-		_, err := asks(ctx, on, mysqldb.DropCancels, len(all)/2, all)
+		_, err := mysql.ExecAll(ctx, on, mysqldb.DropCancels, mostAsks, all)
 		return err
 	})
 }
 
 // PruneCancels reads without locks, and deletes by the key.
 func (d *database) PruneCancels(ctx context.Context) error {
-	old, err := d.q.OldCancels(ctx, d.on(d.pool))
+	old, err := d.q.OldCancels(ctx, d.on(d.db))
 	if err != nil {
 		return sqlerr.Unwritten(err)
 	}

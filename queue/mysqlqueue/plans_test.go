@@ -55,7 +55,7 @@ func TestPlans(t *testing.T) {
 			planAll(t, db)
 			word, one := []byte("a"), int64(1)
 			two := func(query string, ask ...any) string {
-				return mysql.Interpolate(mysql.RepeatAsks(query, 2), append(ask, ask...)...)
+				return mysql.Interpolate(query, append(ask, ask...)...)
 			}
 			for _, of := range []struct{ alias, statement string }{
 				{"b", two(mysqldb.BlockedHeads, word, word, one)}, {"x", two(mysqldb.BlockedHeads, word, word, one)},
@@ -85,7 +85,7 @@ func readsFirstOnly(t *testing.T, db *sql.DB) {
 	for behind := range int64(next) {
 		ask = append(ask, []byte("default"), []byte("g"), behind, []byte("default"), []byte("h"), behind)
 	}
-	heads := mysql.Interpolate(mysql.RepeatAsks(mysqldb.BlockedHeads, 2*next), ask...)
+	heads := mysql.Interpolate(mysqldb.BlockedHeads, ask...)
 	if rows, read := rowsRead(t, db, heads); rows != 2*next || read > bound {
 		t.Errorf("the next %d jobs: %d rows, for which %d are read", 2*next, rows, read)
 	}
