@@ -223,10 +223,8 @@ func (e *engine) see(
 	for i, a := range asks {
 		keys[i] = []byte(a.Key)
 	}
-	var rows []mysqldb.SeeLeasesRow
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, keys)
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeeLeasesRow, error) {
+		return e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, keys)
 	})
 	if err != nil {
 		return nil, half(err, granted > 0)

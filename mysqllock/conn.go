@@ -68,7 +68,11 @@ func (e *engine) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DB
 	})
 }
 
-// read is once for what only reads.
-func (e *engine) read(ctx context.Context, query func(mysqldb.DBTX) error) error {
-	return sqlerr.Unwritten(e.once(ctx, query))
+// read is once for a query.
+func read[T any](ctx context.Context, e *engine, query func(mysqldb.DBTX) (T, error)) (answer T, err error) {
+	err = e.once(ctx, func(on mysqldb.DBTX) error {
+		answer, err = query(on)
+		return err
+	})
+	return answer, sqlerr.Unwritten(err)
 }

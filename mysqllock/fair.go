@@ -34,10 +34,8 @@ func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 	if noted != int64(len(asks)) {
 		return nil, errUnseen
 	}
-	var rows []mysqldb.TicketsOfRow
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.TicketsOf(ctx, on, keys, handles)
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.TicketsOfRow, error) {
+		return e.q.TicketsOf(ctx, on, keys, handles)
 	})
 	if err != nil {
 		return nil, half(err, true)
@@ -58,10 +56,8 @@ func (e *engine) inTurn(ctx context.Context, by lease.By, asks []lease.Ask) ([]l
 	for i, a := range asks {
 		keys[i] = []byte(a.Key)
 	}
-	var queued [][]byte
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		queued, err = e.q.QueuedKeys(ctx, on, keys)
-		return err
+	queued, err := read(ctx, e, func(on mysqldb.DBTX) ([][]byte, error) {
+		return e.q.QueuedKeys(ctx, on, keys)
 	})
 	if err != nil {
 		return nil, err
@@ -116,10 +112,8 @@ func pick[T any](of []T, at []int) []T {
 
 // SeeTurn reads one row.
 func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.Turn, error) {
-	var r mysqldb.SeeTurnRow
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		r, err = e.q.SeeTurn(ctx, on, mysqldb.SeeTurnParams{Handle: handle[:], Ticket: ticket, Waiting: handle[:], LeaseKey: []byte(key)})
-		return err
+	r, err := read(ctx, e, func(on mysqldb.DBTX) (mysqldb.SeeTurnRow, error) {
+		return e.q.SeeTurn(ctx, on, mysqldb.SeeTurnParams{Handle: handle[:], Ticket: ticket, Waiting: handle[:], LeaseKey: []byte(key)})
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return lease.Turn{Missing: true, Waits: true}, nil
@@ -147,10 +141,8 @@ func (e *engine) next(
 	ctx context.Context, key string, but lease.Handle, grant func(on mysqldb.DBTX, ticket int64) (int64, error),
 ) (bool, error) {
 	for tried := int64(0); ; {
-		var ticket, rows int64
-		err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-			ticket, err = e.q.NextTicket(ctx, on, []byte(key), but[:])
-			return err
+		ticket, err := read(ctx, e, func(on mysqldb.DBTX) (int64, error) {
+			return e.q.NextTicket(ctx, on, []byte(key), but[:])
 		})
 		if errors.Is(err, sql.ErrNoRows) || err == nil && ticket == tried {
 			return false, nil
@@ -158,6 +150,7 @@ func (e *engine) next(
 		if err != nil {
 			return false, err
 		}
+		var rows int64
 		err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
 			rows, err = grant(on, ticket)
 			return err
@@ -206,10 +199,8 @@ func (e *engine) heldOf(ctx context.Context, backs []lease.Back) (held []int, er
 	if len(unsure) == 0 {
 		return places(len(backs)), nil
 	}
-	var rows []mysqldb.LeaseHandlesRow
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.LeaseHandles(ctx, on, keysOf(unsure))
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
+		return e.q.LeaseHandles(ctx, on, keysOf(unsure))
 	})
 	holds := make(map[string]member.ID, len(rows))
 	for _, r := range rows {
@@ -247,10 +238,8 @@ func (e *engine) withdraw(ctx context.Context, backs []lease.Back) error {
 	for i := range backs {
 		handles[i] = backs[i].Handle[:]
 	}
-	var rows []mysqldb.TicketsOfRow
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.TicketsOf(ctx, on, keysOf(backs), handles)
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.TicketsOfRow, error) {
+		return e.q.TicketsOf(ctx, on, keysOf(backs), handles)
 	})
 	if err != nil || len(rows) == 0 {
 		return err

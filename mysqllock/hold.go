@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // ExpireIn is one UPDATE, and one SELECT more if it changed nothing: rows may be locked, or not ours any more.
@@ -75,7 +76,7 @@ func (e *engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error
 		handle lease.Handle
 	}
 	held := make(map[handled]bool, len(backs))
-	err := e.read(ctx, func(on mysqldb.DBTX) error {
+	err := sqlerr.Unwritten(e.once(ctx, func(on mysqldb.DBTX) error {
 		clear(held)
 		switch backs[0].Mode {
 		case dblock.ModeShared:
@@ -96,7 +97,7 @@ func (e *engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error
 			held[handled{string(r.LeaseKey), id(r.Handle.String)}] = true
 		}
 		return err
-	})
+	}))
 	ours := make([]bool, len(backs))
 	for i, b := range backs {
 		ours[i] = held[handled{b.Key, b.Handle}]

@@ -13,10 +13,8 @@ import (
 
 // List reads what is held in one statement, and so in one snapshot.
 func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
-	var rows []mysqldb.ListHeldRow
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.ListHeld(ctx, on)
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ListHeldRow, error) {
+		return e.q.ListHeld(ctx, on)
 	})
 	if err != nil {
 		return nil, err
@@ -37,10 +35,8 @@ func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
 
 // HoldersOf reads the acquisitions that hold one key.
 func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, error) {
-	var rows []mysqldb.HoldersOfKeyRow
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.HoldersOfKey(ctx, on, []byte(key), []byte(key), []byte(key))
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.HoldersOfKeyRow, error) {
+		return e.q.HoldersOfKey(ctx, on, []byte(key), []byte(key), []byte(key))
 	})
 	if err != nil {
 		return nil, err
@@ -58,10 +54,8 @@ func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, err
 // HeldBy reads what stands under a member, in one statement.
 func (e *engine) HeldBy(ctx context.Context, m member.ID) ([]lease.Back, error) {
 	of := sql.NullString{String: string(m[:]), Valid: true}
-	var rows []mysqldb.HeldByMemberRow
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.HeldByMember(ctx, on, mysqldb.HeldByMemberParams{OfLeases: of, OfReaders: of, OfPermits: of, OfTickets: m[:]})
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.HeldByMemberRow, error) {
+		return e.q.HeldByMember(ctx, on, mysqldb.HeldByMemberParams{OfLeases: of, OfReaders: of, OfPermits: of, OfTickets: m[:]})
 	})
 	if err != nil {
 		return nil, err
@@ -75,10 +69,8 @@ func (e *engine) HeldBy(ctx context.Context, m member.ID) ([]lease.Back, error) 
 
 // Look reads one lease.
 func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
-	var r mysqldb.LookAtLeaseRow
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		r, err = e.q.LookAtLease(ctx, on, []byte(key))
-		return err
+	r, err := read(ctx, e, func(on mysqldb.DBTX) (mysqldb.LookAtLeaseRow, error) {
+		return e.q.LookAtLease(ctx, on, []byte(key))
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return e.lookBeside(ctx, key)
@@ -97,10 +89,8 @@ func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held boo
 
 // lookBeside reads a holder of a key that none holds exclusively, or else the key's last token.
 func (e *engine) lookBeside(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
-	var r mysqldb.LookAtSharedOrPermitsRow
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		r, err = e.q.LookAtSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
-		return err
+	r, err := read(ctx, e, func(on mysqldb.DBTX) (mysqldb.LookAtSharedOrPermitsRow, error) {
+		return e.q.LookAtSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
 	})
 	switch {
 	case err == nil:
@@ -116,9 +106,8 @@ func (e *engine) lookBeside(ctx context.Context, key string) (l lease.Listed, he
 		return l, false, err
 	}
 	l.Key = key
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		l.Token, err = e.q.LastToken(ctx, on, []byte(key))
-		return err
+	l.Token, err = read(ctx, e, func(on mysqldb.DBTX) (int64, error) {
+		return e.q.LastToken(ctx, on, []byte(key))
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil

@@ -126,10 +126,8 @@ func (e *engine) permitToken(ctx context.Context, asks []lease.Ask) (token int64
 func (e *engine) seePermits(
 	ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer,
 ) (usable, beyond int, err error) {
-	var rows []mysqldb.SeePermitsRow
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.SeePermits(ctx, on, by.Member[:], by.Beat, []byte(asks[at[0]].Key))
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeePermitsRow, error) {
+		return e.q.SeePermits(ctx, on, by.Member[:], by.Beat, []byte(asks[at[0]].Key))
 	})
 	if err != nil {
 		return 0, 0, err
@@ -184,10 +182,8 @@ const permitsStep = 1000
 
 // makePermits makes those that are missing. It leaves the others alone, which may be locked.
 func (e *engine) makePermits(ctx context.Context, key string, limit int) error {
-	var latest int64
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		latest, err = e.q.LatestPermit(ctx, on, []byte(key))
-		return err
+	latest, err := read(ctx, e, func(on mysqldb.DBTX) (int64, error) {
+		return e.q.LatestPermit(ctx, on, []byte(key))
 	})
 	for slot := int(latest) + 1; err == nil && slot <= limit; slot += permitsStep {
 		step := min(permitsStep, limit-slot+1)
@@ -240,12 +236,10 @@ func (e *engine) releasePermits(ctx context.Context, backs []lease.Back) ([]leas
 }
 
 // slots reads which permits are those of some acquisitions.
-func (e *engine) slots(ctx context.Context, backs []lease.Back) (rows []mysqldb.PermitSlotsRow, err error) {
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.PermitSlots(ctx, on, keysOf(backs), nullable(handlesOf(backs)))
-		return err
+func (e *engine) slots(ctx context.Context, backs []lease.Back) ([]mysqldb.PermitSlotsRow, error) {
+	return read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.PermitSlotsRow, error) {
+		return e.q.PermitSlots(ctx, on, keysOf(backs), nullable(handlesOf(backs)))
 	})
-	return rows, err
 }
 
 func handlesOf(backs []lease.Back) []member.ID {
@@ -284,10 +278,8 @@ func (e *engine) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) 
 
 // reapPermits ends what dead members have, and what has ended by itself.
 func (e *engine) reapPermits(ctx context.Context, key string, gone []member.ID) error {
-	var rows []mysqldb.EndedPermitsRow
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.EndedPermits(ctx, on, []byte(key), nullable(gone))
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.EndedPermitsRow, error) {
+		return e.q.EndedPermits(ctx, on, []byte(key), nullable(gone))
 	})
 	if err != nil || len(rows) == 0 {
 		return err

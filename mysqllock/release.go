@@ -90,10 +90,8 @@ func (e *engine) standing(
 		places[backs[i].Key] = i
 		answers[i] = lease.Returned{}
 	}
-	var rows []mysqldb.LeaseHandlesRow
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.LeaseHandles(ctx, on, keys)
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
+		return e.q.LeaseHandles(ctx, on, keys)
 	})
 	for _, r := range rows {
 		i := places[string(r.LeaseKey)]

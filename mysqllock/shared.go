@@ -116,10 +116,8 @@ func (e *engine) readerTokens(ctx context.Context, backs []lease.Back) (map[leas
 	for i := range backs {
 		handles[i] = backs[i].Handle[:]
 	}
-	var rows []mysqldb.ReaderHandlesRow
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.ReaderHandles(ctx, on, keys, handles)
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ReaderHandlesRow, error) {
+		return e.q.ReaderHandles(ctx, on, keys, handles)
 	})
 	tokens := make(map[lease.Handle]int64, len(rows))
 	for _, r := range rows {
@@ -185,10 +183,8 @@ func (e *engine) seeKeys(ctx context.Context, by lease.By, asks []lease.Ask, at 
 	for n, i := range at {
 		backs[n].Key = asks[i].Key
 	}
-	var rows []mysqldb.SeeLeasesRow
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, keysOf(backs))
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeeLeasesRow, error) {
+		return e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, keysOf(backs))
 	})
 	seen := make(map[string]mysqldb.SeeLeasesRow, len(rows))
 	for _, r := range rows {
@@ -235,10 +231,8 @@ func (e *engine) makeUnheld(ctx context.Context, shared bool, keys []string) err
 
 // Readers is one statement in a snapshot of its own.
 func (e *engine) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
-	var rows []mysqldb.SeeReadersRow
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.SeeReaders(ctx, on, []byte(key))
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeeReadersRow, error) {
+		return e.q.SeeReaders(ctx, on, []byte(key))
 	})
 	readers := make([]lease.Holder, len(rows))
 	for i, r := range rows {
@@ -254,10 +248,8 @@ func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []
 	if mode == dblock.ModePermit {
 		return e.reapPermits(ctx, key, gone)
 	}
-	var handles [][]byte
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		handles, err = e.q.EndedReaders(ctx, on, []byte(key), nullable(gone))
-		return err
+	handles, err := read(ctx, e, func(on mysqldb.DBTX) ([][]byte, error) {
+		return e.q.EndedReaders(ctx, on, []byte(key), nullable(gone))
 	})
 	if err != nil || len(handles) == 0 {
 		return err

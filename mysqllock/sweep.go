@@ -58,11 +58,7 @@ func (e *engine) steps(
 	remove func(on mysqldb.DBTX, keys [][]byte) (int64, error),
 ) (removed int64, err error) {
 	for after := []byte{}; ; {
-		var found [][]byte
-		err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-			found, err = find(on, after)
-			return err
-		})
+		found, err := read(ctx, e, func(on mysqldb.DBTX) ([][]byte, error) { return find(on, after) })
 		if err != nil || len(found) == 0 {
 			return removed, err
 		}
@@ -124,10 +120,8 @@ func (e *engine) unclaim(ctx context.Context, keys [][]byte, handle lease.Handle
 // sweepReaders ends those whose members were gone for good when they were read, or whose time was up.
 func (e *engine) sweepReaders(ctx context.Context, older int64) (removed int64, err error) {
 	for from := []byte{}; ; {
-		var found []mysqldb.UnusedReadersRow
-		err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-			found, err = e.q.UnusedReaders(ctx, on, from, older, sweepStep)
-			return err
+		found, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.UnusedReadersRow, error) {
+			return e.q.UnusedReaders(ctx, on, from, older, sweepStep)
 		})
 		if err != nil || len(found) == 0 {
 			return removed, err
@@ -148,10 +142,8 @@ func (e *engine) sweepReaders(ctx context.Context, older int64) (removed int64, 
 // sweepWaiters deletes one row a statement: their key has two parts, and they are few.
 func (e *engine) sweepWaiters(ctx context.Context, _ int64) (removed int64, err error) {
 	for from := []byte{}; ; {
-		var found []mysqldb.ExpiredWaitersRow
-		err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-			found, err = e.q.ExpiredWaiters(ctx, on, from, sweepStep)
-			return err
+		found, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ExpiredWaitersRow, error) {
+			return e.q.ExpiredWaiters(ctx, on, from, sweepStep)
 		})
 		if err != nil {
 			return removed, err
@@ -176,10 +168,8 @@ func (e *engine) sweepWaiters(ctx context.Context, _ int64) (removed int64, err 
 // sweepTickets deletes one row a statement, by its key.
 func (e *engine) sweepTickets(ctx context.Context, _ int64) (removed int64, err error) {
 	for {
-		var found []mysqldb.UnusedTicketsRow
-		err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-			found, err = e.q.UnusedTickets(ctx, on, sweepStep)
-			return err
+		found, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.UnusedTicketsRow, error) {
+			return e.q.UnusedTickets(ctx, on, sweepStep)
 		})
 		if err != nil {
 			return removed, err

@@ -14,10 +14,8 @@ func (e *engine) Evict(ctx context.Context, id member.ID) (gone bool, err error)
 	if err != nil {
 		return false, sqlerr.Unwritten(err) // an eviction gives nobody anything
 	}
-	var stands int64
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		stands, err = e.q.MemberStands(ctx, on, id[:])
-		return err
+	stands, err := read(ctx, e, func(on mysqldb.DBTX) (int64, error) {
+		return e.q.MemberStands(ctx, on, id[:])
 	})
 	return stands == 0, err
 }

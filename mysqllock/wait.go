@@ -72,12 +72,8 @@ func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, state
 }
 
 // OthersWait tells whether another member that is alive waits for a key.
-func (e *engine) OthersWait(ctx context.Context, key string, id member.ID) (waits bool, err error) {
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		waits, err = e.q.OthersWait(ctx, on, []byte(key), id[:])
-		return err
-	})
-	return waits, err
+func (e *engine) OthersWait(ctx context.Context, key string, id member.ID) (bool, error) {
+	return read(ctx, e, func(on mysqldb.DBTX) (bool, error) { return e.q.OthersWait(ctx, on, []byte(key), id[:]) })
 }
 
 // Listen is not to be had: these servers tell nobody anything unasked.
@@ -179,10 +175,8 @@ func (e *engine) Free(ctx context.Context, keys []string) (free []lease.Seen, er
 	for i, key := range keys {
 		of[i] = []byte(key)
 	}
-	var rows []mysqldb.FreeLeasesRow
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.FreeLeases(ctx, on, of)
-		return err
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.FreeLeasesRow, error) {
+		return e.q.FreeLeases(ctx, on, of)
 	})
 	for _, r := range rows {
 		free = append(free, lease.Seen{Key: string(r.LeaseKey), Token: r.Token})
