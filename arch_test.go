@@ -196,21 +196,16 @@ func TestEnginesAreTwins(t *testing.T) {
 
 // alone lists what only one engine has, and why.
 var alone = map[string][]string{
-	"queue/mysqlqueue": {
-		"member.go", // package postgres has the statements on members
-	},
 	"queue/pgqueue": {
 		"copy.go", // COPY
 	},
 	"pglock": {
-		"member.go",  // both drivers of MySQL have their members from internal/mysql
 		"locktx.go",  // the advisory locks that end with a transaction
 		"sqltx.go",   // a transaction is pgx's or database/sql's
 		"between.go", // a refusal fails the transaction, unless a savepoint stands before it
 		"view.go",    // the look at a table goes with the statement that locks
 	},
 	"mysqllock": {
-		"member.go",       // package postgres has the statements on members
 		"make.go",         // missing rows are made by a statement of their own
 		"scan.go",         // for want of an index rows are locked that are not returned
 		"sessionwatch.go", // the server tells nobody of what is given back
