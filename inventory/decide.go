@@ -35,7 +35,7 @@ type mode struct {
 }
 
 // decide says what becomes of each order, in the order of their arrival, and what is to be
-// written for it. An order that fits is sold even where an earlier, bigger one did not fit.
+// written for it. An order that fits is sold even if an earlier, bigger one did not fit.
 func decide(orders []order, books engine.Books, m mode) (engine.Plan, []answer) {
 	d := newDecision(books, m)
 	answers := make([]answer, len(orders))

@@ -54,7 +54,7 @@ type SoldOutError struct {
 	Replayed  bool  // it was refused before and is recorded: Available is not known
 
 	// Short lists all lines of a cart that are short, sorted by SKU. The first one is in SKU,
-	// Wanted and Available, too. It is nil for an order of one SKU, and where Cached or Replayed is
+	// Wanted and Available, too. It is nil for an order of one SKU, and if Cached or Replayed is
 	// set.
 	Short []Shortage
 }

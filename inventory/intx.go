@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// txTries is how often an order is decided in a caller's transaction, where others write the same key meanwhile.
+// txTries is how often an order is decided in a caller's transaction, if others write the same key
+// meanwhile.
 const txTries = 3
 
 // reserveIn is reserve in a transaction of the caller's.

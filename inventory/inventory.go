@@ -68,8 +68,8 @@ type Reservation struct {
 	// Lines are those of a cart of several SKUs, sorted by SKU; SKU is empty and Qty 0 then.
 	Lines []Line
 
-	// ExpiresAt is until when units are held, by this process's clock, and never later than by the database's. Zero where
-	// none are held.
+	// ExpiresAt is until when units are held, by this process's clock, and never later than by the
+	// database's. Zero if none are held.
 	ExpiresAt time.Time
 
 	// Replayed: this outcome was recorded before, and the call has changed nothing. After a

@@ -28,7 +28,8 @@ func (s *Store) Confirm(ctx context.Context, key string) (Reservation, error) {
 	return s.change(ctx, s.confirms, change{to: ReservationSold, key: key}, s.o.Timeout)
 }
 
-// Extend holds what is held under key for d from now on, or for longer where it was held for longer. d is as Request.Hold.
+// Extend holds what is held under key for d from now on, or for longer if it was held for longer. d
+// is as Request.Hold.
 //
 // Errors: ErrAlreadyConfirmed, and those of Confirm.
 func (s *Store) Extend(ctx context.Context, key string, d time.Duration) (Reservation, error) {

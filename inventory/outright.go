@@ -74,6 +74,7 @@ func (s *Store) slot(ctx context.Context, sku string) (leave func(), err error) 
 	return func() { s.slots.leave(); leaveSKU() }, nil
 }
 
-// waitsBriefly tells that an order that is sold directly waits no longer for its row than others usually have it: then it goes into
-// the queue. Where the server can't bound that in milliseconds it waits for a second.
+// waitsBriefly tells that an order that is sold directly waits no longer for its row than others
+// usually have it: then it goes into the queue. If the server can't bound that in milliseconds it
+// waits for a second.
 func (s *Store) waitsBriefly() bool { return s.perSKU() > 1 }

@@ -17,7 +17,7 @@ type Repair struct {
 	Quotas   int    // buyers whose use of their limit was counted wrongly
 }
 
-// Repair makes the stock of the given SKUs, or of all where none is given, what the ledger says:
+// Repair makes the stock of the given SKUs, or of all if none is given, what the ledger says:
 // all adjustments, less what is held and sold; and likewise what buyers have used of their limits.
 // It returns those that were wrong, sorted by SKU. It can run while the SKU is sold, and waits for
 // its row like an order. It reads all reservations of theirs, as Audit does, and again those of an

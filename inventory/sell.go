@@ -22,7 +22,7 @@ func (s *Store) sell(ctx context.Context, orders []order, again bool) ([]answer,
 	return answers, err
 }
 
-// sellAll decides a batch in one go. Most are sold the short way, and where not all may be, they
+// sellAll decides a batch in one go. Most are sold the short way, and if not all may be, they
 // are decided one by one with the stock locked.
 func (s *Store) sellAll(ctx context.Context, orders []order, again bool) ([]answer, error) {
 	switch lane := merge.Key(ctx); {

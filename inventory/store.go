@@ -91,7 +91,7 @@ func (s *Store) waiters() int {
 	return maxWaiters
 }
 
-// perSKU is how many statements for one SKU are in flight at once. Where the stock is locked after
+// perSKU is how many statements for one SKU are in flight at once. If the stock is locked after
 // the orders were written, a second one writes its own meanwhile; else it would only wait.
 func (s *Store) perSKU() int {
 	if s.engine.Ways().Together != nil {
@@ -101,7 +101,7 @@ func (s *Store) perSKU() int {
 }
 
 // Reserve sells r.Qty units of r.SKU, or sets them aside for r.Hold, all or none. It waits while
-// ctx lives; where ctx ends before the order was sent, nothing was written, and afterwards the
+// ctx lives; if ctx ends before the order was sent, nothing was written, and afterwards the
 // error is dblock.ErrOutcomeUnknown.
 //
 // Errors: ErrSoldOut, ErrLimitExceeded, ErrKeyReused, ErrCancelled and ErrExpired (of what is
@@ -145,7 +145,7 @@ func (s *Store) decided(ctx context.Context, o order) (outcome, error) {
 	return s.merged(ctx, o)
 }
 
-// Lookup returns what is recorded under key: ErrNotFound where nothing is.
+// Lookup returns what is recorded under key: ErrNotFound if nothing is.
 //
 // Other errors: of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema,
 // ErrClosed. On Postgres with a synchronous standby that does not answer, ErrOutcomeUnknown.
@@ -173,8 +173,8 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 	return reservation(rows, began), nil
 }
 
-// Audit returns the books of the given SKUs, or of all where none is given, sorted by SKU, all
-// read at one moment. It reads all reservations of theirs: seconds, where there are millions.
+// Audit returns the books of the given SKUs, or of all if none is given, sorted by SKU, all
+// read at one moment. It reads all reservations of theirs: seconds, if there are millions.
 //
 // Errors: of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema, ErrClosed.
 func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {

@@ -157,7 +157,7 @@ func alike(orders []order) bool {
 	return true
 }
 
-// ordersOf lists a batch of one SKU in the order of its keys; distinct is false where one of them
+// ordersOf lists a batch of one SKU in the order of its keys; distinct is false if one of them
 // stands there twice.
 func ordersOf(batch []order) (o engine.Orders, distinct bool) {
 	type place struct {

@@ -71,7 +71,8 @@ func (a Adjustment) validate() error {
 }
 
 // text refuses what one of the engines could not store as it is: Postgres takes neither NUL nor
-// bytes that are not UTF-8, and so neither engine does. The name of the field comes in two, to be put together only where it is told.
+// bytes that are not UTF-8, and so neither engine does. The name of the field comes in two, to be
+// put together only if it is told.
 func text(of, field, s string, least int) error {
 	switch {
 	case len(s) < least:

@@ -14,8 +14,8 @@ type Blind[V, DB any] struct{ t *Table[V, DB] }
 // Any takes every version: the only way to write without one. It is for imports and repairs.
 func (t *Table[V, DB]) Any() Blind[V, DB] { return Blind[V, DB]{t} }
 
-// Update writes set to the row with the key, and returns its new version. Where columns are compared (Columns), set has to have a
-// value for each of them.
+// Update writes set to the row with the key, and returns its new version. If columns are compared
+// (Columns), set has to have a value for each of them.
 func (b Blind[V, DB]) Update(ctx context.Context, db DB, key any, set Set) (V, error) {
 	var none V
 	if len(set) == 0 {

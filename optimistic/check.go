@@ -82,7 +82,8 @@ func (t *Table[V, DB]) judgeVersion(name string, c engine.Column, known bool) er
 	return nil
 }
 
-// notUnique refuses a key without a unique index. Where it is of several rows already, the error says so.
+// notUnique refuses a key without a unique index. If it is of several rows already, the error says
+// so.
 func (t *Table[V, DB]) notUnique(ctx context.Context, db DB, p *engine.Plan, key any) error {
 	if key != nil {
 		n, err := t.e.Twins(ctx, db, p, key)

@@ -8,7 +8,7 @@ import (
 
 // Do calls fn until its error is not a conflict, or as often as Attempts says, with pauses in
 // between. attempt is 1 the first time. fn reads, changes and writes anew each time; it must leave
-// nothing written where it returns a conflict: begin a transaction in it and roll that back, or let
+// nothing written if it returns a conflict: begin a transaction in it and roll that back, or let
 // one statement do all. Do of a driver hands one out.
 //
 // A conflict is ErrStale, or dblock.ErrConflict: the server's, as the packages of dblock report it.
@@ -20,9 +20,9 @@ import (
 // but the first can succeed. Repeat such a transaction as a whole, or use Do of a driver, which
 // sees it.
 //
-// Errors: fn's own, as it is, where that is no conflict. When all attempts have met one: a
+// Errors: fn's own, as it is, if that is no conflict. When all attempts have met one: a
 // *StaleError with the number of Attempts, or an error that matches dblock.ErrConflict; it wraps
-// the last. Where ctx ended in between: an error that matches its cause and the last conflict. An
+// the last. If ctx ended in between: an error that matches its cause and the last conflict. An
 // *dblock.InvalidError for an option, before fn is called. A panic of fn's passes through.
 func Do(ctx context.Context, fn func(ctx context.Context, attempt int) error, opts ...Option) error {
 	p, err := planOf(opts)

@@ -87,7 +87,7 @@ func (m Match) Any() bool { return m.any }
 // Has reports whether etag, as ETag makes it, is one that the sender has seen.
 func (m Match) Has(etag string) bool { return m.any || slices.Contains(m.tags, etag) }
 
-// Check is nil where the row's etag is one that the sender has seen, and else a *StaleError. It
+// Check is nil if the row's etag is one that the sender has seen, and else a *StaleError. It
 // does not replace the check of the version in the UPDATE: between the two another caller may
 // write.
 func (m Match) Check(etag string, at Row) error {

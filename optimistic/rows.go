@@ -46,8 +46,9 @@ func One[T any](row T, err error, at Row) (T, error) {
 	return none, err
 }
 
-// Result is Rows for a sql.Result: sqlc's :execresult. Where the driver does not tell how many rows there were, the error is
-// dblock.ErrOutcomeUnknown. A result that is nil is an *dblock.InvalidError.
+// Result is Rows for a sql.Result: sqlc's :execresult. If the driver does not tell how many rows
+// there were, the error is dblock.ErrOutcomeUnknown. A result that is nil is an
+// *dblock.InvalidError.
 func Result(r interface{ RowsAffected() (int64, error) }, err error, at Row) error {
 	switch {
 	case err != nil:

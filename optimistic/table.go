@@ -33,12 +33,12 @@ import (
 //
 // Errors of all methods: a *StaleError (ErrStale) with the version that the row has now; a
 // *NotFoundError (ErrNotFound); a *SuppressedError (ErrSuppressed); a *TooManyError (ErrTooMany)
-// where the key is of several rows; a *dblock.InvalidError for bad arguments, before anything is
+// if the key is of several rows; a *dblock.InvalidError for bad arguments, before anything is
 // sent, and for a table that will not do; in all of these nothing was written. dblock.ErrConflict
-// where the server rolled back for the sake of others, such as at REPEATABLE READ; dblock.ErrBusy
-// where a lock or a connection did not come in time; dblock.ErrUnavailable where no server was
-// reached that takes writes; dblock.ErrOverloaded where the server's table of locks is full;
-// dblock.ErrOutcomeUnknown where the connection was lost under way: read the row to learn whether
+// if the server rolled back for the sake of others, such as at REPEATABLE READ; dblock.ErrBusy
+// if a lock or a connection did not come in time; dblock.ErrUnavailable if no server was
+// reached that takes writes; dblock.ErrOverloaded if the server's table of locks is full;
+// dblock.ErrOutcomeUnknown if the connection was lost under way: read the row to learn whether
 // it was written. Others are the server's.
 type Table[V, DB any] struct {
 	e     engine.Engine[DB]
@@ -199,7 +199,8 @@ func (t *Table[V, DB]) forget() {
 	clear(t.stmts)
 }
 
-// stmt is the statement that sets these columns, made if there is none yet. It allocates nothing where there is.
+// stmt is the statement that sets these columns, made if there is none yet. It allocates nothing if
+// there is.
 func (t *Table[V, DB]) stmt(p *engine.Plan, op engine.Op, set Set) (*engine.Stmt, error) {
 	var space [16]string
 	names := space[:0]

@@ -26,9 +26,10 @@ type Values map[string]any
 // version are not set: the Table takes care of them.
 type Set map[string]any
 
-// Int is a version that is an integer and grows by one with each write: column BIGINT NOT NULL DEFAULT 1, or a smaller integer.
-// Versions begin at 1: 0 is refused, as it is what a version is that was never read. It does not see that a row was deleted and
-// made anew, which begins at 1 again: where that happens use UUID.
+// Int is a version that is an integer and grows by one with each write: column BIGINT NOT NULL
+// DEFAULT 1, or a smaller integer. Versions begin at 1: 0 is refused, as it is what a version is
+// that was never read. It does not see that a row was deleted and made anew, which begins at 1
+// again: if that happens use UUID.
 func Int(column string) Version[int64] { return integer(column, 1) }
 
 // IntFromZero is Int for tables whose versions begin at 0: Rails (lock_version), Hibernate and JPA (@Version) make such. Upsert
@@ -95,7 +96,7 @@ func UUID(column string) Version[[16]byte] {
 // Columns is for tables without a version: a row is written only if these columns still have the
 // values that they were read with, NULL included. A write that changes none of them is not noticed,
 // nor is a change that was taken back; so name all columns that your decision depends on, and use a
-// version where you can. Columns of floats and of JSON can't be compared exactly, and are refused,
+// version if you can. Columns of floats and of JSON can't be compared exactly, and are refused,
 // and so is a DECIMAL with more than 35 digits before the point on MySQL and MariaDB. Texts are
 // compared byte by byte, whatever their collation.
 //

@@ -11,7 +11,7 @@ import (
 //
 // load reads the row with its version. mutate changes it, and nothing else: it runs again on what
 // is read anew, so whatever it does elsewhere it does more than once. Its error ends Update, as it
-// is. save writes the row where it still has that version, with the next one, and returns it as it
+// is. save writes the row if it still has that version, with the next one, and returns it as it
 // has become; Rows, One, Result and Tag make the *StaleError that says that it has not:
 //
 //	account, err := optimistic.Update(ctx,

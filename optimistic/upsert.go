@@ -7,14 +7,14 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
-// Upsert inserts a row with the key and set where expected is Absent, and writes set to the row
-// where it is At a version; it returns the new version. A row that is there against expectation is
+// Upsert inserts a row with the key and set if expected is Absent, and writes set to the row
+// if it is At a version; it returns the new version. A row that is there against expectation is
 // a *StaleError with the version it has, one that is not there a *NotFoundError: it is not made
 // anew unseen, as another caller has deleted it.
 //
-// Only a row with the same key is a conflict: where another unique index refuses the row, that is
+// Only a row with the same key is a conflict: if another unique index refuses the row, that is
 // the server's error. On MySQL and MariaDB a key of 0 in an AUTO_INCREMENT column is refused, as
-// the server would make up another, and so is a key that the column would not keep as it is. Where
+// the server would make up another, and so is a key that the column would not keep as it is. If
 // columns are compared (Columns), set has to have a value for each of them to insert a row.
 func (t *Table[V, DB]) Upsert(ctx context.Context, db DB, key any, expected Expected[V], set Set) (V, error) {
 	switch expected.kind {
@@ -73,7 +73,7 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 	return version, t.wrong(ctx, key, true, taken.Err) // another unique index refuses it
 }
 
-// whole refuses to set some of the columns that are compared, where nothing is known of the others.
+// whole refuses to set some of the columns that are compared, if nothing is known of the others.
 func (t *Table[V, DB]) whole(p *engine.Plan, s *engine.Stmt) error {
 	if t.spec.Kind != engine.Columns {
 		return nil

@@ -40,10 +40,11 @@ func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 	return promoted + n, err
 }
 
-// promotePlain promotes jobs without a group, in the order of their times. While there is a backlog of them, jobs whose time has come since
-// the last look are promoted between its steps: those that are urgent do not wait for the backlog. So they do not wait, either, where the
-// first step fails, for example as it passes over more deleted rows than Options.Timeout allows for. The most urgent jobs of the backlog
-// itself are promoted now and then.
+// promotePlain promotes jobs without a group, in the order of their times. While there is a backlog
+// of them, jobs whose time has come since the last look are promoted between its steps: those that
+// are urgent do not wait for the backlog. So they do not wait, either, if the first step fails, for
+// example as it passes over more deleted rows than Options.Timeout allows for. The most urgent jobs
+// of the backlog itself are promoted now and then.
 func (q *Queue) promotePlain(ctx context.Context) (promoted int, err error) {
 	var urgentAgain time.Time
 	for range mostSteps {

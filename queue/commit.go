@@ -17,7 +17,7 @@ import (
 // Concurrency from jobs that could go on.
 const conflictTries = 5
 
-// attempt runs the handler, and ends its job with its transaction, where it has one.
+// attempt runs the handler, and ends its job with its transaction, if it has one.
 func (r *run) attempt(ctx context.Context) error {
 	if r.h.begin == nil {
 		return r.call(ctx)

@@ -59,7 +59,7 @@ func (w *worker) duties() []duty {
 	return all
 }
 
-// care looks after the queues until ctx ends, where this worker is elected for it.
+// care looks after the queues until ctx ends, if this worker is elected for it.
 func (w *worker) care(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, d := range w.duties() {
@@ -68,7 +68,8 @@ func (w *worker) care(ctx context.Context) {
 	all.Wait()
 }
 
-// campaign has the duty done while this worker is elected. Where there can be no election it is done all the same.
+// campaign has the duty done while this worker is elected. If there can be no election it is done
+// all the same.
 func (w *worker) campaign(ctx context.Context, d duty) {
 	for ctx.Err() == nil {
 		err := w.elected(ctx, d)
@@ -209,8 +210,8 @@ func (e *election) close(ctx context.Context) error {
 	return e.leases.Close(ctx)
 }
 
-// PruneHistory deletes what is older than Options.History days, and returns how many rows that were; nothing, where no
-// history is kept. Workers do so by themselves.
+// PruneHistory deletes what is older than Options.History days, and returns how many rows that
+// were; nothing, if no history is kept. Workers do so by themselves.
 func (q *Queue) PruneHistory(ctx context.Context) (pruned int, err error) {
 	if err := q.enter(); err != nil {
 		return 0, err

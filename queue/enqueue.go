@@ -33,10 +33,10 @@ const (
 // ctx ends while a statement is under way, the call lasts about a second longer at most.
 //
 // Errors: dblock.ErrInvalid, ErrOverloaded, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema and
-// ErrClosed, after which nothing is enqueued, and the server's where a trigger or a constraint of
-// the host's refuses the task; ErrOutcomeUnknown where no answer came and the job was not found
+// ErrClosed, after which nothing is enqueued, and the server's if a trigger or a constraint of
+// the host's refuses the task; ErrOutcomeUnknown if no answer came and the job was not found
 // either: it is enqueued, or was and is done, or is not. A
-// *DuplicateError where another job has Task.Unique: the ID is that one's then.
+// *DuplicateError if another job has Task.Unique: the ID is that one's then.
 func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 	made, err := q.EnqueueMany(ctx, []Task{t})
 	if len(made) == 0 {

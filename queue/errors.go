@@ -56,7 +56,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("queue: the handler panicked: %v\n%s", e.Value, e.Stack)
 }
 
-// Unwrap returns what it panicked with, where that is an error.
+// Unwrap returns what it panicked with, if that is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err

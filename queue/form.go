@@ -192,7 +192,7 @@ func (w *worker) closes(m *message) {
 	w.closed = stay
 }
 
-// add puts an end into the message, with its history where that is to be kept.
+// add puts an end into the message, with its history if that is to be kept.
 func (m *message) add(e *end, keep bool) {
 	e.of.here++
 	switch e.what {

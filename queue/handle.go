@@ -51,10 +51,11 @@ type handler struct {
 // (ErrTimeout), when the process has lost its claims (dblock.ErrLost) and when the worker stops
 // (ErrStopped); context.Cause says which.
 //
-// A worker leaves jobs of kinds without a handler to other processes (ErrUnknownKind). So processes may know different kinds. Where few of
-// many know a kind, give its jobs a queue of their own: they wait for less.
+// A worker leaves jobs of kinds without a handler to other processes (ErrUnknownKind). So processes
+// may know different kinds. If few of many know a kind, give its jobs a queue of their own: they
+// wait for less.
 //
-// Errors: dblock.ErrInvalid, also where the kind has a handler.
+// Errors: dblock.ErrInvalid, also if the kind has a handler.
 func Handle[T any](q *Queue, kind string, fn func(ctx context.Context, job Job[T]) error, opts ...HandlerOption) error {
 	if fn == nil {
 		return noHandler(kind)
@@ -115,7 +116,7 @@ func (q *Queue) register(kind string, opts []HandlerOption, as func(*handler)) e
 	return nil
 }
 
-// handlerOf returns nil where there is none.
+// handlerOf returns nil if there is none.
 func (q *Queue) handlerOf(kind string) *handler {
 	q.mu.RLock()
 	defer q.mu.RUnlock()

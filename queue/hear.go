@@ -53,7 +53,7 @@ func (w *worker) listensFor(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// leftWord has the worker look what is to be cancelled, where the word was left for this process.
+// leftWord has the worker look what is to be cancelled, if the word was left for this process.
 func (w *worker) leftWord(of member.ID) {
 	w.mu.Lock()
 	ours := w.now != nil && w.now.life.ID == of

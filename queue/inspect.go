@@ -95,8 +95,9 @@ const (
 	maxList     = 1000
 )
 
-// List returns jobs of a queue in a state: in the order in which they will be taken, or, where they have died or ended, the last ones first.
-// Of history it looks through the last 10,000 jobs of all queues.
+// List returns jobs of a queue in a state: in the order in which they will be taken, or, if they
+// have died or ended, the last ones first. Of history it looks through the last 10,000 jobs of all
+// queues.
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
@@ -133,8 +134,8 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 	return all, nil
 }
 
-// Show returns all that is known of a job. A ready or scheduled one is looked for among those of its queue that came after it was enqueued, which
-// takes a while where they are millions.
+// Show returns all that is known of a job. A ready or scheduled one is looked for among those of
+// its queue that came after it was enqueued, which takes a while if they are millions.
 //
 // Errors: ErrNoJob, and those of the database.
 func (q *Queue) Show(ctx context.Context, id ID) (Record, error) {

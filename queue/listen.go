@@ -57,7 +57,8 @@ func (e *ear) leave() {
 	<-over
 }
 
-// listen hears what others tell, and begins again where the connection ends: what was told meanwhile is lost, so that all workers look.
+// listen hears what others tell, and begins again if the connection ends: what was told meanwhile
+// is lost, so that all workers look.
 func (q *Queue) listen(ctx context.Context) {
 	known := false
 	for n := 0; ; n++ {

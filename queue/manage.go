@@ -130,7 +130,7 @@ func (q *Queue) reviveEach(ctx context.Context, dead []engine.Record) (revived i
 // With nil it is done; but one of HandleTx that has learned of it is rolled back and dropped. was
 // is the state in which the job was found: Claimed says that it may still be done.
 //
-// Errors: ErrNoJob; dblock.ErrBusy where it moved all the time; and those of the database.
+// Errors: ErrNoJob; dblock.ErrBusy if the job kept changing state; and those of the database.
 func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 	if err := q.enter(); err != nil {
 		return 0, err
@@ -162,8 +162,8 @@ func (q *Queue) drop(x *engine.Exchange, p engine.Place) {
 
 // Discard gives up a job that waits: it is kept with the dead, for this reason.
 //
-// Errors: ErrNoJob; ErrState where a worker has it (Cancel it), and where it is dead; dblock.ErrBusy where it moved all the time; and those
-// of the database.
+// Errors: ErrNoJob; ErrState if a worker has it (Cancel it), and if it is dead; dblock.ErrBusy if
+// the job kept changing state; and those of the database.
 func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
 	if err := q.enter(); err != nil {
 		return err

@@ -16,9 +16,10 @@ const (
 	// their place in line. In a backlog it does not matter, as they wait anyway.
 	markSlack = time.Second
 
-	// wholeEvery is how often at least a claim begins at the start, so that what stands before the marks waits for no longer: jobs of
-	// transactions that took their time, and of claims that were rolled back. Where such a claim takes longer than others, it is done less
-	// often: it passes over many rows. On a busy server all claims take long, and that is no reason.
+	// wholeEvery is how often at least a claim begins at the start, so that what stands before the
+	// marks waits for no longer: jobs of transactions that took their time, and of claims that were
+	// rolled back. If such a claim takes longer than others, it is done less often: it passes over
+	// many rows. On a busy server all claims take long, and that is no reason.
 	wholeEvery  = time.Second
 	wholeShare  = 20
 	wholeSeldom = 10 * time.Second

@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// Queue is the jobs of one database. It is safe for concurrent use; one a process is enough, and one a process merges best. Make it with
-// pgqueue.New or mysqlqueue.New.
+// Queue enqueues and runs the jobs of one database. It is safe for concurrent use; one a process is
+// enough, and one a process merges best. Make it with pgqueue.New or mysqlqueue.New.
 type Queue struct {
 	engine  engine.Engine
 	o       Options
@@ -76,10 +76,10 @@ func newQueue(e engine.Engine, o Options) (*Queue, error) {
 
 // Close ends all calls of Work, as the end of their contexts does, and waits for them while ctx
 // lives. Handlers may use the Queue until they have returned; after that all calls are refused.
-// Then the process leaves: others have what it still has within moments. It leaves where ctx has
-// ended, too. If the server does not answer, Close returns at most a second after the end of ctx,
-// and leaving goes on in the background. The pool is its owner's, and stays open. A second Close
-// waits for the first one while its own ctx lives.
+// Then the process leaves: others have what it still has within moments. It leaves even if ctx has
+// ended. If the server does not answer, Close returns at most a second after the end of ctx, and
+// leaving goes on in the background. The pool is its owner's, and stays open. A second Close waits
+// for the first one while its own ctx lives.
 //
 // Errors: ctx's, if workers or calls still run, or the first Close does; dblock.ErrUnavailable,
 // ErrBusy, ErrConflict and ErrOutcomeUnknown, if this process could not leave: then others have

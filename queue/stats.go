@@ -22,9 +22,11 @@ const maxQueues = 1000
 type Stats struct {
 	Queues []QueueStats // by name
 
-	// DeadTuples is what vacuum has yet to clear from the tables of the queue, and OldestSnapshot for how long it has been held back: the
-	// oldest transaction of the database has a snapshot since then. Where both grow, look for that transaction: claims get slower by
-	// what can't be cleared. Postgres only, of other roles' sessions only with the rights of pg_read_all_stats; else 0, or negative.
+	// DeadTuples is what vacuum has yet to clear from the tables of the queue, and OldestSnapshot
+	// for how long it has been held back: the oldest transaction of the database has a snapshot
+	// since then. If both grow, look for that transaction: claims get slower by what can't be
+	// cleared. Postgres only, of other roles' sessions only with the rights of pg_read_all_stats;
+	// else 0, or negative.
 	DeadTuples     int64
 	OldestSnapshot time.Duration
 

@@ -30,7 +30,7 @@ type claim struct {
 	closing bool // the message that says that nothing is outstanding is under way, or was confirmed
 }
 
-// tenure returns the present one, and begins another where that has ended.
+// tenure returns the present one, and begins another if that has ended.
 func (w *worker) tenure(ctx context.Context) (*tenure, error) {
 	life, err := w.q.member.Life(ctx)
 	if err != nil {

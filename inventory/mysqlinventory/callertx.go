@@ -136,7 +136,7 @@ func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine
 	}
 }
 
-// isNew fails where a key that is not recorded, as far as the transaction's snapshot goes back, has been recorded since: the stock is
+// isNew fails if a key that is not recorded, as far as the transaction's snapshot goes back, has been recorded since: the stock is
 // read as it is now, so that the order would be told that it is sold out by itself.
 func (t callerTx) isNew(ctx context.Context, keys []string, books engine.Books) error {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return books.Recorded[key] != nil })

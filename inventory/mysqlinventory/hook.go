@@ -18,8 +18,8 @@ type Option func(*database)
 
 // Hook writes rows of the host's for what a batch grants, in the same transaction and so in the
 // same commit. It is not called for orders that are refused or were recorded before. It may be
-// called again for the same orders, where the transaction was rolled back, and must write nothing
-// but through tx. Where it fails, panics, or exits, the orders of the batch are tried one by one,
+// called again for the same orders, if the transaction was rolled back, and must write nothing
+// but through tx. If it fails, panics, or exits, the orders of the batch are tried one by one,
 // and the one that makes it fail is refused with inventory.ErrRejected, which says why. It returns
 // the errors of its statements: one that it keeps to itself is found, and is a failure, too. The
 // stock is locked meanwhile: write in one statement.

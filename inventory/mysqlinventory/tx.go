@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// inTx runs fn in a READ COMMITTED transaction of its own, and commits it where fn says so. An
+// inTx runs fn in a READ COMMITTED transaction of its own, and commits it if fn says so. An
 // error of the commit itself leaves it open whether it took place.
 func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool, err error)) error {
 	return d.db.In(ctx, func(conn *sql.Conn) (bool, error) {

@@ -114,7 +114,7 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 	return books, err
 }
 
-// skipped are the SKUs of which there are more rows than were locked. It asks only where those that were don't have enough for everybody.
+// skipped are the SKUs of which there are more rows than were locked. It asks only if those that were don't have enough for everybody.
 func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask engine.Ask, stock map[string][]engine.Bucket) (map[string]bool, error) {
 	var short []string
 	for _, sku := range ask.SKUs {

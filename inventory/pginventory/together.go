@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// What fails where a batch can't be sold together. The server's log shows it, too.
+// What fails if a batch can't be sold together. The server's log shows it, too.
 const (
 	notNegative = "dblock_stock_not_negative" // the check of the stock: more is taken than is left
 	quotaUsed   = "dblock_quota_used"         // the check of a quota: a buyer would have more than the limit

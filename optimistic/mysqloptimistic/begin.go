@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// beginnerOf is what can begin transactions, nil where db can't or may be in one. alone tells that a statement on db may be written
-// once it has run.
+// beginnerOf is what can begin transactions, nil if db can't or may be in one. alone tells that a
+// statement on db may be written once it has run.
 func beginnerOf(db DB) (pool *sql.DB, alone bool, err error) {
 	switch db := db.(type) {
 	case nil:

@@ -11,16 +11,18 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
-// Do calls fn in a new transaction at READ COMMITTED each time, and commits it where fn returns nil. Where fn returns a conflict, or
-// the server reports one, the transaction is rolled back, and after a pause there is the next one. attempt is 1 the first time. It is
-// for changes of several rows, each by its version, that are written together or not at all. What fn does outside of the
-// transaction it does more than once.
+// Do calls fn in a new transaction at READ COMMITTED each time, and commits it if fn returns nil.
+// If fn returns a conflict, or the server reports one, the transaction is rolled back, and after a
+// pause there is the next one. attempt is 1 the first time. It is for changes of several rows, each
+// by its version, that are written together or not at all. What fn does outside of the transaction
+// it does more than once.
 //
 // fn must return the errors of its statements, must not end the transaction, nor use it after it has returned; see mysqllock.RunTx,
 // which runs it. With EscalateAfter the lock is taken before fn is called.
 //
-// Errors: those of optimistic.Do and of mysqllock.RunTx; fn's own, as it is, where that is nothing to be tried again. Nothing was
-// written, but for dblock.ErrOutcomeUnknown, where the connection was lost while it committed: that is not repeated.
+// Errors: those of optimistic.Do and of mysqllock.RunTx; fn's own, as it is, if that is nothing to
+// be tried again. Nothing was written, but for dblock.ErrOutcomeUnknown, if the connection was lost
+// while it committed: that is not repeated.
 func Do(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx, attempt int) error, opts ...optimistic.Option) error {
 	e := effort{pool: db}
 	var err error

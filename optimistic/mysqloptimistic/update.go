@@ -15,21 +15,24 @@ import (
 // are to run on. As a rule that is db itself, and they are two statements without a transaction;
 // after EscalateAfter it is a transaction at READ COMMITTED, which Update begins and commits.
 //
-// Where db is a transaction of the caller's there is one attempt, whatever the options say, and no lock: at REPEATABLE READ and
-// above a second one would read the same again, and what has been written before in that transaction is not Update's to repeat. The
-// error says so; roll back, and repeat the whole transaction, as Do does. That is a *sql.Tx, and whatever is not a *sql.DB: it can't
-// be seen whether a *sql.Conn is in a transaction.
+// If db is a transaction of the caller's there is one attempt, whatever the options say, and no
+// lock: at REPEATABLE READ and above a second one would read the same again, and what has been
+// written before in that transaction is not Update's to repeat. The error says so; roll back, and
+// repeat the whole transaction, as Do does. That is a *sql.Tx, and whatever is not a *sql.DB: it
+// can't be seen whether a *sql.Conn is in a transaction.
 //
 // A commit after EscalateAfter is bounded by the DSN's readTimeout, and not by ctx, as that of mysqllock.RunTx is.
 //
 // Besides what optimistic.Do says, deadlocks are tried again, and a row that has changed by MariaDB's innodb_snapshot_isolation, as
 // mysqllock.Retryable tells them. A lock that was not had within innodb_lock_wait_timeout, 50 s by default, is not: RetryIf.
 //
-// Errors: dblock.ErrInvalid for a *sql.DB whose sessions have autocommit off, a sql_select_limit, a completion_type or
-// READ UNCOMMITTED; those of optimistic.Do; load's and save's, as they are, but: dblock.ErrUnavailable where there is no
-// connection, or it was lost before save; nothing was written. dblock.ErrOutcomeUnknown where it was lost, or ctx ended, while save or the commit ran: it
-// is not tried again, and may be written. An error of save's that is neither the server's nor dblock's is that, too, outside of a
-// transaction: it may have come after the statement. Refuse in mutate what is to be refused.
+// Errors: dblock.ErrInvalid for a *sql.DB whose sessions have autocommit off, a sql_select_limit, a
+// completion_type or READ UNCOMMITTED; those of optimistic.Do; load's and save's, as they are, but:
+// dblock.ErrUnavailable if there is no connection, or it was lost before save; nothing was written.
+// dblock.ErrOutcomeUnknown if it was lost, or ctx ended, while save or the commit ran: it is not
+// tried again, and may be written. An error of save's that is neither the server's nor dblock's is
+// that, too, outside of a transaction: it may have come after the statement. Refuse in mutate what
+// is to be refused.
 func Update[T any](
 	ctx context.Context, db DB, load func(context.Context, DB) (T, error), mutate func(context.Context, *T) error,
 	save func(context.Context, DB, T) (T, error), opts ...optimistic.Option,
@@ -67,7 +70,7 @@ type steps[T any] struct {
 	save   func(context.Context, DB, T) (T, error)
 }
 
-// once takes them. What save writes is written then and there where it is alone.
+// once takes them. What save writes is written then and there if it is alone.
 func (s steps[T]) once(ctx context.Context, db DB, alone bool) (saved T, err error) {
 	row, err := s.load(ctx, db)
 	if err != nil {

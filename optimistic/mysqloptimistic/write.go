@@ -45,7 +45,7 @@ func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) 
 		return 0, engine.Raw{}, err
 	}
 	if p.Kind == engine.Columns && rows == 0 && (blind || w.Stmt.Op == engine.Update) {
-		// The server counts rows that have changed. Where it says that LAST_INSERT_ID was set, it has
+		// The server counts rows that have changed. If it says that LAST_INSERT_ID was set, it has
 		// found the row. Otherwise a trigger may have reset that.
 		if rows = 1; last == 0 {
 			rows, err = unchanged(ctx, db, p, w)
@@ -226,8 +226,8 @@ func isAt(ctx context.Context, db DB, p *engine.Plan, w engine.Write, lock strin
 	return found, sqlerr.Unwritten(rows.Err())
 }
 
-// underRowLock runs fn where the lock of a row lasts until fn has returned: in the transaction that db is, or in
-// one of its own.
+// underRowLock runs fn if the lock of a row lasts until fn has returned: in the transaction that db
+// is, or in one of its own.
 func underRowLock(ctx context.Context, db DB, fn func(DB) error) error {
 	switch db := db.(type) {
 	case *sql.DB:

@@ -8,8 +8,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// beginnerOf is what can begin transactions, nil where db can't or is in one. alone tells that a statement on db may be written
-// once it has run.
+// beginnerOf is what can begin transactions, nil if db can't or is in one. alone tells that a
+// statement on db may be written once it has run.
 func beginnerOf(db DB) (pool pglock.TxBeginner, alone bool, err error) {
 	if _, is := db.(pgx.Tx); is {
 		return nil, false, nil

@@ -159,8 +159,9 @@ func (room) Twins(ctx context.Context, db DB, p *engine.Plan, key any) (n int64,
 // Key leaves a key as it is, but for integers: the server takes only what has the column's type.
 func (room) Key(_ engine.Column, key any) (any, error) { return plain(key), nil }
 
-// Value leaves a value as it is, for the same reason; but UUIDs and times are texts: where pgx does not ask for the types of
-// parameters, it would send nothing, or a moment of which the session's time zone makes the date.
+// Value leaves a value as it is, for the same reason; but UUIDs and times are texts: if pgx does
+// not ask for the types of parameters, it would send nothing, or a moment of which the session's
+// time zone makes the date.
 func (room) Value(c engine.Column, value any) (any, error) {
 	switch v := value.(type) {
 	case [16]byte:

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
-// The texts do not depend on how pgx sends them: where it does not ask the server for the types of parameters, those of versions
-// are told by a cast.
+// The texts do not depend on how pgx sends them: if it does not ask the server for the types of
+// parameters, those of versions are told by a cast.
 
 // epoch is how a server's time is told: in microseconds since 1970, whatever the session's time zone.
 const epoch = "(extract(epoch FROM t.%s) * 1000000::numeric)::bigint"

@@ -16,16 +16,18 @@ import (
 // are to run on. As a rule that is db itself, and they are two statements without a transaction;
 // after EscalateAfter it is a transaction at READ COMMITTED, which Update begins and commits.
 //
-// Where db is a transaction of the caller's there is one attempt, whatever the options say, and no lock: at REPEATABLE READ and
-// above a second one would read the same again, and what has been written before in that transaction is not Update's to repeat. The
-// error says so; roll back, and repeat the whole transaction, as Do does. That is a pgx.Tx, a connection that is in a transaction,
-// and whatever can't begin one.
+// If db is a transaction of the caller's there is one attempt, whatever the options say, and no
+// lock: at REPEATABLE READ and above a second one would read the same again, and what has been
+// written before in that transaction is not Update's to repeat. The error says so; roll back, and
+// repeat the whole transaction, as Do does. That is a pgx.Tx, a connection that is in a
+// transaction, and whatever can't begin one.
 //
 // Besides what optimistic.Do says, deadlocks and failed serializations are tried again, as pglock.Retryable tells them.
 //
-// Errors: those of optimistic.Do; load's and save's, as they are, but: dblock.ErrUnavailable where there is no connection, or it was
-// lost before save; nothing was written. dblock.ErrOutcomeUnknown where it was lost, or ctx ended, while save or the commit ran: it
-// is not tried again, and may be written. An error of save's that is neither the server's nor dblock's is that, too, outside of a
+// Errors: those of optimistic.Do; load's and save's, as they are, but: dblock.ErrUnavailable if
+// there is no connection, or it was lost before save; nothing was written. dblock.ErrOutcomeUnknown
+// if it was lost, or ctx ended, while save or the commit ran: it is not tried again, and may be
+// written. An error of save's that is neither the server's nor dblock's is that, too, outside of a
 // transaction: it may have come after the statement. Refuse in mutate what is to be refused.
 func Update[T any](
 	ctx context.Context, db DB, load func(context.Context, DB) (T, error), mutate func(context.Context, *T) error,
@@ -61,7 +63,7 @@ type steps[T any] struct {
 	save   func(context.Context, DB, T) (T, error)
 }
 
-// once takes them. What save writes is written then and there where it is alone.
+// once takes them. What save writes is written then and there if it is alone.
 func (s steps[T]) once(ctx context.Context, db DB, alone bool) (saved T, err error) {
 	row, err := s.load(ctx, db)
 	if err != nil {

@@ -51,7 +51,7 @@ func (d *database) insert(ctx context.Context, jobs []engine.Insert, atOnce bool
 	return dups, err
 }
 
-// lockKeys locks the unique keys and groups of jobs, as far as they are there, or fails at once. An INSERT can't do so: where another
+// lockKeys locks the unique keys and groups of jobs, as far as they are there, or fails at once. An INSERT can't do so: if another
 // transaction has inserted the same key, and is open, it waits.
 func lockKeys(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) error {
 	unique, groups := make(map[key]struct{}), make(map[key]struct{})

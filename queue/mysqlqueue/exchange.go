@@ -22,7 +22,7 @@ var errSomeLost = errors.New("mysqlqueue: some claims were taken away")
 var errSomeCancelled = errors.New("mysqlqueue: some jobs are to be cancelled")
 
 // Exchange is one transaction, of a statement for each claim that jobs are of, one for each way in which they ended, and three that
-// claim. The rows of claims are deleted first, without looking; where some are missing, all is rolled back, and done again for those
+// claim. The rows of claims are deleted first, without looking; if some are missing, all is rolled back, and done again for those
 // that a look has found. If another transaction has the row of a key locked, it is rolled back, too, and done again for x.RowWait: the
 // server counts a wait in seconds.
 func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine.Exchanged, err error) {

@@ -182,7 +182,7 @@ func (d *database) placeDue(ctx context.Context, on mysqldb.DBTX, due [][]byte) 
 	return place(ctx, on, jobs)
 }
 
-// admit takes jobs that have ended out of their groups, and has the first of those that wait be ready, where there is room. A group that
+// admit takes jobs that have ended out of their groups, and has the first of those that wait be ready, if there is room. A group that
 // nobody is left of is deleted.
 func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32) error {
 	slices.SortFunc(keys, key.compare)

@@ -169,7 +169,7 @@ func (e *exchange) free(*engine.Exchange, *engine.Exchanged) error {
 	return admit(e.ctx, e.on, groups, ended)
 }
 
-// lockNow locks the rows of keys that are there, by one of two statements, or fails at once where another transaction has one locked.
+// lockNow locks the rows of keys that are there, by one of two statements, or fails at once if another transaction has one locked.
 func lockNow(ctx context.Context, on mysqldb.DBTX, query string, keys []key) error {
 	return mysql.QueryAll(ctx, on, query, mostAsks, args(keys), func(*sql.Rows) error { return nil })
 }

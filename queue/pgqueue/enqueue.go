@@ -35,7 +35,7 @@ func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue
 	return link.EnqueueIn(ctx, q, engine.CallerTx{Tx: tx}, tasks)
 }
 
-// Insert is one statement, which is its own transaction, where no job has keys and they are not very many.
+// Insert is one statement, which is its own transaction, if no job has keys and they are not very many.
 func (d *database) Insert(ctx context.Context, jobs []engine.Insert, wait time.Duration) (dups []engine.Duplicate, err error) {
 	switch {
 	case len(jobs) >= copyFrom && !haveUnique(jobs):

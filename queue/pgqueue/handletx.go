@@ -14,16 +14,16 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
-// HandleTx is queue.Handle for handlers whose effects are in the database of the jobs: fn works in tx, and where it returns nil the job ends
+// HandleTx is queue.Handle for handlers whose effects are in the database of the jobs: fn works in tx, and if it returns nil the job ends
 // in tx, too, and both are committed, or neither. What fn writes in tx is there exactly once, whatever becomes of workers, connections
 // and the server, as far as the server itself loses no commits; what it does elsewhere, at least once.
 //
 // tx is of READ COMMITTED, on a connection of the pool that the Queue was made with: for as long as fn runs, it has one, so that the pool
-// needs as many as WorkerOptions.Concurrency. Where none is to be had while the job's time lasts, or the server can't be reached,
+// needs as many as WorkerOptions.Concurrency. If none is to be had while the job's time lasts, or the server can't be reached,
 // the job is run again after about a second, and that is no attempt. The job's end takes two round trips of its own.
 //
-// tx is rolled back where fn returns an error (Snooze, Discard and Cancel, too) or panics, where a middleware makes an error of what it
-// returned, where ctx has ended, and where the process has lost its claims, for which it need not know yet (Observer.Lost); then the job
+// tx is rolled back if fn returns an error (Snooze, Discard and Cancel, too) or panics, if a middleware makes an error of what it
+// returned, if ctx has ended, and if the process has lost its claims, for which it need not know yet (Observer.Lost); then the job
 // goes on as with queue.Handle. After a deadlock, or a failed serialization, fn is run again at once, up to five times in one
 // attempt; so it must return the errors of its statements. If the row of the job's unique key or group is locked at its end, for longer
 // than about 50 ms, the job is run again soon, and that is no attempt.

@@ -51,7 +51,7 @@ func (d *database) Listen(ctx context.Context, ready func(), heard func(engine.N
 	})
 }
 
-// news reads a payload; false where it is this process's own, or anything else.
+// news reads a payload; false if it is this process's own, or anything else.
 func (d *database) news(payload string) (n engine.News, ok bool) {
 	if len(payload) < len(ofJobs) {
 		return n, false

@@ -74,7 +74,7 @@ func (w *work) stands() error {
 
 func (w *work) Commit(ctx context.Context) error { return w.tx.Commit(ctx) }
 
-// Rollback closes the connection where that fails.
+// Rollback closes the connection if that fails.
 func (w *work) Rollback(ctx context.Context) {
 	w.lent.takeBack()
 	postgres.Rollback(ctx, w.tx)
@@ -108,7 +108,7 @@ func (t *lentTx) refuse(what string) error {
 	return &dblock.InvalidError{Field: "tx." + what, Reason: "the transaction of a job is ended by what its handler returns: nil commits it, an error rolls it back"}
 }
 
-// usable is pgx's error where the handler has returned.
+// usable is pgx's error if the handler has returned.
 func (t *lentTx) usable() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
