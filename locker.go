@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Locker hands out locks of one kind, from one database. It is safe for concurrent use; one a
-// process is enough, and one a process merges best.
+// Locker acquires locks of one kind, from one database. It is safe for concurrent use. One Locker
+// for each process is enough, and batches best. Only packages of this module make Locks, so another
+// implementation wraps one of theirs.
 type Locker interface {
 	// Acquire waits for the lock of key while ctx lives. ctx bounds the wait and never the hold.
 	//

@@ -39,7 +39,7 @@ type LeaseOptions struct {
 	Observer dblock.Observer
 }
 
-// LeaseLocker hands out lease locks, as a process of its own would. Make it with New or Server.NewLeaseLocker. It is safe for
+// LeaseLocker acquires lease locks, as a process of its own does. Make it with New or Server.NewLeaseLocker. It is safe for
 // concurrent use.
 type LeaseLocker struct {
 	server *Server

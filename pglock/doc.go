@@ -1,7 +1,7 @@
 // Package pglock is dblock's locks on Postgres 14 or later, with pgx.
 //
-// A lease is the lock that survives everything: a row with a unique key. Its holder's heartbeat is
-// judged by the server's clock, its token only grows, and a guard makes a holder harmless that was
+// A lease survives lost connections: it is a row with a unique key. The server's clock judges its
+// holder's heartbeats, and its token only grows. A guard refuses the writes of a holder that was
 // paused for too long:
 //
 //	leases, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{})
@@ -12,17 +12,20 @@
 //		return err
 //	})
 //
-// It is held by one; with dblock.WithShared by many readers, or else one writer; with dblock.WithPermits as some of n
-// permits; with AcquireAll as a set of keys, all or none; and with LeaseOptions.Fair in the order in which calls came, across
-// processes. docs/locks.md says which of them is for what.
+// A lease has one holder. With dblock.WithShared it has many readers or one writer, with
+// dblock.WithPermits the holders of its permits. AcquireAll acquires a set of keys, all or none.
+// With LeaseOptions.Fair callers of all processes are served in the order of their calls.
+// docs/locks.md says which of them serves which purpose.
 //
-// A SessionLocker hands out the server's own locks of a connection (pg_advisory_lock), which many locks share: they write nothing, need no
-// tables, end with their connection, and have no token for a guard to check. Where they would exclude nobody, on a standby or a pooler
-// say, NewSessionLocker refuses. docs/server-locks.md says more.
+// A SessionLocker acquires the server's own locks of a connection (pg_advisory_lock). Many locks
+// share a connection. They write nothing, need no tables, end with their connection, and have no
+// token for a guard to check. NewSessionLocker refuses servers on which they would exclude no other
+// session, for example a standby or a pooler. docs/server-locks.md says more.
 //
-// Without a table of dblock's, inside a transaction of yours: LockTx takes advisory locks that end with it, LockRow and LockRows lock
-// rows of your own tables, and Claim takes some that nobody else has locked ("any free seat, now"). After a refusal that
-// was asked for, by dblock.NoWait or WaitAtMost, the transaction can go on.
+// The following need no table of dblock's, and lock for a transaction of the caller's. LockTx
+// acquires advisory locks. LockRow and LockRows lock rows of the caller's tables. Claim locks some
+// rows that no other transaction has locked ("any free seat, now"). After a refusal with
+// dblock.NoWait or WaitAtMost the transaction can go on.
 //
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md.

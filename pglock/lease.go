@@ -19,52 +19,53 @@ import (
 
 // LeaseOptions of a LeaseLocker. The zero value is good for use.
 type LeaseOptions struct {
-	// TTL is after how long without a heartbeat a process counts as dead, and others may have what
-	// it held. A heartbeat is sent every third of it. Default 10 s; 1 s to 24 h. Leases of one pool
-	// and TTL share their heartbeat.
+	// TTL is the time without a heartbeat after which a process counts as dead, and others may
+	// acquire its locks. A heartbeat is sent every third of the TTL. Default 10 s; 1 s to 24 h.
+	// LeaseLockers of one pool and TTL share their heartbeat.
 	TTL time.Duration
 
-	// Margin is by how much earlier than the server a process itself believes so: for clocks that
-	// run at different speeds, and for threads that come late. Default a tenth of TTL; less than half of it.
+	// Margin is how much earlier than the server a process itself counts its locks as lost: for
+	// clocks of different speeds, and for delayed threads. Default a tenth of TTL; less than half
+	// of TTL.
 	Margin time.Duration
 
-	// Label says for people who holds what this process holds, as WithLabel does for one lock.
+	// Label names the holder of this process's locks for people, as WithLabel does for one lock.
 	Label string
 
-	// Schema is where dblock's tables are. Default: the first schema on the connections' search_path that has them. NewLeaseLocker
-	// looks for it once, and all statements name it.
+	// Schema is where dblock's tables are. Default: the first schema on the connections'
+	// search_path that has them. NewLeaseLocker looks for it once, and all statements name it.
 	Schema string
 
-	// Poll is how often at least a process asks again for a key that it waits for, give or take a half, though no
-	// notification comes. Where none can come, behind PgBouncer in transaction mode for example, it asks every 5 ms
-	// at first, and more seldom the longer it has waited; 100 times a second at most, over all keys. Default 1 s;
-	// 10 ms to 1 min.
+	// Poll is how often at least a process asks again for a key that it waits for, give or take a
+	// half, though no notification comes. Where none can come, behind PgBouncer in transaction mode
+	// for example, it asks every 5 ms at first, and more seldom the longer it has waited; 100 times
+	// a second at most, over all keys. Default 1 s; 10 ms to 1 min.
 	Poll time.Duration
 
-	// Fair serves first come, first served, across processes: who has to wait takes a ticket, and whoever gives the
-	// key back passes it on to the one who has waited longest and is alive, also before others of its own process.
-	// All that use a key must be fair: one that is not may come before those who wait. One key at a time, held by
-	// one: WithShared, WithPermits and AcquireAll are dblock.ErrUnsupported.
+	// Fair serves callers in the order of their calls, across processes. A caller that has to wait
+	// takes a ticket. A release hands the key to the live caller that has waited longest, also
+	// before others of its own process. All lockers of a key must be fair: another one may overtake
+	// those that wait. WithShared, WithPermits and AcquireAll return dblock.ErrUnsupported.
 	Fair bool
 
-	// MaxQueue bounds how many calls may wait for a statement in this process; more are refused with
+	// MaxQueue bounds how many calls may wait for a statement in this process; further calls return
 	// dblock.ErrOverloaded. Default 65,536.
 	MaxQueue int
 
-	// MaxBatch bounds how many calls share a statement. Default 1,024, at most 8,192; with 1 each call
-	// has a statement of its own.
+	// MaxBatch bounds how many calls share a statement. Default 1,024, at most 8,192; with 1 each
+	// call has a statement of its own.
 	MaxBatch int
 
-	// MaxInFlight bounds how many statements that acquire, and how many that give back, are under way at
-	// once, and with them the connections. Default: one, and a second where the first takes
-	// longer than 3 ms. At most 1,024. More gain nothing unless MaxBatch is small.
+	// MaxInFlight bounds how many statements that acquire, and how many that release, run at once,
+	// and with them the connections. Default: one, and a second if the first takes longer than 3
+	// ms. At most 1,024. More gain nothing unless MaxBatch is small.
 	MaxInFlight int
 
 	Observer dblock.Observer
 	Log      *slog.Logger // heartbeats that fail, members that are lost; default: nothing
 }
 
-// LeaseLocker hands out lease locks. Make it with NewLeaseLocker. It is safe for concurrent use.
+// LeaseLocker acquires lease locks. Make it with NewLeaseLocker. It is safe for concurrent use.
 type LeaseLocker struct {
 	locker *lease.Locker
 	key    shareKey
@@ -79,13 +80,15 @@ var _ dblock.Locker = (*LeaseLocker)(nil)
 // defaultPoll is seldom: notifications come at once.
 const defaultPoll = time.Second
 
-// NewLeaseLocker makes a LeaseLocker in the database of pool, which stays its owner's and is used for nothing but
-// GuardedTx: statements go through up to 4 connections of a pool of its own, with the settings of
-// pool, and one more waits for notifications. Their sessions are READ COMMITTED and plan each statement once,
-// whatever the host's do, where no pooler forbids it. It asks the server for its version and for that of the tables.
+// NewLeaseLocker makes a LeaseLocker in the database of pool, which stays its owner's and is used
+// for nothing but GuardedTx: statements go through up to 4 connections of a pool of its own, with
+// the settings of pool, and one more waits for notifications. Their sessions are READ COMMITTED and
+// plan each statement once, whatever the host's do, where no pooler forbids it. It asks the server
+// for its version and for that of the tables.
 //
-// Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn, BeforeAcquire and AfterRelease. Their
-// contexts, which a tracer sees too, have no values of the caller's.
+// Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn,
+// BeforeAcquire and AfterRelease. Their contexts, which a tracer sees too, have no values of the
+// caller's.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable;
 // dblock.ErrUnsupported for a client_encoding other than UTF8, and for a search_path that names
@@ -127,17 +130,19 @@ func (l *LeaseLocker) TryAcquire(ctx context.Context, key string, opts ...dblock
 	return l.locker.TryAcquire(ctx, key, opts...)
 }
 
-// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most dblock.MaxSetKeys, in whatever
-// order, each once. It never has a part of them, so that nobody waits for one who waits. One Release gives all back,
-// at once; where one is lost, all are. Lock.Fences has a fence for each key. It stands in no line: where single keys
-// of the set are wanted all the time, it may wait for long.
+// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most
+// dblock.MaxSetKeys, in whatever order, each once. It never has a part of them, so that nobody
+// waits for one who waits. One Release gives all back, at once; where one is lost, all are.
+// Lock.Fences has a fence for each key. It stands in no line: where single keys of the set are
+// wanted all the time, it may wait for long.
 //
 // Errors: those of dblock.Locker's Acquire.
 func (l *LeaseLocker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.locker.AcquireAll(ctx, keys, opts...)
 }
 
-// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one of the keys.
+// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one
+// of the keys.
 func (l *LeaseLocker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.locker.TryAcquireAll(ctx, keys, opts...)
 }
@@ -163,10 +168,11 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
 
-// Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: nobody can take it
-// over before. It comes first in the transaction that writes what the lease protects.
+// Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: nobody can
+// take it over before. It comes first in the transaction that writes what the lease protects.
 //
-// Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once. Others are pgx's.
+// Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once.
+// Others are pgx's.
 func (l *LeaseLocker) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	err := l.guards.Guard(ctx, tx, f)
 	if errors.Is(err, dblock.ErrFenced) && !postgres.IsUnserializable(err) {
@@ -175,8 +181,9 @@ func (l *LeaseLocker) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	return err
 }
 
-// GuardedTx begins a READ COMMITTED transaction of the host's pool, guards it with the lock's fences, runs fn, and
-// commits. Its context ends when the lock is lost. It runs once: fn is not repeated after a conflict.
+// GuardedTx begins a READ COMMITTED transaction of the host's pool, guards it with the lock's
+// fences, runs fn, and commits. Its context ends when the lock is lost. It runs once: fn is not
+// repeated after a conflict.
 //
 // Errors: fn's own, after a rollback; dblock.ErrLost if the lock was lost or released;
 // dblock.ErrFenced if a guard found that it is not ours any more; dblock.ErrConflict if the server
@@ -228,9 +235,9 @@ func (l *LeaseLocker) Sweep(ctx context.Context) (removed int64, err error) {
 	return l.locker.Sweep(ctx)
 }
 
-// RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's error. Call it in every
-// process: one of them at a time sweeps, the others stand by. What an hour leaves behind is little, so
-// once a minute is plenty.
+// RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's
+// error. Call it in every process: one of them at a time sweeps, the others stand by. What an hour
+// leaves behind is little, so once a minute is plenty.
 //
 // Errors: the context's; dblock.ErrClosed, dblock.ErrInvalid.
 func (l *LeaseLocker) RunSweeper(ctx context.Context, every time.Duration) error {
@@ -255,11 +262,12 @@ func (l *LeaseLocker) Holder(ctx context.Context, key string) (dblock.HeldLock, 
 	return l.locker.Holder(ctx, key)
 }
 
-// ForceRelease releases a lease that another process holds, if the token is right (see Held). It is for operators. The
-// holder's lock is lost when its process next reads what it holds, a third of its TTL later at most, or when it guards.
+// ForceRelease releases a lease that another process holds, if the token is right (see Held). It is
+// for operators. The holder's lock is lost when its process next reads what it holds, a third of
+// its TTL later at most, or when it guards.
 //
-// Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrBusy while a
-// guarded transaction of the holder is open.
+// Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrBusy
+// while a guarded transaction of the holder is open.
 func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64) error {
 	return l.locker.ForceRelease(ctx, key, token)
 }

@@ -14,21 +14,23 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// LockRow locks the row of a table of yours in which column has the value key, until tx ends or is rolled back to a
-// savepoint from before. column has to be unique, as a primary key is. table may be qualified: "shop.seat"; names are taken
-// as they are, and may contain anything but a dot. What is read of the row before it is locked may be old: read it after,
-// at READ COMMITTED.
+// LockRow locks the row of a table of yours in which column has the value key, until tx ends or is
+// rolled back to a savepoint from before. column has to be unique, as a primary key is. table may
+// be qualified: "shop.seat"; names are taken as they are, and may contain anything but a dot. What
+// is read of the row before it is locked may be old: read it after, at READ COMMITTED.
 //
-// Each call looks at the table in the message that locks; the first for a column, and those over SQLTx, in one before. What it finds
-// decides about this call alone: table may be another one elsewhere, and along another search_path.
+// Each call looks at the table in the message that locks; the first for a column, and those over
+// SQLTx, in one before. What it finds decides about this call alone: table may be another one
+// elsewhere, and along another search_path.
 //
-// Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a *dblock.HeldError (ErrNotAcquired) where
-// it was not had in time, and by dblock.SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where
-// the row has changed since tx began, or if column had another type in the call before; dblock.ErrUnavailable where tx may not write;
-// dblock.ErrUnsupported for a table that is foreign or has a foreign one among its partitions or, as a view, its tables, and for a
-// view with a UNION, a CTE, a function or VALUES; an *dblock.InvalidError. A refusal by
-// dblock.NoWait, SkipLocked or WaitAtMost leaves tx as it was, ready for use; after others it has to be rolled back. Others
-// are pgx's.
+// Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a
+// *dblock.HeldError (ErrNotAcquired) where it was not had in time, and by dblock.SkipLocked;
+// dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where the row has changed
+// since tx began, or if column had another type in the call before; dblock.ErrUnavailable where tx
+// may not write; dblock.ErrUnsupported for a table that is foreign or has a foreign one among its
+// partitions or, as a view, its tables, and for a view with a UNION, a CTE, a function or VALUES;
+// an *dblock.InvalidError. A refusal by dblock.NoWait, SkipLocked or WaitAtMost leaves tx as it
+// was, ready for use; after others it has to be rolled back. Others are pgx's.
 func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o dblock.RowLock) error {
 	if o.Wait == dblock.NoWait() {
 		o.Wait = dblock.SkipLocked() // for one row that comes to the same, and raises no error from which tx would have to recover
@@ -44,14 +46,15 @@ func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o d
 	}
 }
 
-// LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The server locks the rows in the
-// order of their keys, so that two who lock some of the same rows, in whatever order they ask, never deadlock; unless the
-// keys themselves change, or tx has locked others of them before.
+// LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The
+// server locks the rows in the order of their keys, so that two who lock some of the same rows, in
+// whatever order they ask, never deadlock; unless the keys themselves change, or tx has locked
+// others of them before.
 //
 // The result lists each key as it was given, also if its row spells it in another way.
 //
-// But for dblock.SkipLocked it has all that there are, or none: a refusal undoes the rest. Its *dblock.HeldError does not say
-// which row was refused.
+// But for dblock.SkipLocked it has all that there are, or none: a refusal undoes the rest. Its
+// *dblock.HeldError does not say which row was refused.
 func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K, o dblock.RowLock) (dblock.LockedRows[K], error) {
 	var rows dblock.LockedRows[K]
 	from, where, err := tableOf(table, column)
@@ -102,9 +105,10 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 	return rows, nil
 }
 
-// rowsQuery is a query for the rows of n keys that returns which keys they are of, counted from 1. Only the server can tell: to it
-// 1 and 1.00 are the same, for one. The node that locks stands above the one that sorts, so that the order of the locks is that of the
-// keys. COALESCE gives the keys the type of the column, also if the query contains them as text.
+// rowsQuery is a query for the rows of n keys that returns which keys they are of, counted from 1.
+// Only the server can tell: to it 1 and 1.00 are the same, for one. The node that locks stands
+// above the one that sorts, so that the order of the locks is that of the keys. COALESCE gives the
+// keys the type of the column, also if the query contains them as text.
 func rowsQuery(from, where, equal, lock string, n int) string {
 	const (
 		one = "SELECT 1::bigint FROM %[2]s WHERE %[1]s %[3]s ANY($1) ORDER BY %[1]s %[4]s"
