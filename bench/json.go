@@ -16,8 +16,10 @@ type result struct {
 
 // engine names the server that did the work, and says what it was.
 func (r result) engine() (name, server string) {
-	if d, ok := r.entry.load.(Described); ok {
-		return d.Engine(), d.Server()
+	if w, ok := r.entry.load.(interface{ measures() any }); ok {
+		if d, ok := w.measures().(Described); ok {
+			return d.Engine(), d.Server()
+		}
 	}
 	return string(r.suite.kind), r.suite.server.Version
 }

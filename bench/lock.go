@@ -40,11 +40,7 @@ func lockScenario(
 			if err != nil {
 				return nil, err
 			}
-			w := locks{locker: locker, hot: hot}
-			if d, ok := locker.(Described); ok {
-				return describedLocks{w, d}, nil
-			}
-			return w, nil
+			return locks{locker: locker, hot: hot}, nil
 		},
 	}
 }
@@ -54,15 +50,11 @@ type locks struct {
 	hot    bool
 }
 
-// describedLocks says of a Locker on a server of its own which one that is.
-type describedLocks struct {
-	locks
-	Described
-}
-
 var errTwoHolders = errors.New("two clients held the same lock at once")
 
 func (l locks) Close() error { return l.locker.Close() }
+
+func (l locks) measures() any { return l.locker }
 
 func (l locks) Round(_ context.Context, n int) (Round, error) {
 	hot := "hot-" + strconv.Itoa(n)

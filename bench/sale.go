@@ -37,18 +37,9 @@ func SaleScenario(
 			if err != nil {
 				return nil, err
 			}
-			if d, ok := seller.(Described); ok {
-				return describedSale{sale{env, seller}, d}, nil
-			}
 			return sale{env, seller}, nil
 		},
 	}
-}
-
-// describedSale says of a Seller that uses a server of its own, too, which one that is.
-type describedSale struct {
-	sale
-	Described
 }
 
 // endless is more than any round sells, and less than what overflows.
@@ -60,6 +51,8 @@ type sale struct {
 }
 
 func (s sale) Close() error { return s.seller.Close() }
+
+func (s sale) measures() any { return s.seller }
 
 func (s sale) Round(ctx context.Context, n int) (Round, error) {
 	if err := checkpoint(ctx, s.env); err != nil {

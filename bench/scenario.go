@@ -47,7 +47,7 @@ type Workload interface {
 	Close() error
 }
 
-// Described is a Workload that runs on another server than the rest, or on one more.
+// Described is a Locker or a Seller that runs on another server than the rest, or on one more.
 type Described interface {
 	Engine() string // for example "redis"
 	Server() string // its version and, in brackets, how durable it is set to be
