@@ -39,7 +39,7 @@ func (e *end) outcome() int16 {
 	if e.dropped {
 		return engine.OutcomeCancelled
 	}
-	return engine.OutcomeFinished
+	return engine.OutcomeCompleted
 }
 
 // maxFailureBytes is how much is kept of an error.

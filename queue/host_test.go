@@ -54,7 +54,7 @@ func TestStatesHaveTheNumbersOfDrivers(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[JobState]engine.State{
 		JobReady: engine.Ready, JobScheduled: engine.Scheduled, JobBlocked: engine.Blocked, JobClaimed: engine.Claimed,
-		JobDead: engine.Dead, JobCompleted: engine.Finished, JobCancelled: engine.Cancelled, JobDiscarded: engine.GivenUp,
+		JobDead: engine.Dead, JobCompleted: engine.Completed, JobCancelled: engine.Cancelled, JobDiscarded: engine.Discarded,
 		JobRetrying: engine.Retrying,
 	} {
 		if int(state) != int(want) {

@@ -235,7 +235,7 @@ func (q *Queue) endOnce(ctx context.Context, r engine.Record, end func(engine.Re
 	others func(context.Context, engine.Record) (done bool, err error),
 ) (x *engine.Exchange, done bool, err error) {
 	switch r.State {
-	case engine.Finished, engine.Cancelled, engine.GivenUp:
+	case engine.Completed, engine.Cancelled, engine.Discarded:
 		return nil, false, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, ID(r.ID), JobState(r.State))
 	case engine.Ready, engine.Scheduled, engine.Retrying, engine.Blocked:
 		p := engine.Place{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}

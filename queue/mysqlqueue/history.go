@@ -15,7 +15,7 @@ func (e *exchange) keep(x *engine.Exchange, ours [][]byte) error {
 	for i := range x.Kept {
 		switch k := &x.Kept[i]; {
 		case !has(ours, k.Job):
-		case k.Outcome == engine.OutcomeFinished:
+		case k.Outcome == engine.OutcomeCompleted:
 			finished = append(finished, k.Job[:])
 		default:
 			cancelled = append(cancelled, k.Job[:], []byte(k.Reason))

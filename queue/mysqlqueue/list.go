@@ -98,7 +98,7 @@ func (d *database) DeadBefore(ctx context.Context, queue string, before time.Tim
 }
 
 func (d *database) listHistory(ctx context.Context, queue []byte, s engine.State, most int32) ([]engine.Record, error) {
-	rows, err := d.q.ListHistory(ctx, d.on(d.db), queue, int64(s-engine.Finished)+int64(engine.OutcomeFinished), most)
+	rows, err := d.q.ListHistory(ctx, d.on(d.db), queue, int64(s-engine.Completed)+int64(engine.OutcomeCompleted), most)
 	all := make([]engine.Record, len(rows))
 	for i, r := range rows {
 		all[i] = engine.Record{
@@ -133,7 +133,7 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 		}
 		j := rows[0]
 		return engine.Record{
-			ID: job, Queue: string(j.Queue), Kind: string(j.Kind), State: engine.Finished + engine.State(j.Outcome-engine.OutcomeFinished),
+			ID: job, Queue: string(j.Queue), Kind: string(j.Kind), State: engine.Completed + engine.State(j.Outcome-engine.OutcomeCompleted),
 			Priority: j.Priority, Attempt: j.Attempt, EnqueuedAt: at(j.EnqueuedUs), At: at(j.AtUs), LastError: j.Reason.String,
 			Payload: []byte(j.Payload.String),
 		}, true, nil

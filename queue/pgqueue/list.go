@@ -100,7 +100,7 @@ func (d *database) DeadBefore(ctx context.Context, queue string, before time.Tim
 
 func (d *database) listHistory(ctx context.Context, queue string, s engine.State, most int32) ([]engine.Record, error) {
 	rows, err := d.q.ListHistory(ctx, d.db, pgdb.ListHistoryParams{
-		Look: look, Queue: queue, Outcome: int16(s-engine.Finished) + engine.OutcomeFinished, Most: most,
+		Look: look, Queue: queue, Outcome: int16(s-engine.Completed) + engine.OutcomeCompleted, Most: most,
 	})
 	all := make([]engine.Record, len(rows))
 	for i, r := range rows {
@@ -135,7 +135,7 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 		return r, false, nil
 	}
 	return engine.Record{
-		ID: job, Queue: j.Queue, Kind: j.Kind, State: engine.Finished + engine.State(j.Outcome-engine.OutcomeFinished), Priority: j.Priority,
+		ID: job, Queue: j.Queue, Kind: j.Kind, State: engine.Completed + engine.State(j.Outcome-engine.OutcomeCompleted), Priority: j.Priority,
 		Attempt: j.Attempt, EnqueuedAt: j.EnqueuedAt, At: j.At, LastError: j.Reason, Payload: j.Payload,
 	}, err == nil, err
 }

@@ -17,17 +17,17 @@ const (
 	Blocked
 	Claimed
 	Dead
-	Finished
+	Completed
 	Cancelled
-	GivenUp
+	Discarded
 	Retrying // scheduled, after an attempt that failed
 )
 
 // Outcomes of history.
 const (
-	OutcomeFinished  int16 = 1
+	OutcomeCompleted int16 = 1
 	OutcomeCancelled int16 = 2
-	OutcomeGivenUp   int16 = 3
+	OutcomeDiscarded int16 = 3
 )
 
 // Record is what is known of a job.
