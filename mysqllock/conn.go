@@ -56,13 +56,8 @@ func (e *engine) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DB
 			return sqlerr.Unwritten(err)
 		}
 		err := statement(e.db.On(conn))
-		if mysql.HasLeft(ctx, conn) {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if _, failed := conn.ExecContext(ctx, unbound); failed != nil {
-			mysql.Discard(conn)
+		if !mysql.HasLeft(ctx, conn) {
+			mysql.SetBack(ctx, conn, unbound)
 		}
 		return err
 	})

@@ -284,13 +284,7 @@ func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore 
 		mysql.Discard(conn)
 		return nil, err
 	}
-	return func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", before)); err != nil {
-			mysql.Discard(conn)
-		}
-	}, nil
+	return func() { mysql.SetBack(ctx, conn, fmt.Sprintf("SET SESSION wait_timeout = %d", before)) }, nil
 }
 
 // Sweep removes what nobody has used for an hour: members that died, keys that are free. It is for

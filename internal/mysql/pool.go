@@ -66,7 +66,7 @@ func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error
 	defer func() { p.Return(ctx, conn, ended) }()
 	commit, err := fn(conn)
 	if err != nil || !commit {
-		ended = !HasLeft(ctx, conn) && rollback(ctx, conn)
+		ended = !HasLeft(ctx, conn) && execLast(ctx, conn, "ROLLBACK")
 		return sqlerr.Unwritten(err)
 	}
 	_, err = conn.ExecContext(ctx, "COMMIT")
@@ -74,7 +74,7 @@ func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error
 	return WithHint(err)
 }
 
-// Bind returns a connection on which statements outside of transactions are bounded, too, once they run on Bounded.
+// Bind returns a connection on which statements outside of transactions are bounded, too, once they run on Briefly.
 func (p Pool) Bind(ctx context.Context) (*sql.Conn, error) {
 	if p.MariaDB {
 		return p.connect(ctx)
@@ -92,7 +92,9 @@ func (p Pool) Return(ctx context.Context, conn *sql.Conn, clean bool) {
 	case !clean:
 		Discard(conn)
 	case !p.MariaDB:
-		restore(ctx, conn)
+		// A goroutine of its own would save the round trip, but the next transaction would open
+		// another connection meanwhile.
+		SetBack(ctx, conn, hostBound)
 	}
 	_ = conn.Close()
 }
@@ -120,12 +122,10 @@ func (p Pool) connect(ctx context.Context, statements ...string) (*sql.Conn, err
 	}
 }
 
-// restore restores the host's bound on MySQL, or has the connection closed. A goroutine of its own would save the round trip, but the next
-// transaction would open another connection meanwhile.
-func restore(ctx context.Context, conn *sql.Conn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if _, err := conn.ExecContext(ctx, hostBound); err != nil {
+// SetBack runs the statement that gives a session what the host has set, within a second even if
+// ctx has ended. If it fails, the connection is closed.
+func SetBack(ctx context.Context, conn *sql.Conn, statement string) {
+	if !execLast(ctx, conn, statement) {
 		Discard(conn)
 	}
 }
@@ -135,11 +135,11 @@ func Discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
-// rollback ends the transaction even if ctx has ended.
-func rollback(ctx context.Context, conn *sql.Conn) (ended bool) {
+// execLast runs a statement within a second, even if ctx has ended.
+func execLast(ctx context.Context, conn *sql.Conn, statement string) (ok bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_, err := conn.ExecContext(ctx, "ROLLBACK")
+	_, err := conn.ExecContext(ctx, statement)
 	return err == nil
 }
 

@@ -3,7 +3,6 @@ package mysqloptimistic
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -248,7 +247,7 @@ func underRowLock(ctx context.Context, db DB, fn func(DB) error) error {
 			err = tx.Commit()
 		}
 		if err != nil && tx.Rollback() != nil { // the transaction may be open: the connection is closed
-			_ = db.Raw(func(any) error { return driver.ErrBadConn })
+			mysql.Discard(db)
 		}
 		return err
 	}
