@@ -73,10 +73,15 @@ func (e *engine) poll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lea
 			left, at = append(left, asked), append(at, i)
 		}
 	}
-	if len(left) == 0 {
+	return e.acquireAt(ctx, by, left, at, answers)
+}
+
+// acquireAt asks for those of a batch that stand at the given places, if there are any.
+func (e *engine) acquireAt(ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer) ([]lease.Answer, error) {
+	if len(asks) == 0 {
 		return answers, nil
 	}
-	got, err := e.Acquire(ctx, by, left)
+	got, err := e.Acquire(ctx, by, asks)
 	if err != nil {
 		return failed(answers, at, err)
 	}
@@ -102,17 +107,7 @@ func (e *engine) apart(ctx context.Context, by lease.By, asks []lease.Ask) ([]le
 			answers[i] = got[0]
 		}
 	}
-	if len(rest) == 0 {
-		return answers, nil
-	}
-	got, err := e.Acquire(ctx, by, rest)
-	if err != nil {
-		return failed(answers, at, err)
-	}
-	for n, i := range at {
-		answers[i] = got[n]
-	}
-	return answers, nil
+	return e.acquireAt(ctx, by, rest, at, answers)
 }
 
 // acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it. On MySQL, where
@@ -219,19 +214,9 @@ var errUnseen = errors.New("dblock: a lease was granted, and not found when it w
 func (e *engine) see(
 	ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer, granted int64,
 ) (missing []int, err error) {
-	keys := make([][]byte, len(asks))
-	for i, a := range asks {
-		keys[i] = []byte(a.Key)
-	}
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeeLeasesRow, error) {
-		return e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, keys)
-	})
+	of, err := e.seeKeys(ctx, by, asks)
 	if err != nil {
 		return nil, half(err, granted > 0)
-	}
-	of := make(map[string]mysqldb.SeeLeasesRow, len(rows))
-	for _, r := range rows {
-		of[string(r.LeaseKey)] = r
 	}
 	seen := int64(0)
 	for i, a := range asks {

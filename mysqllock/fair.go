@@ -52,12 +52,8 @@ func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 
 // inTurn is Acquire for those whose keys nobody has a ticket for; the others are told who has them.
 func (e *engine) inTurn(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	keys := make([][]byte, len(asks))
-	for i, a := range asks {
-		keys[i] = []byte(a.Key)
-	}
 	queued, err := read(ctx, e, func(on mysqldb.DBTX) ([][]byte, error) {
-		return e.q.QueuedKeys(ctx, on, keys)
+		return e.q.QueuedKeys(ctx, on, askedKeys(asks))
 	})
 	if err != nil {
 		return nil, err
@@ -84,21 +80,11 @@ func (e *engine) inTurn(ctx context.Context, by lease.By, asks []lease.Ask) ([]l
 			answers[i] = seen[n]
 		}
 	}
-	if len(first) == 0 {
-		return answers, nil
-	}
 	alone := pick(asks, first)
 	for n := range alone {
 		alone[n].InTurn = false
 	}
-	got, err := e.Acquire(ctx, by, alone)
-	if err != nil {
-		return failed(answers, first, err)
-	}
-	for n, i := range first {
-		answers[i] = got[n]
-	}
-	return answers, nil
+	return e.acquireAt(ctx, by, alone, first, answers)
 }
 
 // pick returns those at the given places.
@@ -234,12 +220,8 @@ func (e *engine) withdraw(ctx context.Context, backs []lease.Back) error {
 	if len(backs) == 0 {
 		return nil
 	}
-	handles := make([][]byte, len(backs))
-	for i := range backs {
-		handles[i] = backs[i].Handle[:]
-	}
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.TicketsOfRow, error) {
-		return e.q.TicketsOf(ctx, on, keysOf(backs), handles)
+		return e.q.TicketsOf(ctx, on, keysOf(backs), handlesIn(backs))
 	})
 	if err != nil || len(rows) == 0 {
 		return err

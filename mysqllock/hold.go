@@ -67,10 +67,6 @@ func (e *engine) expire(ctx context.Context, backs []lease.Back, d time.Duration
 // Holding tells which acquisitions are still ours.
 func (e *engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error) {
 	keys := keysOf(backs)
-	handles := make([][]byte, len(backs))
-	for i := range backs {
-		handles[i] = backs[i].Handle[:]
-	}
 	type handled struct {
 		key    string
 		handle lease.Handle
@@ -80,7 +76,7 @@ func (e *engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error
 		clear(held)
 		switch backs[0].Mode {
 		case dblock.ModeShared:
-			rows, err := e.q.HoldingReaders(ctx, on, keys, handles)
+			rows, err := e.q.HoldingReaders(ctx, on, keys, handlesIn(backs))
 			for _, r := range rows {
 				held[handled{string(r.LeaseKey), lease.Handle(r.Handle)}] = true
 			}

@@ -112,12 +112,8 @@ func (e *engine) readBack(
 
 // readerTokens reads which acquisitions stand.
 func (e *engine) readerTokens(ctx context.Context, backs []lease.Back) (map[lease.Handle]int64, error) {
-	keys, handles := keysOf(backs), make([][]byte, len(backs))
-	for i := range backs {
-		handles[i] = backs[i].Handle[:]
-	}
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ReaderHandlesRow, error) {
-		return e.q.ReaderHandles(ctx, on, keys, handles)
+		return e.q.ReaderHandles(ctx, on, keysOf(backs), handlesIn(backs))
 	})
 	tokens := make(map[lease.Handle]int64, len(rows))
 	for _, r := range rows {
@@ -128,20 +124,36 @@ func (e *engine) readerTokens(ctx context.Context, backs []lease.Back) (map[leas
 
 // keysOf lists each key once.
 func keysOf(backs []lease.Back) [][]byte {
-	once := make(map[string]bool, len(backs))
-	var keys [][]byte
-	for _, b := range backs {
-		if !once[b.Key] {
-			once[b.Key] = true
-			keys = append(keys, []byte(b.Key))
+	return distinct(len(backs), func(i int) string { return backs[i].Key })
+}
+
+// askedKeys lists each key once.
+func askedKeys(asks []lease.Ask) [][]byte {
+	return distinct(len(asks), func(i int) string { return asks[i].Key })
+}
+
+func distinct(n int, key func(i int) string) (keys [][]byte) {
+	once := make(map[string]bool, n)
+	for i := range n {
+		if k := key(i); !once[k] {
+			once[k] = true
+			keys = append(keys, []byte(k))
 		}
 	}
 	return keys
 }
 
+func handlesIn(backs []lease.Back) [][]byte {
+	handles := make([][]byte, len(backs))
+	for i := range backs {
+		handles[i] = backs[i].Handle[:]
+	}
+	return handles
+}
+
 // open says who has the keys at the given places, and has those shared that are free; false where none was.
 func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer) (opened bool, err error) {
-	seen, err := e.seeKeys(ctx, by, asks, at)
+	seen, err := e.seeKeys(ctx, by, pick(asks, at))
 	if err != nil {
 		return false, err
 	}
@@ -178,13 +190,9 @@ func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []i
 }
 
 // seeKeys reads the rows of some keys.
-func (e *engine) seeKeys(ctx context.Context, by lease.By, asks []lease.Ask, at []int) (map[string]mysqldb.SeeLeasesRow, error) {
-	backs := make([]lease.Back, len(at))
-	for n, i := range at {
-		backs[n].Key = asks[i].Key
-	}
+func (e *engine) seeKeys(ctx context.Context, by lease.By, asks []lease.Ask) (map[string]mysqldb.SeeLeasesRow, error) {
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeeLeasesRow, error) {
-		return e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, keysOf(backs))
+		return e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, askedKeys(asks))
 	})
 	seen := make(map[string]mysqldb.SeeLeasesRow, len(rows))
 	for _, r := range rows {
