@@ -15,19 +15,15 @@ const sweepStep = 500
 // Sweep removes what nobody has used for so long, a step at a time along the key, so that no statement
 // locks or reads much.
 func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
-	for n := int64(sweepStep); n == sweepStep; removed += n {
-		if n, err = e.q.SweepMembers(ctx, e.db, postgres.ToMicros(unused), sweepStep); err != nil {
-			return removed, err
-		}
-	}
-	for n := int64(sweepStep); n == sweepStep; removed += n {
-		if n, err = e.q.SweepReaders(ctx, e.db, postgres.ToMicros(unused), sweepStep); err != nil {
-			return removed, err
-		}
-	}
-	for n := int64(sweepStep); n == sweepStep; removed += n {
-		if n, err = e.q.SweepTickets(ctx, e.db, sweepStep); err != nil {
-			return removed, err
+	for _, step := range []func() (int64, error){
+		func() (int64, error) { return e.q.SweepMembers(ctx, e.db, postgres.ToMicros(unused), sweepStep) },
+		func() (int64, error) { return e.q.SweepReaders(ctx, e.db, postgres.ToMicros(unused), sweepStep) },
+		func() (int64, error) { return e.q.SweepTickets(ctx, e.db, sweepStep) },
+	} {
+		for n := int64(sweepStep); n == sweepStep; removed += n {
+			if n, err = step(); err != nil {
+				return removed, err
+			}
 		}
 	}
 	if _, err := e.q.SweepWaiters(ctx, e.db); err != nil {

@@ -1,9 +1,13 @@
-// Package postgres is what every driver for Postgres needs, whatever it keeps there.
+// Package postgres is what every driver for Postgres needs. A file holds one idea:
 //
-//   - errors.go classifies errors of the server and of pgx; codes.go has the SQLSTATEs that dblock tells apart.
-//   - schema.go finds dblock's tables, checks them, and qualifies statements; objects.go reads their definitions.
-//   - host.go checks sessions of the host's before each statement; search_path.go checks their search_path.
-//   - server.go probes the server at the other end of a connection; product.go says which product that is.
-//   - pool.go opens connections of dblock's own; listen.go listens on one of them.
-//   - tx.go notices that a function of the host's has ended dblock's transaction.
+//   - errors.go, codes.go: what an error means.
+//   - schema.go, objects.go: where dblock's tables are, whether server and tables meet the
+//     requirements, and statements with their schema.
+//   - host.go, search_path.go: sessions of the host, which are checked before each statement.
+//   - server.go, product.go: what is at the other end of a connection.
+//   - pool.go: connections of dblock's own.
+//   - listen.go: notifications.
+//   - member.go: the rows of members.
+//   - tx.go: transactions, their bounds and their end; whether a function of the host has ended one.
+//   - values.go: ids and times as statements have them.
 package postgres

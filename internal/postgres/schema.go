@@ -100,18 +100,18 @@ func lookUp(ctx context.Context, db DB) (string, error) {
 	return found.Name, CheckSearchPath(found.SearchPath)
 }
 
-// RequireSchema checks the search_path, and is FindSchema and CheckSchema: constructors call it once.
+// RequireSchema checks the search_path, and is FindSchema and checkSchema: constructors call it once.
 func RequireSchema(ctx context.Context, db pgdb.DBTX, name string) (*Schema, error) {
 	found, err := lookUp(ctx, db)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	name = cmp.Or(name, found)
-	return NewSchema(name), CheckSchema(ctx, db, name)
+	return NewSchema(name), checkSchema(ctx, db, name)
 }
 
-// CheckSchema makes sure that server and tables are what the statements were written for, with the tables in the schema of that name.
-func CheckSchema(ctx context.Context, db pgdb.DBTX, name string) error {
+// checkSchema makes sure that server and tables are what the statements were written for, with the tables in the schema of that name.
+func checkSchema(ctx context.Context, db pgdb.DBTX, name string) error {
 	var q pgdb.Queries
 	on := NewSchema(name).On(db)
 	server, err := q.ServerVersion(ctx, on, name)

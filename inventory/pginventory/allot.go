@@ -15,10 +15,8 @@ import (
 
 // Allot moves units in one statement.
 func (d *database) Allot(ctx context.Context, sku string, bucket int32, units int64) (int64, error) {
-	var left int64
-	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
-		left, err = d.q.Allot(ctx, on, pgdb.AllotParams{LockTimeout: lockTimeoutMs(ctx), Units: units, Sku: sku, Bucket: bucket})
-		return err
+	left, err := alone(ctx, d, func(on pgdb.DBTX) (int64, error) {
+		return d.q.Allot(ctx, on, pgdb.AllotParams{LockTimeout: lockTimeoutMs(ctx), Units: units, Sku: sku, Bucket: bucket})
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
@@ -28,11 +26,7 @@ func (d *database) Allot(ctx context.Context, sku string, bucket int32, units in
 
 // Allotted returns what is left in allotments.
 func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
-	var rows []pgdb.AllottedRow
-	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
-		rows, err = d.q.Allotted(ctx, on)
-		return err
-	})
+	rows, err := alone(ctx, d, func(on pgdb.DBTX) ([]pgdb.AllottedRow, error) { return d.q.Allotted(ctx, on) })
 	units := make([]engine.Units, len(rows))
 	for i, r := range rows {
 		units[i] = engine.Units{SKU: r.Sku, Bucket: r.Bucket, Qty: r.Available}

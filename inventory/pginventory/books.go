@@ -10,14 +10,13 @@ import (
 
 // Lookup returns what is recorded under key.
 func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error) {
-	var books engine.Books
-	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
-		if books.Recorded, books.Unconfirmed, err = d.lookUp(ctx, on, []string{key}); err != nil {
-			return sqlerr.Unwritten(err)
+	return alone(ctx, d, func(on pgdb.DBTX) ([]engine.Row, error) {
+		recorded, unconfirmed, err := d.lookUp(ctx, on, []string{key})
+		if err != nil {
+			return nil, sqlerr.Unwritten(err)
 		}
-		return d.confirm(ctx, on, books)
+		return recorded[key], d.confirm(ctx, on, engine.Books{Recorded: recorded, Unconfirmed: unconfirmed})
 	})
-	return books.Recorded[key], err
 }
 
 // lookUp reads what is recorded.
@@ -35,11 +34,8 @@ func (d *database) lookUp(ctx context.Context, on pgdb.DBTX, keys []string) (rec
 }
 
 // Balances reads the books in one statement, and so in one snapshot.
-func (d *database) Balances(ctx context.Context, skus []string) (balances []engine.Balance, err error) {
-	err = d.alone(ctx, func(on pgdb.DBTX) error {
-		balances, err = d.balances(ctx, on, skus)
-		return err
-	})
+func (d *database) Balances(ctx context.Context, skus []string) ([]engine.Balance, error) {
+	balances, err := alone(ctx, d, func(on pgdb.DBTX) ([]engine.Balance, error) { return d.balances(ctx, on, skus) })
 	return balances, sqlerr.Unwritten(err)
 }
 
@@ -55,10 +51,7 @@ func (d *database) balances(ctx context.Context, on pgdb.DBTX, skus []string) ([
 }
 
 // LimitedSKUs reads which SKUs have limits.
-func (d *database) LimitedSKUs(ctx context.Context, skus []string) (limited []string, err error) {
-	err = d.alone(ctx, func(on pgdb.DBTX) error {
-		limited, err = d.q.LimitedSKUs(ctx, on, len(skus) == 0, skus)
-		return err
-	})
+func (d *database) LimitedSKUs(ctx context.Context, skus []string) ([]string, error) {
+	limited, err := alone(ctx, d, func(on pgdb.DBTX) ([]string, error) { return d.q.LimitedSKUs(ctx, on, len(skus) == 0, skus) })
 	return limited, sqlerr.Unwritten(err)
 }

@@ -115,24 +115,18 @@ func setColumns(set []engine.Set) (keys []string, states []int16, holdsUs []int6
 }
 
 // Due returns held reservations that have expired.
-func (d *database) Due(ctx context.Context, limit int) (due []engine.Due, err error) {
-	err = d.alone(ctx, func(on pgdb.DBTX) error {
-		rows, err := d.q.DueReservations(ctx, on, int32(limit))
-		for _, r := range rows {
-			due = append(due, engine.Due{Key: r.ReservationKey, Lines: int(r.NumLines)})
-		}
-		return err
-	})
+func (d *database) Due(ctx context.Context, limit int) ([]engine.Due, error) {
+	rows, err := alone(ctx, d, func(on pgdb.DBTX) ([]pgdb.DueReservationsRow, error) { return d.q.DueReservations(ctx, on, int32(limit)) })
+	due := make([]engine.Due, len(rows))
+	for i, r := range rows {
+		due[i] = engine.Due{Key: r.ReservationKey, Lines: int(r.NumLines)}
+	}
 	return due, sqlerr.Unwritten(err)
 }
 
 // DueOf returns the keys of those that count against limits of some buyers.
-func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (keys map[engine.Quota][]string, err error) {
-	err = d.alone(ctx, func(on pgdb.DBTX) error {
-		keys, err = d.dueOf(ctx, on, buyers, limit)
-		return err
-	})
-	return keys, err
+func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[engine.Quota][]string, error) {
+	return alone(ctx, d, func(on pgdb.DBTX) (map[engine.Quota][]string, error) { return d.dueOf(ctx, on, buyers, limit) })
 }
 
 func (d *database) dueOf(ctx context.Context, on pgdb.DBTX, buyers []string, limit int) (map[engine.Quota][]string, error) {

@@ -98,15 +98,15 @@ func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) erro
 
 // Adjustment returns what is recorded under id.
 func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment, bool, error) {
-	var r pgdb.AdjustmentRow
-	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
-		if r, err = d.q.Adjustment(ctx, on, id); err != nil {
-			return sqlerr.Unwritten(err)
+	r, err := alone(ctx, d, func(on pgdb.DBTX) (pgdb.AdjustmentRow, error) {
+		r, err := d.q.Adjustment(ctx, on, id)
+		if err != nil {
+			return r, sqlerr.Unwritten(err)
 		}
 		if r.Unconfirmed {
-			return d.q.ConfirmCommits(ctx, on)
+			err = d.q.ConfirmCommits(ctx, on)
 		}
-		return nil
+		return r, err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return engine.Adjustment{}, false, nil

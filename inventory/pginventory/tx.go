@@ -79,10 +79,10 @@ func (d *database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 }
 
 // alone runs fn outside of a transaction.
-func (d *database) alone(ctx context.Context, fn func(pgdb.DBTX) error) error {
+func alone[T any](ctx context.Context, d *database, fn func(pgdb.DBTX) (T, error)) (found T, err error) {
 	conn, err := d.acquire(ctx)
 	if err != nil {
-		return err
+		return found, err
 	}
 	defer conn.Release()
 	return fn(d.OnHost(conn))
