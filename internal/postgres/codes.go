@@ -7,8 +7,8 @@ const (
 	codeProtocolViolation   = "08P01"
 	codeInvalidParameter    = "22023" // a parameter has a value that the server's system does not support
 
-	// CodeUnsupported refuses to lock the rows of a join's nullable side, of an aggregate, or of a view
-	// of several tables.
+	// CodeUnsupported refuses to lock the rows of a join's nullable side, of an aggregate, or of a
+	// view of several tables.
 	CodeUnsupported = "0A000"
 
 	CodeInvalidDatetime = "22007"

@@ -8,6 +8,6 @@
 //   - pool.go: connections of dblock's own.
 //   - listen.go: notifications.
 //   - member.go: the rows of members.
-//   - tx.go: transactions, their bounds and their end; whether a function of the host has ended one.
+//   - tx.go: transactions, their bounds and their end.
 //   - values.go: ids and times as statements have them.
 package postgres

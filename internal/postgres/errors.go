@@ -82,9 +82,10 @@ func CheckClientEncoding(encoding string) error {
 // The driver prepares it again.
 const stalePlan = "RevalidateCachedQuery"
 
-// ClassifyOwn is Classify for an error of dblock's own statements, which call no functions of the host's. A column
-// that is not there is thus one of dblock's. A function that the error came from is thus of a trigger, and what it ends with is one row's, as is
-// what a unique index of the host's refuses. Conflicts and timeouts stay what they are.
+// ClassifyOwn is Classify for an error of dblock's own statements, which call no functions of the
+// host's. A column that is not there is thus one of dblock's. A function that the error came from
+// is thus of a trigger, and what it ends with is one row's, as is what a unique index of the host's
+// refuses. Conflicts and timeouts stay what they are.
 func ClassifyOwn(err error) sqlerr.Class {
 	is := Classify(err)
 	var server *pgconn.PgError
@@ -101,10 +102,10 @@ func ClassifyOwn(err error) sqlerr.Class {
 	return is
 }
 
-// NeverSent tells that nothing of a statement reached the server. pgconn says so too of a connection
-// that is closed, and means one that was closed before; but it reports that as well where the
-// connection broke while it waited for the answer to a statement of the simple protocol, such as a
-// commit.
+// NeverSent tells that nothing of a statement reached the server. pgconn says so too of a
+// connection that is closed, and means one that was closed before; but it reports that as well
+// where the connection broke while it waited for the answer to a statement of the simple protocol,
+// such as a commit.
 func NeverSent(err error) bool {
 	return pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }
@@ -112,7 +113,8 @@ func NeverSent(err error) bool {
 // IsLocked tells that a row was locked for longer than a statement would wait.
 func IsLocked(err error) bool { return Code(err) == codeLockNotAvailable }
 
-// IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of others: all of it may be run again.
+// IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of
+// others: all of it may be run again.
 func IsConflict(err error) bool { return IsUnserializable(err) || IsDeadlock(err) }
 
 // IsDeadlock tells that transactions waited for each other, and this one was chosen to end.
@@ -133,7 +135,8 @@ func LacksValue(err error, column string) bool {
 	return errors.As(err, &pg) && pg.Code == codeNotNullViolation && pg.ColumnName == column
 }
 
-// RefusesParameters reports whether a pooler, or the server's system, refuses parameters of a session.
+// RefusesParameters reports whether a pooler, or the server's system, refuses parameters of a
+// session.
 func RefusesParameters(err error) bool {
 	code := Code(err)
 	return code == codeProtocolViolation || code == codeInvalidParameter
@@ -148,7 +151,8 @@ func Code(err error) string {
 	return ""
 }
 
-// endsSession tells that the server has closed the connection, with whatever code: by transaction_timeout, for example.
+// endsSession tells that the server has closed the connection, with whatever code: by
+// transaction_timeout, for example.
 func endsSession(err *pgconn.PgError) bool {
 	severity := cmp.Or(err.SeverityUnlocalized, err.Severity)
 	return severity == "FATAL" || severity == "PANIC"

@@ -20,10 +20,12 @@ const heardWithin = 5 * time.Second
 // listensWithin is how long a LISTEN may take.
 const listensWithin = 5 * time.Minute
 
-// Listen connects as pool does, and calls heard with the payload of each notification until ctx ends or the connection does. It calls ready
-// first: nothing that is notified from then on is missed. Both are called on this goroutine.
+// Listen connects as pool does, and calls heard with the payload of each notification until ctx
+// ends or the connection does. It calls ready first: nothing that is notified from then on is
+// missed. Both are called on this goroutine.
 //
-// Behind a pooler in transaction mode nothing is heard, and no statement fails. So it has pool send it something first.
+// Behind a pooler in transaction mode nothing is heard, and no statement fails. So it has pool send
+// it something first.
 //
 // Errors: dblock.ErrUnsupported where there is a pooler and nothing came; the driver's.
 func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(), heard func(payload string)) error {
@@ -47,7 +49,8 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(
 	}
 }
 
-// begin listens once it has heard itself: what a pooler's sessions listen to stays, and would come to others.
+// begin listens once it has heard itself: what a pooler's sessions listen to stays, and would come
+// to others.
 func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel string) error {
 	server, err := Probe(ctx, conn)
 	if err != nil {
@@ -75,8 +78,8 @@ func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel stri
 
 // hearsItself makes sure that what another connection sends comes.
 func hearsItself(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, own string) error {
-	// A LISTEN reads all that is queued for other databases too. The server does not end it before, so
-	// to give up soon and to try again would only add sessions.
+	// A LISTEN reads all that is queued for other databases too. The server does not end it before,
+	// so to give up soon and to try again would only add sessions.
 	slow, stop := context.WithTimeout(ctx, listensWithin)
 	defer stop()
 	if _, err := conn.Exec(slow, "listen "+pgx.Identifier{own}.Sanitize(), pgx.QueryExecModeSimpleProtocol); err != nil {

@@ -42,7 +42,8 @@ func (m *Members) Leave(ctx context.Context, id member.ID) error {
 	return m.q.Leave(ctx, m.beatsOn, UUID(id))
 }
 
-// Broken counts the connections of both pools. A heartbeat takes one of them, which the pool has looked at.
+// Broken counts the connections of both pools. A heartbeat takes one of them, which the pool has
+// looked at.
 func (m *Members) Broken() int64 {
 	n := m.beats.Broken()
 	if m.others != m.beats {

@@ -11,7 +11,8 @@ import (
 // InvalidIndex is the definition of an index that Postgres does not use: its build was cut off.
 const InvalidIndex = "invalid"
 
-// ObjectsQuery reads the objects of dblock's tables beside the version table of that qualified name. Every user may read them.
+// ObjectsQuery reads the objects of dblock's tables beside the version table of that qualified
+// name. Every user may read them.
 const ObjectsQuery = `WITH t AS (
     SELECT c.oid, c.relname::text AS name, c.relpersistence AS kept, c.relkind AS kind FROM pg_catalog.pg_class c
     WHERE c.relnamespace = (SELECT v.relnamespace FROM pg_catalog.pg_class v WHERE v.oid = pg_catalog.to_regclass($1::text)::oid)
@@ -99,7 +100,8 @@ func ReadObjects(rows Rows) (schema.Shape, error) {
 	return shape, rows.Err()
 }
 
-// SchemaDifferences says what dblock's tables in the schema of that name lack of their version, or have otherwise.
+// SchemaDifferences says what dblock's tables in the schema of that name lack of their version, or
+// have otherwise.
 func SchemaDifferences(ctx context.Context, db pgdb.DBTX, name string, version int64) ([]string, error) {
 	rows, err := db.Query(ctx, ObjectsQuery, NewSchema(name).SQL(schema.VersionTable))
 	if err != nil {

@@ -18,9 +18,10 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// sessions begin with these parameters. They have the server plan each statement once, by its keys. Left to itself it plans
-// anew each time, which costs a single caller more than the rest of the statement. It also reads small tables whole, which a
-// plan that is kept must not do as they grow. No statement gains by more than READ COMMITTED.
+// sessions begin with these parameters. They have the server plan each statement once, by its keys.
+// Left to itself it plans anew each time, which costs a single caller more than the rest of the
+// statement. It also reads small tables whole, which a plan that is kept must not do as they grow.
+// No statement gains by more than READ COMMITTED.
 var sessions = map[string]string{
 	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
 
@@ -39,9 +40,11 @@ type Pool struct {
 // Broken counts the connections that did not end because the pool closed them.
 func (p *Pool) Broken() int64 { return p.broken.Load() }
 
-// Open finds dblock's tables on the pool of a host, and opens pools of dblock's own with these numbers of connections.
+// Open finds dblock's tables on the pool of a host, and opens pools of dblock's own with these
+// numbers of connections.
 //
-// Errors: those of OpenPool and RequireSchema; dblock.ErrUnavailable if the host's pool does not answer.
+// Errors: those of OpenPool and RequireSchema; dblock.ErrUnavailable if the host's pool does not
+// answer.
 func Open(ctx context.Context, host *pgxpool.Pool, name string, parameters map[string]string, conns ...int32) (*Schema, []*Pool, error) {
 	if err := host.Ping(ctx); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
@@ -68,7 +71,8 @@ func closeAll(pools []*Pool) {
 	}
 }
 
-// CheckHost refuses a pool that is nil, and what can't name a schema. field is the option with the name.
+// CheckHost refuses a pool that is nil, and what can't name a schema. field is the option with the
+// name.
 func CheckHost(pool *pgxpool.Pool, field, name string) error {
 	if pool == nil {
 		return &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
@@ -79,10 +83,12 @@ func CheckHost(pool *pgxpool.Pool, field, name string) error {
 	return nil
 }
 
-// OpenPool opens a pool with the host's settings. More are parameters of its sessions besides those that all have.
+// OpenPool opens a pool with the host's settings. More are parameters of its sessions besides those
+// that all have.
 //
-// The hooks that a host runs for each of its own calls are left out: PrepareConn, BeforeAcquire and AfterRelease. BeforeConnect
-// and AfterConnect run. If one panics, or leaves a transaction open, the connection fails.
+// The hooks that a host runs for each of its own calls are left out: PrepareConn, BeforeAcquire and
+// AfterRelease. BeforeConnect and AfterConnect run. If one panics, or leaves a transaction open,
+// the connection fails.
 //
 // Errors: dblock.ErrUnavailable, and dblock.ErrUnsupported for connections that are unusable.
 func OpenPool(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]string) (*Pool, error) {
@@ -168,8 +174,8 @@ func Connect(ctx context.Context, host *pgxpool.Pool, change func(*pgx.ConnConfi
 	return conn, nil
 }
 
-// safe returns a hook that fails if the host's panics. It is called on goroutines of dblock's own, and the contexts there have
-// none of the host's values.
+// safe returns a hook that fails if the host's panics. It is called on goroutines of dblock's own,
+// and the contexts there have none of the host's values.
 func safe[T any](name string, hook func(context.Context, T) error) func(context.Context, T) error {
 	if hook == nil {
 		return nil
@@ -199,8 +205,8 @@ func clean(after func(context.Context, *pgx.Conn) error) func(context.Context, *
 	}
 }
 
-// CheckUsable refuses a connection with an open transaction or another encoding than UTF8. It does not ask
-// the server: the driver knows. What a closed connection was is no matter.
+// CheckUsable refuses a connection with an open transaction or another encoding than UTF8. It does
+// not ask the server: the driver knows. What a closed connection was is no matter.
 func CheckUsable(conn *pgconn.PgConn) error {
 	if conn.IsClosed() {
 		return nil
@@ -211,7 +217,8 @@ func CheckUsable(conn *pgconn.PgConn) error {
 	return CheckClientEncoding(conn.ParameterStatus("client_encoding"))
 }
 
-// longestClose is for how long a pool's end is waited for: over a network that is silent it takes pgx 15 s.
+// longestClose is for how long a pool's end is waited for: over a network that is silent it takes
+// pgx 15 s.
 const longestClose = 5 * time.Second
 
 // Close closes the pool. It does not wait for long.

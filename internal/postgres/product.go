@@ -35,9 +35,10 @@ func productOf(version string) Product {
 	return PostgreSQL
 }
 
-// SessionLocks is nil where advisory locks of a session keep out everybody else who asks for them by this DSN. Else the
-// error matches dblock.ErrUnsupported, and says what does not exclude there and what to use instead. That it is nil proves
-// nothing of a second primary, which a failover may have left.
+// SessionLocks is nil where advisory locks of a session keep out everybody else who asks for them
+// by this DSN. Else the error matches dblock.ErrUnsupported, and says what does not exclude there
+// and what to use instead. That it is nil proves nothing of a second primary, which a failover may
+// have left.
 func (s *Server) SessionLocks() error {
 	switch {
 	case s.Product == Citus:

@@ -16,7 +16,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Schema is the schema of dblock's tables. It puts it into each statement once. It is safe for concurrent use.
+// Schema is the schema of dblock's tables. It puts it into each statement once. It is safe for
+// concurrent use.
 type Schema struct {
 	name string // empty: the connection looks for tables where it always does
 
@@ -30,7 +31,8 @@ func NewSchema(name string) *Schema { return &Schema{name: name} }
 // Table returns the name of one of dblock's tables.
 func (s *Schema) Table(name string) pgx.Identifier { return pgx.Identifier{s.name, name} }
 
-// SQL puts the schema before the tables of a statement. It keeps the result, so the statement must be one of a few.
+// SQL puts the schema before the tables of a statement. It keeps the result, so the statement must
+// be one of a few.
 func (s *Schema) SQL(statement string) string {
 	if s.name == "" {
 		return statement
@@ -72,8 +74,9 @@ func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 	return q.DBTX.QueryRow(ctx, q.SQL(sql), args...)
 }
 
-// FindSchema returns name or, if it is empty, the schema of dblock's tables on the session's search_path. It is empty if the path has
-// no schema. Statements name it, because a session looks for a table without a schema among its temporary tables first.
+// FindSchema returns name or, if it is empty, the schema of dblock's tables on the session's
+// search_path. It is empty if the path has no schema. Statements name it, because a session looks
+// for a table without a schema among its temporary tables first.
 //
 // Errors: those of CheckSearchPath, unless a name is given: then it sends nothing.
 func FindSchema(ctx context.Context, db DB, name string) (string, error) {
@@ -100,7 +103,8 @@ func lookUp(ctx context.Context, db DB) (string, error) {
 	return found.Name, CheckSearchPath(found.SearchPath)
 }
 
-// RequireSchema checks the search_path, and is FindSchema and checkSchema: constructors call it once.
+// RequireSchema checks the search_path, and is FindSchema and checkSchema: constructors call it
+// once.
 func RequireSchema(ctx context.Context, db pgdb.DBTX, name string) (*Schema, error) {
 	found, err := lookUp(ctx, db)
 	if err != nil {
@@ -110,7 +114,8 @@ func RequireSchema(ctx context.Context, db pgdb.DBTX, name string) (*Schema, err
 	return NewSchema(name), checkSchema(ctx, db, name)
 }
 
-// checkSchema makes sure that server and tables are what the statements were written for, with the tables in the schema of that name.
+// checkSchema makes sure that server and tables are what the statements were written for, with the
+// tables in the schema of that name.
 func checkSchema(ctx context.Context, db pgdb.DBTX, name string) error {
 	var q pgdb.Queries
 	on := NewSchema(name).On(db)
@@ -144,7 +149,8 @@ func checkSchema(ctx context.Context, db pgdb.DBTX, name string) error {
 	return schema.CheckObjects(differences)
 }
 
-// CheckOwners refuses tables of a role that has fewer rights than the session. untrusted names one; empty: there is none.
+// CheckOwners refuses tables of a role that has fewer rights than the session. untrusted names one;
+// empty: there is none.
 func CheckOwners(untrusted string) error {
 	if untrusted == "" {
 		return nil

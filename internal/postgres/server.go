@@ -12,20 +12,21 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Server is what was found. Where Product has no Postgres inside that is known here (see Product.Known), only Version,
-// Product, Backend, Pooled and Database are filled.
+// Server is what was found. Where Product has no Postgres inside that is known here (see
+// Product.Known), only Version, Product, Backend, Pooled and Database are filled.
 type Server struct {
 	Version  string // the text of version()
 	Product  Product
 	Database string
 	User     string
 
-	// Backend is the process that served the session, as pg_stat_activity calls it. Behind a pooler the next statement
-	// may be served by another one.
+	// Backend is the process that served the session, as pg_stat_activity calls it. Behind a pooler
+	// the next statement may be served by another one.
 	Backend int32
 
-	// Pooled: the server's process is not the one that the session was told of when it began, or it changed between two
-	// statements. A pooler in session mode shows the first as well; it can't be told from one in transaction mode.
+	// Pooled: the server's process is not the one that the session was told of when it began, or it
+	// changed between two statements. A pooler in session mode shows the first as well; it can't be
+	// told from one in transaction mode.
 	Pooled bool
 
 	Standby  bool // it replays another server's log: writes fail, and locks here exclude nobody there
@@ -37,10 +38,12 @@ type Server struct {
 	// Isolation is what transactions of the session have by default, for example "read committed".
 	Isolation string
 
-	// ClockAhead is by how much the server's clock is ahead of this machine's, give or take ClockWithin.
+	// ClockAhead is by how much the server's clock is ahead of this machine's, give or take
+	// ClockWithin.
 	ClockAhead, ClockWithin time.Duration
 
-	// Settings of the session by name, in the units that pg_settings has: those that Probe reads, where the server has them.
+	// Settings of the session by name, in the units that pg_settings has: those that Probe reads,
+	// where the server has them.
 	Settings map[string]string
 }
 
@@ -61,8 +64,9 @@ const (
 		" EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname = 'citus')::text"
 )
 
-// Probe asks in two round trips. It writes nothing, takes no lock, and needs no privilege. A statement goes as plain text, so
-// that it works behind any pooler; conn must not be in a transaction that has failed.
+// Probe asks in two round trips. It writes nothing, takes no lock, and needs no privilege. A
+// statement goes as plain text, so that it works behind any pooler; conn must not be in a
+// transaction that has failed.
 //
 // Errors: the driver's.
 func Probe(ctx context.Context, conn *pgx.Conn) (Server, error) {
@@ -99,8 +103,8 @@ func Probe(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	return s, nil
 }
 
-// ask sends statements in one round trip, by the simple protocol: it leaves nothing behind in a session that may be
-// somebody else's the next moment.
+// ask sends statements in one round trip, by the simple protocol: it leaves nothing behind in a
+// session that may be somebody else's the next moment.
 func ask(ctx context.Context, conn *pgx.Conn, sql string) ([]*pgconn.Result, error) {
 	return conn.PgConn().Exec(ctx, sql).ReadAll()
 }
@@ -159,7 +163,8 @@ func (s *Server) Number(setting string) int {
 	return n
 }
 
-// Timeout is a setting that is a time; 0, as on the server, where it is off, or where the server does not have it.
+// Timeout is a setting that is a time; 0, as on the server, where it is off, or where the server
+// does not have it.
 func (s *Server) Timeout(setting string) time.Duration {
 	return time.Duration(s.Number(setting)) * time.Millisecond // the unit of all that Probe reads
 }

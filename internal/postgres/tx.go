@@ -17,8 +17,8 @@ import (
 // BeginReadCommitted begins a transaction, whatever the defaults of the session.
 const BeginReadCommitted = "begin isolation level read committed read write"
 
-// SetLockTimeout bounds how long the statements of a transaction wait for a lock. KeepLockTimeout keeps the bound
-// that there is, and RestoreLockTimeout sets it again.
+// SetLockTimeout bounds how long the statements of a transaction wait for a lock. KeepLockTimeout
+// keeps the bound that there is, and RestoreLockTimeout sets it again.
 const (
 	SetLockTimeout     = "select pg_catalog.set_config('lock_timeout', $1, true)"
 	KeepLockTimeout    = "select pg_catalog.set_config('dblock.lock_timeout', pg_catalog.current_setting('lock_timeout'), true)"
@@ -30,8 +30,8 @@ type Beginner interface {
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
 
-// InTx runs fn in a READ COMMITTED transaction, and commits it if fn says so. A statement of fn waits for a lock
-// for that time; 0: while ctx lives.
+// InTx runs fn in a READ COMMITTED transaction, and commits it if fn says so. A statement of fn
+// waits for a lock for that time; 0: while ctx lives.
 func InTx(ctx context.Context, db Beginner, wait time.Duration, fn func(pgx.Tx) (commit bool, err error)) error {
 	ms := wait.Milliseconds()
 	if wait > 0 {
@@ -49,7 +49,8 @@ func InTx(ctx context.Context, db Beginner, wait time.Duration, fn func(pgx.Tx) 
 	return tx.Commit(ctx)
 }
 
-// ConnOf returns the connection that db is, nil for a pool and for types of the host's. isNil: db is nil.
+// ConnOf returns the connection that db is, nil for a pool and for types of the host's. isNil: db
+// is nil.
 func ConnOf(db any) (conn *pgx.Conn, isNil bool) {
 	switch db := db.(type) {
 	case nil:
@@ -67,12 +68,14 @@ func ConnOf(db any) (conn *pgx.Conn, isNil bool) {
 	return nil, false
 }
 
-// InTransaction reports whether conn is in a transaction. It is false for nil and for a closed connection.
+// InTransaction reports whether conn is in a transaction. It is false for nil and for a closed
+// connection.
 func InTransaction(conn *pgx.Conn) bool {
 	return conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I'
 }
 
-// Rollback rolls tx back, also if ctx has ended. pgx closes the connection if the server does not confirm it.
+// Rollback rolls tx back, also if ctx has ended. pgx closes the connection if the server does not
+// confirm it.
 func Rollback(ctx context.Context, tx pgx.Tx) {
 	ctx, cancel := Ending(ctx)
 	defer cancel()
@@ -90,15 +93,16 @@ func RollbackConn(ctx context.Context, conn *pgx.Conn) {
 	_, _ = conn.Exec(ctx, "rollback")
 }
 
-// CloseDriverConn closes a connection of pgx's stdlib on the side of pgx. One from a pgxpool would go back there
-// when database/sql throws it away.
+// CloseDriverConn closes a connection of pgx's stdlib on the side of pgx. One from a pgxpool would
+// go back there when database/sql throws it away.
 func CloseDriverConn(driverConn any) {
 	if c, ok := driverConn.(interface{ Conn() *pgx.Conn }); ok {
 		CloseConn(c.Conn())
 	}
 }
 
-// CloseConn closes a connection, and waits for a moment until a statement that was under way is cancelled.
+// CloseConn closes a connection, and waits for a moment until a statement that was under way is
+// cancelled.
 func CloseConn(conn *pgx.Conn) {
 	ctx, cancel := Ending(context.Background())
 	defer cancel()
@@ -109,8 +113,8 @@ func CloseConn(conn *pgx.Conn) {
 	}
 }
 
-// Ending returns the context of a statement that ends something. It is sent even if ctx has ended, and is
-// not waited for without end while the network is silent.
+// Ending returns the context of a statement that ends something. It is sent even if ctx has ended,
+// and is not waited for without end while the network is silent.
 func Ending(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
@@ -123,8 +127,8 @@ const (
 	// MarkTx is the first statement of a transaction.
 	MarkTx = "set local dblock.transaction = 'begun'"
 
-	// CheckTx fails if the transaction is not the one that MarkTx began. See IsTxEnded. It names what it
-	// calls with its schema, because the search_path is the host's.
+	// CheckTx fails if the transaction is not the one that MarkTx began. See IsTxEnded. It names
+	// what it calls with its schema, because the search_path is the host's.
 	CheckTx = "select case when coalesce(pg_catalog.current_setting('dblock.transaction', true), '') operator(pg_catalog.<>) 'begun'" +
 		" then pg_catalog.current_setting('" + noSetting + "') end"
 
@@ -138,8 +142,8 @@ func IsTxEnded(err error) bool {
 	return errors.As(err, &server) && server.Code == undefinedObject && strings.Contains(server.Message, noSetting)
 }
 
-// MarkedTx returns the options with which pgx sends MarkTx when the transaction begins, and CheckTx before
-// it commits. It costs no round trip.
+// MarkedTx returns the options with which pgx sends MarkTx when the transaction begins, and CheckTx
+// before it commits. It costs no round trip.
 func MarkedTx(o pgx.TxOptions) pgx.TxOptions {
 	begin := "begin"
 	if o.IsoLevel != "" {

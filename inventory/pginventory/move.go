@@ -116,7 +116,9 @@ func setColumns(set []engine.Set) (keys []string, states []int16, holdsUs []int6
 
 // Due returns held reservations that have expired.
 func (d *database) Due(ctx context.Context, limit int) ([]engine.Due, error) {
-	rows, err := alone(ctx, d, func(on pgdb.DBTX) ([]pgdb.DueReservationsRow, error) { return d.q.DueReservations(ctx, on, int32(limit)) })
+	rows, err := alone(ctx, d, func(on pgdb.DBTX) ([]pgdb.DueReservationsRow, error) {
+		return d.q.DueReservations(ctx, on, int32(limit))
+	})
 	due := make([]engine.Due, len(rows))
 	for i, r := range rows {
 		due[i] = engine.Due{Key: r.ReservationKey, Lines: int(r.NumLines)}
