@@ -3,8 +3,10 @@ package inventory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/merge"
@@ -27,6 +29,9 @@ func (s *Store) sellBehind(ctx context.Context, orders []order, lane string) ([]
 	}
 	this.awaits = isBehindKey(lane)
 	answers, err := s.settle(ctx, orders, this)
+	if len(orders) == 1 && isHookBusy(err) && ranOut(err) { // it is tried again until it is late
+		err = &blockedError{err, true}
+	}
 	return unblocked(orders, answers, err)
 }
 
@@ -113,6 +118,21 @@ func behindQuota(q engine.Quota) string { return quotaLane + q.SKU + "\x00" + q.
 
 func isBehindQuota(lane string) bool { return strings.HasPrefix(lane, quotaLane) }
 
+// laneName names what an order waits for in a lane.
+func laneName(lane string) string {
+	if key, is := strings.CutPrefix(lane, keyLane); is {
+		return fmt.Sprintf("order %q: a row that it needs", key)
+	}
+	if quota, is := strings.CutPrefix(lane, quotaLane); is {
+		sku, buyer, _ := strings.Cut(quota, "\x00")
+		return fmt.Sprintf("the limit of buyer %q on %q", buyer, sku)
+	}
+	if lane == cartLane {
+		return "a row of a cart"
+	}
+	return strconv.Quote(lane)
+}
+
 // waitFor tells that all orders have to wait in one lane.
 func waitFor(answers []answer, lane string) bool {
 	for _, a := range answers {
@@ -137,13 +157,19 @@ func isBlocked(err error) bool {
 	return errors.As(err, &blocked)
 }
 
-// blocks tells that an error ends an attempt in this way. A hook waits as long as it likes.
+// blocks tells that an error ends an attempt in this way. A hook that waits is not in the way of
+// others: see retry.
 func (s *Store) blocks(ctx context.Context, err error, this attempt) bool {
 	if engine.IsKeyOpen(err) {
 		return !this.awaits && !sqlerr.Ended(ctx)
 	}
-	var hooks *engine.HookBusy
-	return this.brief && s.classify(err) == sqlerr.Busy && !errors.As(err, &hooks) && !sqlerr.Ended(ctx)
+	return this.brief && s.classify(err) == sqlerr.Busy && !isHookBusy(err) && !sqlerr.Ended(ctx)
+}
+
+// isHookBusy tells that a statement of a hook did not get a lock in time.
+func isHookBusy(err error) bool {
+	var busy *engine.HookBusy
+	return errors.As(err, &busy)
 }
 
 // meetsOpenKey tells that an attempt met a key which another transaction writes.

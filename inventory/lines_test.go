@@ -21,9 +21,17 @@ type carts struct {
 	mu      sync.Mutex
 	lines   map[string]int // by key, of carts that are held
 	longest int            // number of lines that a statement has changed, if it was for several carts
+	lose    bool           // the reply to the next commit is lost
 }
 
-func (*carts) Classify(error) sqlerr.Class { return sqlerr.Unclassified }
+var errLost = errors.New("lost")
+
+func (*carts) Classify(err error) sqlerr.Class {
+	if errors.Is(err, errLost) {
+		return sqlerr.Unresolved
+	}
+	return sqlerr.Unclassified
+}
 
 func (*carts) IsLocked(error) bool { return false }
 
@@ -52,14 +60,14 @@ func (e *carts) Reservations(_ context.Context, keys []string, _ bool) (map[stri
 	recorded := make(map[string][]engine.Row)
 	for _, key := range keys {
 		for range e.lines[key] {
-			recorded[key] = append(recorded[key], engine.Row{Key: key, SKU: "a", Qty: 1, State: int16(ReservationHeld), Left: e.left, Bucket: engine.NoStock})
+			recorded[key] = append(recorded[key], engine.Row{Key: key, SKU: "a", Qty: 1, State: int16(ReservationHeld), Left: e.left})
 		}
 	}
 	return recorded, nil, nil
 }
 
 func (*carts) Returns(context.Context, engine.Moves, bool, bool) (map[engine.Quota]bool, map[string]bool, error) {
-	return nil, nil, nil
+	return nil, map[string]bool{"a": true}, nil
 }
 
 func (e *carts) Write(_ context.Context, m engine.Moves) error {
@@ -74,6 +82,10 @@ func (e *carts) Write(_ context.Context, m engine.Moves) error {
 	}
 	for _, set := range m.Set {
 		delete(e.lines, set.Key)
+	}
+	if e.lose {
+		e.lose = false
+		return errLost
 	}
 	return nil
 }
@@ -125,5 +137,27 @@ func TestAStatementChangesFewLines(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestUnitsOfALostReplyAreForSale: a commit gave units back and its reply was lost. The next attempt
+// finds nothing left to do. What the Store remembered of the SKU is gone.
+func TestUnitsOfALostReplyAreForSale(t *testing.T) {
+	t.Parallel()
+	o, err := Options{SoldOutTTL: 10 * time.Second}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(&carts{lines: map[string]int{"cart": 1}, lose: true}, o)
+	now := time.Now()
+	s.latches.prove("a", s.latches.counter("a").Load(), now)
+	if !s.latches.holds("a", now) {
+		t.Fatal("the latch does not hold")
+	}
+	if _, err := s.Sweep(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if s.latches.holds("a", now) {
+		t.Error("the units that came back are refused as sold out")
 	}
 }

@@ -220,6 +220,11 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 			sent = true
 			return tx.Write(engine.Briefly(ctx), moves)
 		})
+		if sent { // also without a reply: it may have been committed
+			for _, u := range moves.Return {
+				s.cameIn(u.SKU)
+			}
+		}
 		if is := s.classify(err); err != nil && sent && (is != sqlerr.Duplicate || len(moves.Insert) == 0) {
 			return engine.HookFailed(err, is) // one of them may be to blame
 		}
@@ -228,14 +233,11 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 		}
 		return err
 	})
-	if ranOut(err) && errors.As(err, new(*engine.HookBusy)) {
+	if isHookBusy(err) && (ranOut(err) || isBlocked(err)) {
 		err = &blockedError{err, false}
 	}
 	if err != nil {
 		return nil, err
-	}
-	for _, u := range moves.Return {
-		s.cameIn(u.SKU)
 	}
 	s.known.noteReturned(moves.Uncount)
 	return answers, nil

@@ -68,6 +68,9 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		if s.named(err) == sqlerr.Retryable || met == nil && s.engine.IsLocked(err) {
 			met = err
 		}
+		if this.shared && isHookBusy(err) && !this.doubt && !sqlerr.Ended(ctx) {
+			return &blockedError{err, true}
+		}
 		switch is {
 		case sqlerr.Retryable, sqlerr.Duplicate:
 			switch {

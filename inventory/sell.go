@@ -128,6 +128,9 @@ func (s *Store) transact(ctx context.Context, orders []order, this attempt) (ans
 		ask.Keys = nil
 	}
 	m := mode{assumeNew: this.assumeNew || ask.Own != 0, recordRefusals: s.o.RecordRefusals || this.doubt, unswept: this.doubt}
+	if s.hooksBriefly.Add(-1) >= 0 {
+		ctx = engine.HookBriefly(ctx)
+	}
 	p := s.beforeProof(ask.SKUs)
 	var seen engine.Books
 	var plan engine.Plan
@@ -139,6 +142,9 @@ func (s *Store) transact(ctx context.Context, orders []order, this attempt) (ans
 	})
 	if err == nil && ask.Own == 0 {
 		s.latch(seen, plan, p)
+	}
+	if isHookBusy(err) {
+		s.hooksBriefly.Store(cautious)
 	}
 	return answers, err
 }

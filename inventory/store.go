@@ -28,6 +28,7 @@ type Store struct {
 	allotments        allotments
 	latches           *latches
 	caution           atomic.Int64 // batches yet to look up what is recorded; negative: none
+	hooksBriefly      atomic.Int64 // transactions yet whose hooks wait briefly; negative: none
 	strangers         atomic.Int64 // batches yet that do not take unknown buyers for new ones; negative: none
 	unused            atomic.Int64 // the same of batches that have read the limits of unknown buyers: some gave back all they had
 
@@ -72,6 +73,7 @@ func (s *Store) newQueue(run func(context.Context, []order, bool) ([]answer, err
 		PerKey:      perSKU,
 		Waiters:     s.waiters(),
 		MaxWait:     s.o.Timeout,
+		Name:        laneName,
 	})
 }
 

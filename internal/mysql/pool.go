@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -80,6 +81,23 @@ func (p Pool) Bind(ctx context.Context) (*sql.Conn, error) {
 		return p.connect(ctx)
 	}
 	return p.connect(ctx, keepBound)
+}
+
+// BindFor bounds for how long statements of the host's wait for a lock on a connection of In, until
+// unbind: for a second, or not at all if they are to be brief and the server can do that. On MySQL
+// the session is bounded already.
+func (p Pool) BindFor(ctx context.Context, conn *sql.Conn, brief bool) (unbind func(), err error) {
+	if !p.MariaDB {
+		return func() {}, nil
+	}
+	bound := keepBound
+	if brief {
+		bound = strings.Replace(bound, "innodb_lock_wait_timeout = 1", "innodb_lock_wait_timeout = 0", 1)
+	}
+	if _, err := conn.ExecContext(ctx, bound); err != nil {
+		return nil, err
+	}
+	return func() { SetBack(ctx, conn, hostBound) }, nil
 }
 
 // Return gives a connection back to the pool. One that is not clean is closed: its transaction may be open. If ctx ended during a

@@ -48,14 +48,21 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan
 	if _, err := conn.ExecContext(ctx, "SAVEPOINT dblock_hook"); err != nil {
 		return err
 	}
+	unbind, err := d.db.BindFor(ctx, conn, engine.IsBrief(ctx))
+	if err != nil {
+		return err
+	}
+	defer unbind()
 	tx := &hookTx{Conn: conn}
-	err := engine.CallHook(func() error { return d.hook(ctx, tx, granted) })
+	err = engine.CallHook(func() error { return d.hook(ctx, tx, granted) })
 	tx.closeRows()
 	switch {
 	case err == nil:
 		return d.afterHook(ctx, conn)
-	case mysql.ErrorNumber(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
+	case engine.HookEndedItself(ctx, err), mysql.ErrorNumber(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
 		return engine.HookFailed(err, sqlerr.Unclassified)
+	case isRowLocked(err):
+		return engine.HookFailed(err, sqlerr.Busy)
 	}
 	return engine.HookFailed(err, d.Classify(err))
 }

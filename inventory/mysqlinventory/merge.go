@@ -39,7 +39,7 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 		if err := take(ctx, on, plan); err != nil || d.hook == nil {
 			return true, d.waited(ctx, err)
 		}
-		return true, d.runHook(engine.Patiently(ctx), conn, plan)
+		return true, d.runHook(engine.HookContext(ctx), conn, plan)
 	})
 }
 

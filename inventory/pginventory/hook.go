@@ -52,7 +52,7 @@ const (
 // runHook sends what is written so far and has the owner write what is theirs.
 func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan engine.Plan) error {
 	began := time.Now()
-	ctx = engine.Patiently(ctx)
+	ctx = engine.HookContext(ctx)
 	batch.Queue(postgres.MarkTx)
 	batch.Queue(postgres.SetLockTimeout, lockTimeoutMs(ctx))
 	for _, setting := range asTheOwners {
@@ -73,7 +73,7 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 		return engine.ErrHookSwallowed
 	case err == nil:
 		return engine.ErrHookEnded
-	case postgres.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
+	case engine.HookEndedItself(ctx, err), postgres.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
 		return engine.HookFailed(err, sqlerr.Unclassified)
 	}
 	return engine.HookFailed(err, d.Classify(err))

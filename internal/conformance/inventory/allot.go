@@ -1,9 +1,12 @@
 package inventory
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -169,4 +174,183 @@ func (mergeTests) TakesAnotherAllotment(t *testing.T, s *env) {
 		return s.allotments(t) > 1
 	})
 	s.sound(t)
+}
+
+// frozenTimeout is the Options.Timeout of Stores that get no answer.
+const frozenTimeout = time.Second
+
+// leaveAllotment puts 3 of 10 units of an SKU into the allotment of a process that is gone.
+func (s *env) leaveAllotment(t *testing.T, number int, sku string) {
+	t.Helper()
+	s.stock(t, sku, 10)
+	s.execf(t, "UPDATE dblock_stock SET available = 7 WHERE sku = '%s'", sku)
+	s.execf(t, "INSERT INTO dblock_stock (sku, bucket, available) VALUES ('%s', %d, 3)", sku, 1048576+number)
+}
+
+// ALeftAllotmentStopsNoSweep has one SKU of a dead process's allotment locked or refused, or the
+// allotment's lease locked, or the table of leases missing. A hold on another SKU is swept by the
+// same call, and the other SKUs and allotments are returned. That one is returned afterwards.
+func (mergeTests) ALeftAllotmentStopsNoSweep(t *testing.T, s *env) {
+	for name, c := range map[string]struct {
+		begin func(s *env, t *testing.T) (end func())
+		stays string // SKUs that stay in allotments meanwhile
+		is    error
+		says  string
+	}{
+		"control": {func(*env, *testing.T) func() { return func() {} }, "", nil, ""},
+		"stock":   {func(s *env, t *testing.T) func() { return s.lockSKUs(t, []string{"bad"}) }, "bad", nil, ""},
+		"bucket": {func(s *env, t *testing.T) func() {
+			return s.Locked(t, "SELECT 1 FROM dblock_stock WHERE sku = 'bad' AND bucket = 1048580 FOR UPDATE")
+		}, "bad", nil, ""},
+		"lease": {func(s *env, t *testing.T) func() {
+			return s.Locked(t, "SELECT 1 FROM dblock_lease WHERE lease_key = 'dblock allotment 4' FOR UPDATE")
+		}, "bad beside", dblock.ErrBusy, ""},
+		"trigger": {func(s *env, t *testing.T) func() {
+			return s.Trigger(t, "AFTER UPDATE", "dblock_stock", "NEW.sku = 'bad'", suite.Raise(s.Kind, "P0001", "frozen"))
+		}, "bad", inventory.ErrRejected, `"bad"`},
+		"all leases": {func(s *env, t *testing.T) func() {
+			s.Exec(t, "ALTER TABLE dblock_lease RENAME TO hidden")
+			return func() { s.Exec(t, "ALTER TABLE hidden RENAME TO dblock_lease") }
+		}, "bad beside elsewhere", dblock.ErrSchema, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := s.another(t)
+			t.Cleanup(func() { _ = s.Close(context.WithoutCancel(t.Context())) })
+			s.stock(t, "sale", 10)
+			s.leaveAllotment(t, 4, "first")
+			require.NoError(t, suite.Second(s.openClosed(t, s.o).Sweep(t.Context(), 1))) // it makes the lease
+			skus := []string{"bad", "beside", "elsewhere"}
+			for i, sku := range skus {
+				s.leaveAllotment(t, 4+i/2, sku)
+			}
+			s.sells(t, held("due", "sale"))
+			s.isDue(t, "due")
+			end := c.begin(s, t)
+			swept, err := s.Sweep(suite.Soon(t), 10)
+			assert.Equal(t, 1, swept)
+			assert.ErrorIs(t, err, c.is)
+			assert.True(t, err == nil || strings.Contains(err.Error(), c.says), err)
+			for _, sku := range skus {
+				want := map[bool]int64{true: 3}[strings.Contains(c.stays, sku)]
+				assert.Equal(t, want, s.allotted(t, sku), "allotted units of %s", sku)
+			}
+			end()
+			suite.Until(t, "all is returned", func() bool {
+				require.NoError(t, suite.Second(s.Sweep(t.Context(), 10)))
+				return s.allotted(t, "bad")+s.allotted(t, "beside")+s.allotted(t, "elsewhere") == 0
+			})
+			s.sound(t)
+		})
+	}
+}
+
+// allot sells units of an SKU until the Store has an allotment of it: on a busy machine the first
+// try may take too long. It returns how many it sold.
+func (s *env) allot(t *testing.T, store *inventory.Store, sku string) (sold int64) {
+	t.Helper()
+	before := s.allotments(t)
+	suite.Until(t, "it has an allotment", func() bool {
+		sold++
+		require.NoError(t, suite.Second(store.Reserve(t.Context(), order(fmt.Sprintf("%s %p %d", sku, store, sold), sku, 1))))
+		return s.allotments(t) > before
+	})
+	return sold
+}
+
+// ClosesBesideALockedSKU closes a Store with allotments of three SKUs, the first of which is
+// locked: the others are returned, and the error names the one.
+func (mergeTests) ClosesBesideALockedSKU(t *testing.T, s *env) {
+	store := s.open(t, inventory.Options{Allotment: 5, Timeout: frozenTimeout})
+	skus := named("sale", 3)
+	for _, sku := range skus {
+		s.stock(t, sku, 1000)
+		s.allot(t, store, sku)
+	}
+	release := s.lockSKUs(t, skus[:1])
+	err := store.Close(t.Context())
+	assert.ErrorIs(t, err, dblock.ErrBusy)
+	assert.ErrorContains(t, err, skus[0])
+	release()
+	for i, sku := range skus {
+		assert.Equal(t, i == 0, s.allotted(t, sku) > 0, "%s is allotted after Close", sku)
+	}
+	s.sound(t)
+}
+
+// ClosesBesideASilentSweep has the network fall silent at each of the first calls of a Store's
+// first Sweep, which opens its Locker. Close ends with its context, and the Sweep after
+// Options.Timeout.
+func (mergeTests) ClosesBesideASilentSweep(t *testing.T, s *env) {
+	const silentCalls = 12
+	s.stock(t, "sale", 1000)
+	s.allot(t, s.openClosed(t, inventory.Options{Allotment: 5}), "sale")
+	suite.Crowd(silentCalls, func(k int) {
+		d := &faultconn.Dialer{}
+		store, closePool, err := s.e.OpenOn(t.Context(), s.DSN, d, inventory.Options{Timeout: suite.CutTimeout})
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer suite.ClosePool(d, closePool)
+		silent, swept, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		d.Arm(k+1, faultconn.HookBefore, func() {
+			d.Arm(1, faultconn.Stall, nil)
+			close(silent)
+		})
+		go func() {
+			defer close(swept)
+			_, _ = store.Sweep(context.Background(), 10)
+		}()
+		select {
+		case <-silent:
+		case <-swept:
+			t.Errorf("the sweep has fewer than %d calls", k+1)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		go func() {
+			defer close(closed)
+			_ = store.Close(ctx)
+		}()
+		for what, end := range map[string]chan struct{}{"Close": closed, "Sweep": swept} {
+			select {
+			case <-end:
+			case <-time.After(time.Minute):
+				t.Errorf("silent from call %d on, %s hangs", k+1, what)
+			}
+		}
+	})
+}
+
+// ClosesWithoutAServer closes Stores that have allotments while the server is frozen, and after it
+// was killed. Close ends, and its error says so. Then a sweep returns what was left. In a soak
+// Close has no bound but its own.
+func (ownTests) ClosesWithoutAServer(t *testing.T, e Inventory) {
+	s, server := e.envOfItsOwn(t)
+	if server == nil {
+		t.Log("this server cannot be killed: nothing is shown")
+		return
+	}
+	s.stock(t, "sale", 100)
+	o := inventory.Options{Allotment: 10, Timeout: frozenTimeout}
+	first, second := s.open(t, o), s.open(t, o)
+	sold := s.allot(t, first, "sale") + s.allot(t, second, "sale")
+	closes := func(store *inventory.Store) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		if os.Getenv(suite.EnvSoak) == "" {
+			ctx, cancel = context.WithTimeout(ctx, 2*frozenTimeout)
+		}
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- store.Close(ctx) }()
+		return suite.Wait(t, ended, "Close")
+	}
+	require.NoError(t, server.Freeze())
+	assert.Error(t, closes(first), "Close on a frozen server")
+	require.NoError(t, errors.Join(server.Thaw(), server.Kill()))
+	assert.Error(t, closes(second), "Close without a server")
+	require.NoError(t, server.Restart(t.Context()))
+	s.Exec(t, "DELETE FROM dblock_member")
+	require.NoError(t, suite.Second(s.openClosed(t, s.o).Sweep(t.Context(), 10)))
+	s.wantsAllotted(t, 100-sold, 0)
 }

@@ -88,6 +88,7 @@
 //
 //   - WritesTheOwnersRows: A hook's rows exist if, and only if, the order is sold.
 //   - AHookFailsForOneOrder: A hook that fails fails one order.
+//   - AHookWaitsForOneOrder: A hook that waits for a locked row delays one order.
 //   - AHookIsRunAgain: A hook runs again with its batch.
 //   - AHookThatKeepsItsErrorsIsFound: A hook that ignores errors of its statements does not commit.
 //   - AHookThatCommitsIsNoSuccess: All orders whose hook has ended their transaction are unknown.

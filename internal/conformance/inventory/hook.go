@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -169,6 +170,34 @@ func (mergeTests) AHookFailsForOneOrder(t *testing.T, s *env) {
 	s.Exec(t, "DELETE FROM own_order WHERE order_key = 'order-50'")
 	s.wantsBooks(t, "sale", 806, 0, 194)
 	s.wantsOwnRows(t)
+}
+
+// AHookWaitsForOneOrder has a hook wait for a row that another transaction has locked, for one order
+// of a crowd. The others are sold meanwhile.
+func (mergeTests) AHookWaitsForOneOrder(t *testing.T, s *env) {
+	s.Exec(t, "CREATE TABLE customer (n int)")
+	s.Exec(t, "INSERT INTO customer VALUES (0)")
+	o, reqs := s.o, ordersFor(20, "sale")
+	o.Timeout = time.Minute
+	const write = "UPDATE customer SET n = n + 1"
+	store := s.hookedOn(t, s.DSN, &faultconn.Dialer{}, o, func(_ context.Context, exec func(string) error, granted []inventory.Reservation) error {
+		if slices.ContainsFunc(granted, func(r inventory.Reservation) bool { return r.Key == reqs[5].Key }) {
+			return exec(write)
+		}
+		return nil
+	})
+	s.stock(t, "sale", 20)
+	tx := s.Tx(t, sql.LevelDefault, write)
+	answers := make(chan told, len(reqs))
+	for _, r := range reqs {
+		go func() { answers <- told{r, inventory.Reservation{}, suite.Second(store.Reserve(t.Context(), r))} }()
+	}
+	for range reqs[1:] {
+		a := <-answers
+		assert.True(t, a.err == nil && a.req.Key != reqs[5].Key, "%s: %v", a.req.Key, a.err)
+	}
+	require.NoError(t, tx.Commit())
+	assert.NoError(t, (<-answers).err)
 }
 
 // AHookIsRunAgain has the hooks of two Stores lock the owner's rows crosswise: the victim of the

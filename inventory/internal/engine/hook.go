@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -39,6 +40,28 @@ func HookFailed(err error, is sqlerr.Class) error {
 		return err
 	}
 	return &HookError{err}
+}
+
+// HookEndedItself reports whether a hook's error is of a context of its own, while the batch's goes
+// on. The driver may have closed the connection then. Nothing was committed.
+func HookEndedItself(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
+}
+
+type hookBriefly struct{}
+
+// HookBriefly is a context in which a hook's statements wait for a lock briefly. Otherwise they wait
+// for about a second.
+func HookBriefly(ctx context.Context) context.Context {
+	return context.WithValue(ctx, hookBriefly{}, true)
+}
+
+// HookContext is the context for a hook: brief if it is to wait briefly.
+func HookContext(ctx context.Context) context.Context {
+	if ctx.Value(hookBriefly{}) != nil {
+		return Briefly(ctx)
+	}
+	return Patiently(ctx)
 }
 
 // HookError is what a hook said of its own accord.
