@@ -12,9 +12,9 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// once runs one autocommit statement on a connection of the pool. One that had no chance is repeated: its connection was dead,
-// or it was rolled back for others' sake. To have the connection first tells
-// what never reached the server from what may have: the pool's own methods don't.
+// once runs one autocommit statement on a connection of the pool. One that had no chance is
+// repeated: its connection was dead, or it was rolled back for others' sake. To have the connection
+// first tells what never reached the server from what may have: the pool's own methods don't.
 func (e *engine) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
 	return e.onConn(ctx, func(conn *sql.Conn) error { return statement(e.db.On(conn)) })
 }
@@ -44,8 +44,9 @@ const (
 	boundWait = time.Second
 )
 
-// bounded is once for a statement that makes rows, which would wait for a transaction that has locked a row or a gap. It waits
-// for boundWait on MySQL, and on MariaDB for as long as it is told. It fails as locked then.
+// bounded is once for a statement that makes rows, which would wait for a transaction that has
+// locked a row or a gap. It waits for boundWait on MySQL, and on MariaDB for as long as it is told.
+// It fails as locked then.
 func (e *engine) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
 	if e.db.MariaDB {
 		return e.once(ctx, func(on mysqldb.DBTX) error { return statement(wait(on)) })

@@ -36,7 +36,8 @@ func openEngine(ctx context.Context, host *sql.DB, schemaName string, watch time
 	return e, e.Close, nil
 }
 
-// Lingers is for how long a statement may wait for a gap, once the client has given up. (MariaDB's don't wait.)
+// Lingers is for how long a statement may wait for a gap, once the client has given up. (MariaDB's
+// don't wait.)
 func (e *engine) Lingers() time.Duration {
 	if e.db.MariaDB {
 		return 0

@@ -8,7 +8,8 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 )
 
-// heaviest bounds a statement of many rows, whatever the server takes: while a long one is sent and parsed, all others wait.
+// heaviest bounds a statement of many rows, whatever the server takes: while a long one is sent and
+// parsed, all others wait.
 const heaviest = 4 << 20
 
 // Portions cuts the arguments of a statement that repeats a part into those of statements that the
@@ -42,7 +43,8 @@ func Portions(on mysqldb.DBTX, query string, most int, args []any) iter.Seq[[]an
 	}
 }
 
-// ExecAll runs a statement that repeats a part for all of args, in portions. It sends nothing if there are none.
+// ExecAll runs a statement that repeats a part for all of args, in portions. It sends nothing if
+// there are none.
 func ExecAll(ctx context.Context, on mysqldb.DBTX, query string, most int, args []any) (affected int64, err error) {
 	for some := range Portions(on, query, most, args) {
 		result, err := on.ExecContext(ctx, query, some...)

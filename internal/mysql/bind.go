@@ -12,8 +12,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// UnsafeCharsets are the character sets in which a backslash, a quote or a backtick can be the second byte of a character.
-// If a connection uses one of them, an escaped value or a quoted name can end early, and its rest is read as SQL.
+// UnsafeCharsets are the character sets in which a backslash, a quote or a backtick can be the
+// second byte of a character. If a connection uses one of them, an escaped value or a quoted name
+// can end early, and its rest is read as SQL.
 var UnsafeCharsets = []string{"big5", "cp932", "gb18030", "gbk", "sjis"}
 
 // Exec is conn.ExecContext, under every character set of the connection: see bind.
@@ -64,10 +65,11 @@ func (r *Rows) Close() error {
 	return err
 }
 
-// bind prepares a statement if a value of args may change its meaning as text: with interpolateParams the driver
-// escapes values without a look at the character set. Values of a prepared statement are sent apart from its text. It
-// returns nil if all values are safe in the text. A text that is not ASCII has names or literals that an unsafe
-// character set breaks: see CheckText.
+// bind prepares a statement if a value of args may change its meaning as text: with
+// interpolateParams the driver escapes values without a look at the character set. Values of a
+// prepared statement are sent apart from its text. It returns nil if all values are safe in the
+// text. A text that is not ASCII has names or literals that an unsafe character set breaks: see
+// CheckText.
 func bind(ctx context.Context, conn Conn, query string, args []any) (*sql.Stmt, error) {
 	if err := CheckText(ctx, conn, query); err != nil {
 		return nil, err
@@ -78,8 +80,8 @@ func bind(ctx context.Context, conn Conn, query string, args []any) (*sql.Stmt, 
 	return conn.PrepareContext(ctx, query)
 }
 
-// mustBind reports whether a value has both a byte that begins a character of two bytes in an unsafe set, and one
-// before which the driver puts a backslash.
+// mustBind reports whether a value has both a byte that begins a character of two bytes in an
+// unsafe set, and one before which the driver puts a backslash.
 func mustBind(arg any) bool {
 	value, err := driver.DefaultParameterConverter.ConvertValue(arg)
 	if err != nil {
@@ -98,8 +100,8 @@ func mustBind(arg any) bool {
 
 func isASCII(s string) bool { return !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 }) }
 
-// CheckText refuses a connection whose character set can break the names in a text. It asks only if the text is
-// not ASCII.
+// CheckText refuses a connection whose character set can break the names in a text. It asks only if
+// the text is not ASCII.
 //
 // Errors: dblock.ErrUnsupported, and nothing was written; the driver's.
 func CheckText(ctx context.Context, conn Querier, text string) error {

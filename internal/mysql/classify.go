@@ -40,9 +40,9 @@ func Classify(err error) sqlerr.Class {
 	}
 }
 
-// ClassifyOwn is Classify for an error of dblock's own statements. A unique key of the host's that it names is
-// thus one that a trigger, or an index, of one row has met. A table of the host's is one of a
-// trigger, which fails for all rows: the server opens all tables of a trigger at once.
+// ClassifyOwn is Classify for an error of dblock's own statements. A unique key of the host's that
+// it names is thus one that a trigger, or an index, of one row has met. A table of the host's is
+// one of a trigger, which fails for all rows: the server opens all tables of a trigger at once.
 func ClassifyOwn(err error) sqlerr.Class {
 	var server *mysqldriver.MySQLError
 	if !errors.As(err, &server) || !namesOthers(server) {
@@ -61,8 +61,8 @@ var (
 	namedKey   = regexp.MustCompile(`'(?:([^'.]*)\.)?([^'.]*)'[^']*$`)
 )
 
-// namesOthers tells that an error names a table, or a unique key, that is not dblock's. Classify a key
-// that is taken MySQL names 'table.key', and MariaDB 'key': there a primary key may be of any
+// namesOthers tells that an error names a table, or a unique key, that is not dblock's. Classify a
+// key that is taken MySQL names 'table.key', and MariaDB 'key': there a primary key may be of any
 // table.
 func namesOthers(err *mysqldriver.MySQLError) bool {
 	switch err.Number {
@@ -126,13 +126,15 @@ func ErrorNumber(err error) uint16 {
 	return 0
 }
 
-// IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of others: all of it may be run again.
+// IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of
+// others: all of it may be run again.
 func IsConflict(err error) bool {
 	var server *mysqldriver.MySQLError
 	return errors.As(err, &server) && (isConflict(server) || server.Number == namedLockDeadlock)
 }
 
-// IsDeadlock tells that transactions, or sessions with named locks, waited for each other, and this one was chosen to end.
+// IsDeadlock tells that transactions, or sessions with named locks, waited for each other, and this
+// one was chosen to end.
 func IsDeadlock(err error) bool {
 	var server *mysqldriver.MySQLError
 	return errors.As(err, &server) && (server.Number == deadlock || server.Number == namedLockDeadlock)
@@ -148,8 +150,8 @@ func IsNoSavepoint(err error) bool {
 // it back.
 func isConflict(err *mysqldriver.MySQLError) bool { return ofServer(err, true) == sqlerr.Retryable }
 
-// ofServer returns the class of the server's own error. Classify two numbers only the text tells the
-// class.
+// ofServer returns the class of the server's own error. Classify two numbers only the text tells
+// the class.
 func ofServer(err *mysqldriver.MySQLError, unwritten bool) sqlerr.Class {
 	number := err.Number
 	switch {

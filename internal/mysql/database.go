@@ -20,7 +20,8 @@ type Database struct {
 	tables tables
 }
 
-// packetOverhead is how much shorter a statement is than the packet that carries it, with some to spare.
+// packetOverhead is how much shorter a statement is than the packet that carries it, with some to
+// spare.
 const packetOverhead = 64
 
 // Open finds dblock's tables, in the database of that name or, without a name, in that of a

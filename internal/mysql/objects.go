@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// objectsIn reads the objects of dblock's tables, an index column by column. The schema is an expression. Servers that fold
-// names keep them in lower case.
+// objectsIn reads the objects of dblock's tables, an index column by column. The schema is an
+// expression. Servers that fold names keep them in lower case.
 func objectsIn(database string) string {
 	in := "_SCHEMA = IF(@@lower_case_table_names = 1, LOWER(" + database + "), " + database + ")"
 	const ours = " LIKE 'dblock|_%' ESCAPE '|'"
@@ -38,14 +38,15 @@ FROM information_schema.TRIGGERS WHERE TRIGGER` + in + ` AND EVENT_OBJECT_TABLE`
 LIMIT 1000000` // else a session's sql_select_limit bounds it
 }
 
-// keyed are the tables into which dblock inserts with IGNORE or ON DUPLICATE KEY UPDATE. Such an insert takes a row that any
-// unique index finds for the one of its key.
+// keyed are the tables into which dblock inserts with IGNORE or ON DUPLICATE KEY UPDATE. Such an
+// insert takes a row that any unique index finds for the one of its key.
 var keyed = []string{
 	"dblock_stock", "dblock_quota", "dblock_lease", "dblock_lease_waiter", "dblock_fence", "dblock_semaphore", "dblock_permit",
 	"dblock_session_key", "dblock_queue", "dblock_queue_cancel", "dblock_queue_key", "dblock_queue_unique", "dblock_queue_history",
 }
 
-// Objects reads what dblock's tables have that are in the database of that name; "" is the connection's own.
+// Objects reads what dblock's tables have that are in the database of that name; "" is the
+// connection's own.
 func Objects(ctx context.Context, conn Conn, name string) (schema.Shape, error) {
 	database, args := "DATABASE()", []any(nil)
 	if name != "" {
@@ -92,8 +93,8 @@ var (
 	brackets = strings.NewReplacer("(", "", ")", "")
 )
 
-// spelled takes out of a definition what servers write in different ways: the quotes, the brackets of a CHECK, and the text
-// of an empty default.
+// spelled takes out of a definition what servers write in different ways: the quotes, the brackets
+// of a CHECK, and the text of an empty default.
 func spelled(kind, is string) string {
 	switch kind {
 	case schema.Limit:
@@ -104,7 +105,8 @@ func spelled(kind, is string) string {
 	return is
 }
 
-// Differences says what dblock's tables lack of their version, or have otherwise. What the user may not see is not judged.
+// Differences says what dblock's tables lack of their version, or have otherwise. What the user may
+// not see is not judged.
 func Differences(ctx context.Context, conn Conn, name, server string, version int64) ([]string, error) {
 	have, err := Objects(ctx, conn, name)
 	if err != nil {
@@ -117,7 +119,8 @@ func Differences(ctx context.Context, conn Conn, name, server string, version in
 	return want.Differences(have), nil
 }
 
-// ForgetUnseen deletes from want what may be there and the user may not see. server is schema.MySQLServer's.
+// ForgetUnseen deletes from want what may be there and the user may not see. server is
+// schema.MySQLServer's.
 func ForgetUnseen(ctx context.Context, conn Conn, name, server string, want, have schema.Shape) (err error) {
 	on := On(conn, name)
 	columns := map[string][]string{} // that are not seen
@@ -141,9 +144,10 @@ func ForgetUnseen(ctx context.Context, conn Conn, name, server string, want, hav
 	return nil // MySQL shows all indexes and constraints of a table of which it shows a column
 }
 
-// forgetHidden deletes indexes and CHECKs that the user does not see. MariaDB shows no index to a user that may only read
-// some columns, and no CHECK to one with privileges on the table alone. A user that sees the primary key sees the other
-// indexes. Else the definition of the table tells. have gets the CHECKs that it has.
+// forgetHidden deletes indexes and CHECKs that the user does not see. MariaDB shows no index to a
+// user that may only read some columns, and no CHECK to one with privileges on the table alone. A
+// user that sees the primary key sees the other indexes. Else the definition of the table tells.
+// have gets the CHECKs that it has.
 func forgetHidden(ctx context.Context, on mysqldb.DBTX, want, have schema.Shape) error {
 	hidden := map[string][]schema.Object{}
 	for _, o := range want.Missing(have) {
@@ -185,8 +189,9 @@ func clause(o schema.Object) string {
 	return "KEY " + o.Name + " "
 }
 
-// definitionsOf returns the CREATE TABLE of tables in one round trip, without quotes: which ones MariaDB writes is a setting.
-// A table is left out if the user may not see its definition. So are those after it, and views.
+// definitionsOf returns the CREATE TABLE of tables in one round trip, without quotes: which ones
+// MariaDB writes is a setting. A table is left out if the user may not see its definition. So are
+// those after it, and views.
 func definitionsOf(ctx context.Context, on mysqldb.DBTX, tables []string) (map[string]string, error) {
 	rows, err := on.QueryContext(ctx, "BEGIN NOT ATOMIC SHOW CREATE TABLE "+strings.Join(tables, "; SHOW CREATE TABLE ")+"; END")
 	if err != nil {
@@ -218,8 +223,8 @@ func ifLost(err error) error {
 	return err
 }
 
-// confirm reports whether the server says that the table or a column does not exist. To a user without a privilege it says
-// that instead.
+// confirm reports whether the server says that the table or a column does not exist. To a user
+// without a privilege it says that instead.
 func confirm(ctx context.Context, on mysqldb.DBTX, table string, columns []string) (gone bool, err error) {
 	rows, err := on.QueryContext(ctx, "SELECT "+strings.Join(columns, ", ")+" FROM "+table+" LIMIT 0")
 	if err == nil {

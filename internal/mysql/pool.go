@@ -23,7 +23,8 @@ type Pool struct {
 // NewPool returns a pool of a MySQL server, until MariaDB is set.
 func NewPool(db *sql.DB) Pool { return Pool{DB: db, lingering: new(atomic.Int64)} }
 
-// Exhausted reports that all connections of the pool serve callers. Those whose callers have left don't count.
+// Exhausted reports that all connections of the pool serve callers. Those whose callers have left
+// don't count.
 func (p Pool) Exhausted() bool {
 	s := p.Stats()
 	return s.MaxOpenConnections > 0 && s.InUse-int(p.lingering.Load()) >= s.MaxOpenConnections
@@ -46,14 +47,15 @@ const (
 // LockWait is for how long a statement waits for a lock at most.
 const LockWait = time.Second
 
-// lingers is for how long a connection whose caller has left counts as in use, as it is on the server: MySQL looks once a second for
-// waits that are over.
+// lingers is for how long a connection whose caller has left counts as in use, as it is on the
+// server: MySQL looks once a second for waits that are over.
 const lingers = 2 * LockWait
 
-// In runs fn in a READ COMMITTED transaction, and commits it if fn says so. After an error of the commit itself it is not known whether it
-// took place.
+// In runs fn in a READ COMMITTED transaction, and commits it if fn says so. After an error of the
+// commit itself it is not known whether it took place.
 //
-// It is not a *sql.Tx, because Commit and Rollback of one take no context: if the network goes silent they hang for minutes.
+// It is not a *sql.Tx, because Commit and Rollback of one take no context: if the network goes
+// silent they hang for minutes.
 func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error)) error {
 	begin := []string{ReadCommitted, start}
 	if !p.MariaDB {
@@ -75,7 +77,8 @@ func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error
 	return WithHint(err)
 }
 
-// Bind returns a connection on which statements outside of transactions are bounded, too, once they run on Briefly.
+// Bind returns a connection on which statements outside of transactions are bounded, too, once they
+// run on Briefly.
 func (p Pool) Bind(ctx context.Context) (*sql.Conn, error) {
 	if p.MariaDB {
 		return p.connect(ctx)
@@ -100,8 +103,9 @@ func (p Pool) BindFor(ctx context.Context, conn *sql.Conn, brief bool) (unbind f
 	return func() { SetBack(ctx, conn, hostBound) }, nil
 }
 
-// Return gives a connection back to the pool. One that is not clean is closed: its transaction may be open. If ctx ended during a
-// statement, the server may still wait for a lock; the connection counts as in use for as long.
+// Return gives a connection back to the pool. One that is not clean is closed: its transaction may
+// be open. If ctx ended during a statement, the server may still wait for a lock; the connection
+// counts as in use for as long.
 func (p Pool) Return(ctx context.Context, conn *sql.Conn, clean bool) {
 	switch {
 	case !clean && HasLeft(ctx, conn):

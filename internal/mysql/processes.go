@@ -20,8 +20,8 @@ type Querier interface {
 }
 
 // Processes are the sessions that the account may see. It asks by SHOW PROCESSLIST: MySQL makes
-// information_schema.processlist whole whatever is read of it, the running statements with it, and refuses to (3854) while
-// one of them has bytes in it that are no text.
+// information_schema.processlist whole whatever is read of it, the running statements with it, and
+// refuses to (3854) while one of them has bytes in it that are no text.
 func Processes(ctx context.Context, on Querier) ([]Process, error) {
 	rows, err := on.QueryContext(ctx, "SHOW PROCESSLIST")
 	if err != nil {

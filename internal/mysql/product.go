@@ -10,7 +10,8 @@ import (
 // Product is what speaks ProductMySQL's protocol.
 type Product string
 
-// The products that are told apart. ProductMySQL and ProductMariaDB stand for their forks and hosted forms, too.
+// The products that are told apart. ProductMySQL and ProductMariaDB stand for their forks and
+// hosted forms, too.
 const (
 	ProductMySQL   Product = "MySQL"
 	ProductMariaDB Product = "MariaDB"
@@ -18,7 +19,8 @@ const (
 	ProductVitess  Product = "Vitess"
 )
 
-// Known tells that ProductMySQL or ProductMariaDB itself is inside, with all its functions and variables.
+// Known tells that ProductMySQL or ProductMariaDB itself is inside, with all its functions and
+// variables.
 func (p Product) Known() bool { return p == ProductMySQL || p == ProductMariaDB }
 
 // productOf reads VERSION() and @@version_comment.
@@ -36,13 +38,15 @@ func productOf(version, comment string) Product {
 	}
 }
 
-// SessionLocks is nil where named locks (GET_LOCK) keep out everybody else who asks for them by this DSN. Else the error
-// matches dblock.ErrUnsupported, and says what does not exclude there and what to use instead. That it is nil proves nothing
-// of a second primary, which a failover may have left, nor of a proxy that does not show.
+// SessionLocks is nil where named locks (GET_LOCK) keep out everybody else who asks for them by
+// this DSN. Else the error matches dblock.ErrUnsupported, and says what does not exclude there and
+// what to use instead. That it is nil proves nothing of a second primary, which a failover may have
+// left, nor of a proxy that does not show.
 func (s *Server) SessionLocks() error {
 	switch {
 	case s.Product == ProductTiDB:
-		// One ProductTiDB server was seen to keep sessions apart. What several do together was not, and IS_USED_LOCK tells no holder.
+		// One ProductTiDB server was seen to keep sessions apart. What several do together was not,
+		// and IS_USED_LOCK tells no holder.
 		return refuse("on ProductTiDB GET_LOCK does not tell who holds a lock, and is not known to exclude across servers: use a ProductMySQL or ProductMariaDB server")
 	case s.Product == ProductVitess:
 		return refuse("Vitess gives a named lock to others once its session was idle for 30 s, while the holder still believes in it: " +

@@ -27,9 +27,10 @@ func Home(ctx context.Context, conn Conn, name string) (string, error) {
 	return home.String, nil
 }
 
-// CheckSchema makes sure that server, session settings and tables are what the statements were written for, with the tables in the
-// database of that name. It returns which server it is: "MySQL" or "MariaDB". conn is a connection or a pool: the connections of
-// a pool have the character set of its DSN.
+// CheckSchema makes sure that server, session settings and tables are what the statements were
+// written for, with the tables in the database of that name. It returns which server it is: "MySQL"
+// or "MariaDB". conn is a connection or a pool: the connections of a pool have the character set of
+// its DSN.
 func CheckSchema(ctx context.Context, conn Conn, name string) (server string, err error) {
 	if err := CheckText(ctx, conn, name); err != nil {
 		return "", Unavailable(err)
@@ -62,8 +63,8 @@ func CheckSchema(ctx context.Context, conn Conn, name string) (server string, er
 
 const readUncommitted = "READ-UNCOMMITTED"
 
-// checkSettings refuses settings of the session with which dblock's statements are not committed, fail, read what others
-// have not committed, or read a part of the rows.
+// checkSettings refuses settings of the session with which dblock's statements are not committed,
+// fail, read what others have not committed, or read a part of the rows.
 func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
 	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_select_limit', 'autocommit', 'completion_type', 'sql_safe_updates', 'check_constraint_checks', 'sql_mode', 'sql_big_selects', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation')")
 	if err != nil {
@@ -113,8 +114,8 @@ func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
 	return checkClock(ctx, on)
 }
 
-// checkClock refuses a session whose clock stands still. If the variable timestamp is set, it is the
-// clock of each statement; SYSDATE reads that of the machine.
+// checkClock refuses a session whose clock stands still. If the variable timestamp is set, it is
+// the clock of each statement; SYSDATE reads that of the machine.
 func checkClock(ctx context.Context, on mysqldb.DBTX) error {
 	seconds, err := new(mysqldb.Queries).ClockStandsFor(ctx, on)
 	if err == nil && seconds > 0 {

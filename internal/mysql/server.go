@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Server is what was found. Where Product has no MySQL or MariaDB inside that is known here (see Product.Known), only
-// Version, Comment, Product, ConnID and Database are filled.
+// Server is what was found. Where Product has no MySQL or MariaDB inside that is known here (see
+// Product.Known), only Version, Comment, Product, ConnID and Database are filled.
 type Server struct {
 	Version  string // the text of VERSION()
 	Comment  string // the text of @@version_comment
@@ -22,8 +22,8 @@ type Server struct {
 	// ConnID is the session's number, as the list of processes shows it.
 	ConnID int64
 
-	// Proxied: a proxy answered in the server's place, or the session changed between two statements. That it is false
-	// proves nothing: a proxy may be silent.
+	// Proxied: a proxy answered in the server's place, or the session changed between two
+	// statements. That it is false proves nothing: a proxy may be silent.
 	Proxied bool
 
 	ReadOnly bool // read_only, super_read_only or innodb_read_only: a replica, as a rule
@@ -33,11 +33,12 @@ type Server struct {
 	// Isolation is what transactions of the session have by default, for example "REPEATABLE-READ".
 	Isolation string
 
-	// ClockAhead is by how much the server's clock is ahead of this machine's, give or take ClockWithin.
+	// ClockAhead is by how much the server's clock is ahead of this machine's, give or take
+	// ClockWithin.
 	ClockAhead, ClockWithin time.Duration
 
-	// Settings are the session's variables by name, as SHOW VARIABLES has them: those that Inspect reads, where the server
-	// has them.
+	// Settings are the session's variables by name, as SHOW VARIABLES has them: those that Inspect
+	// reads, where the server has them.
 	Settings map[string]string
 }
 
@@ -51,8 +52,8 @@ var read = []string{
 	"default_storage_engine", "character_set_client",
 }
 
-// AllRows is the sql_select_limit of a session whose queries return all rows. Under a smaller one a query without a LIMIT of its
-// own leaves rows out, SHOW does too, and nothing says so.
+// AllRows is the sql_select_limit of a session whose queries return all rows. Under a smaller one a
+// query without a LIMIT of its own leaves rows out, SHOW does too, and nothing says so.
 const AllRows = "18446744073709551615"
 
 const (
@@ -66,8 +67,8 @@ const (
 		" WHERE member_id = @@server_uuid AND member_state <> 'OFFLINE' LIMIT 1"
 )
 
-// Inspect asks in three round trips, and in a fourth one where group replication is set up. It writes nothing, takes no lock,
-// and needs no privilege.
+// Inspect asks in three round trips, and in a fourth one where group replication is set up. It
+// writes nothing, takes no lock, and needs no privilege.
 //
 // Errors: the driver's.
 func Inspect(ctx context.Context, conn *sql.Conn) (Server, error) {
@@ -134,14 +135,16 @@ func (s *Server) settle() {
 	}
 }
 
-// inGroup believes that a server which has a group's name is in the group, where the members can't be seen.
+// inGroup believes that a server which has a group's name is in the group, where the members can't
+// be seen.
 func inGroup(ctx context.Context, conn *sql.Conn) bool {
 	var members int
 	err := conn.QueryRowContext(ctx, whoIsInTheGroup).Scan(&members)
 	return err != nil || members > 0
 }
 
-// On tells that a variable is on. MariaDB's read_only has more values than ON, all of which forbid something.
+// On tells that a variable is on. MariaDB's read_only has more values than ON, all of which forbid
+// something.
 func (s *Server) On(setting string) bool {
 	switch strings.ToUpper(s.Settings[setting]) {
 	case "", "OFF", "0":

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Show runs a SHOW or an EXPLAIN and returns its rows by the names of their columns, of which servers have different ones. The
-// DSN's columnsWithAlias puts a table's alias before a name: it is removed. NULL is the empty string.
+// Show runs a SHOW or an EXPLAIN and returns its rows by the names of their columns, of which
+// servers have different ones. The DSN's columnsWithAlias puts a table's alias before a name: it is
+// removed. NULL is the empty string.
 func Show(ctx context.Context, db Querier, text string) (lines []map[string]string, err error) {
 	rows, err := db.QueryContext(ctx, text)
 	if err != nil {
@@ -60,7 +61,8 @@ type Table struct {
 	Columns     []string // those that are stored, short ones first
 }
 
-// InspectTable reads SHOW CREATE TABLE, which finds temporary tables too. from is the table's name, in backticks.
+// InspectTable reads SHOW CREATE TABLE, which finds temporary tables too. from is the table's name,
+// in backticks.
 //
 // Errors: the driver's.
 func InspectTable(ctx context.Context, db Conn, from string) (Table, error) {
@@ -90,7 +92,8 @@ type Partition struct {
 	InPlan string // as EXPLAIN names it
 }
 
-// Partitions reads those of a table, in the order of its definition. from is the table's name, in backticks.
+// Partitions reads those of a table, in the order of its definition. from is the table's name, in
+// backticks.
 //
 // Errors: the driver's.
 func Partitions(ctx context.Context, db Conn, from string) ([]Partition, error) {
@@ -120,8 +123,8 @@ func unquoted(name string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(name, "`"), "`"), "``", "`")
 }
 
-// read takes a CREATE TABLE apart: a line a column, then a line a key, then one of the table's options, then its partitions. Line
-// breaks within comments are escaped.
+// read takes a CREATE TABLE apart: a line a column, then a line a key, then one of the table's
+// options, then its partitions. Line breaks within comments are escaped.
 func (t *Table) read(create string) {
 	var long []string
 	for line := range strings.Lines(create) {
@@ -145,7 +148,8 @@ func (t *Table) read(create string) {
 	t.Columns = append(t.Columns, long...)
 }
 
-// column reads a line of a column: two blanks, a quoted name and its definition. Keys begin with a word.
+// column reads a line of a column: two blanks, a quoted name and its definition. Keys begin with a
+// word.
 func column(line string) (name, definition string, ok bool) {
 	rest, ok := strings.CutPrefix(line, "  ")
 	if !ok || rest == "" || rest[0] != '`' && rest[0] != '"' {

@@ -34,8 +34,9 @@ const mark = "dblock_tx"
 
 // Begin begins a transaction on a connection of a pool, with modes that are a statement. It sends
 // nothing twice that may have been written: a connection that was found dead is replaced. If ctx
-// ends before Keep, the connection is closed, and the server rolls back. first, unless it is nil, is
-// called with the connection before the transaction begins, which it does not after an error of first.
+// ends before Keep, the connection is closed, and the server rolls back. first, unless it is nil,
+// is called with the connection before the transaction begins, which it does not after an error of
+// first.
 func Begin(ctx context.Context, db *sql.DB, modes string, first func(*sql.Conn) error) (*Tx, error) {
 	for n := 1; ; n++ {
 		conn, err := db.Conn(ctx)

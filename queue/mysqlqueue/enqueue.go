@@ -13,15 +13,17 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
-// EnqueueTx is Queue.EnqueueMany in a transaction of the caller's: the jobs are there if and when tx commits. It is two round trips, as no
-// statement here inserts into two tables, and more for many tasks. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
+// EnqueueTx is Queue.EnqueueMany in a transaction of the caller's: the jobs are there if and when
+// tx commits. It is two round trips, as no statement here inserts into two tables, and more for
+// many tasks. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
 //
-// With keys it is up to nine round trips. What they lock stays locked till tx ends: jobs of the same Group, or with the same Unique, are not
-// enqueued by others before, and none of the Group, nor the one that has a unique key already, ends. Enqueue last, and all in one call, as
-// two calls may deadlock with two of others.
+// With keys it is up to nine round trips. What they lock stays locked till tx ends: jobs of the
+// same Group, or with the same Unique, are not enqueued by others before, and none of the Group,
+// nor the one that has a unique key already, ends. Enqueue last, and all in one call, as two calls
+// may deadlock with two of others.
 //
-// Errors: dblock.ErrInvalid, and nothing was sent; a *queue.DuplicateError, which is no reason to roll back; others are the
-// database's: roll tx back.
+// Errors: dblock.ErrInvalid, and nothing was sent; a *queue.DuplicateError, which is no reason to
+// roll back; others are the database's: roll tx back.
 func EnqueueTx(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.Task) ([]queue.ID, error) {
 	return link.EnqueueIn(ctx, q, engine.CallerTx{Tx: tx}, tasks)
 }
@@ -51,8 +53,8 @@ func (d *database) insert(ctx context.Context, jobs []engine.Insert, atOnce bool
 	return dups, err
 }
 
-// lockKeys locks the unique keys and groups of jobs, as far as they are there, or fails at once. An INSERT can't do so: if another
-// transaction has inserted the same key, and is open, it waits.
+// lockKeys locks the unique keys and groups of jobs, as far as they are there, or fails at once. An
+// INSERT can't do so: if another transaction has inserted the same key, and is open, it waits.
 func lockKeys(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) error {
 	unique, groups := make(map[key]struct{}), make(map[key]struct{})
 	for i := range jobs {
