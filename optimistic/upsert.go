@@ -49,7 +49,7 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 		w.Next.U = newUUID()
 	}
 	var taken *engine.TakenError
-	for range 2 { // a second time if the row was deleted before it was read
+	for range suppressedTries { // again if the row was deleted before it was read
 		rows, raw, err := t.e.Write(ctx, db, p, w)
 		if err != nil && !errors.As(err, &taken) {
 			return version, t.wrong(ctx, key, true, err)
