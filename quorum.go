@@ -228,9 +228,11 @@ func (q *Quorum) Close(ctx context.Context) error {
 	for _, tell := range tells {
 		tell()
 	}
-	err := clock.Await(ctx, empty, 0, "locks are still in use")
+	err := clock.Await(ctx, empty, "locks are still in use")
 	if err == nil {
-		return clock.Await(ctx, clock.After(q.tasks.Wait), clock.Grace, "operations are still under way")
+		ctx, stop := clock.Late(ctx)
+		defer stop()
+		return clock.Await(ctx, clock.After(q.tasks.Wait), "operations are still under way")
 	}
 	for _, h := range all {
 		go h.giveBack(context.WithoutCancel(ctx))

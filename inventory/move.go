@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -314,102 +313,4 @@ func inTheWay(rows []engine.Row, quotas map[engine.Quota]bool, skus map[string]b
 		a.lane += "buyer " + rows[0].Buyer
 	}
 	return a
-}
-
-// decideMoves says what becomes of each reservation, in the order in which the changes came, and what is to be written. Nothing
-// becomes of those that are passed over.
-func decideMoves(batch []change, recorded map[string][]engine.Row, passed map[string]apart) (engine.Moves, []merge.Answer[changed]) {
-	d := moving{rows: recorded, set: make(map[string]engine.Set), back: make(map[engine.Units]int64), uncount: make(map[engine.Quota]int64)}
-	answers := make([]merge.Answer[changed], len(batch))
-	for i, c := range batch {
-		if a, wait := passed[c.key]; wait {
-			answers[i].Value.apart = a
-		} else {
-			answers[i] = d.change(c)
-		}
-	}
-	return d.moves(), answers
-}
-
-type moving struct {
-	rows    map[string][]engine.Row // as they are once this very batch is written
-	insert  []string                // keys that were not there
-	set     map[string]engine.Set
-	back    map[engine.Units]int64 // by SKU and bucket
-	uncount map[engine.Quota]int64
-}
-
-func (d *moving) change(c change) merge.Answer[changed] {
-	rows, found := d.rows[c.key]
-	if !found {
-		if c.to != ReservationCancelled {
-			return merge.Answer[changed]{Err: fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, c.key)}
-		}
-		d.rows[c.key] = []engine.Row{{Key: c.key, State: int16(ReservationCancelled), Qty: 1, Bucket: engine.NoStock}}
-		d.insert = append(d.insert, c.key)
-		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
-	}
-	is := stateOf(rows[0])
-	switch {
-	case is == ReservationHeld && c.to == ReservationHeld:
-		if c.hold > rows[0].Left {
-			d.to(rows, ReservationHeld, c.hold)
-		}
-		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
-	case is == ReservationHeld && c.to != ReservationExpired:
-		d.to(rows, c.to, 0)
-		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
-	case is == ReservationExpired && (c.to == ReservationCancelled || c.to == ReservationExpired):
-		swept := ReservationState(rows[0].State) == ReservationExpired
-		if !swept {
-			d.to(rows, ReservationExpired, 0)
-		}
-		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key], replayed: swept}}
-	case is == c.to, is == ReservationRefused && c.to == ReservationCancelled, c.to == ReservationExpired:
-		return merge.Answer[changed]{Value: changed{rows: rows, replayed: true}}
-	}
-	return merge.Answer[changed]{Err: &StateError{c.key, is}}
-}
-
-// to changes all lines of a reservation that is held, and gives back what it held.
-func (d *moving) to(rows []engine.Row, s ReservationState, hold time.Duration) {
-	after := slices.Clone(rows)
-	for i := range after {
-		after[i].State, after[i].Left = int16(s), hold
-	}
-	key := rows[0].Key
-	d.rows[key] = after
-	d.set[key] = engine.Set{Key: key, State: int16(s), Hold: hold}
-	if s == ReservationHeld || s == ReservationSold {
-		return
-	}
-	for _, row := range rows {
-		if row.Bucket != engine.NoStock {
-			d.back[engine.Units{SKU: row.SKU}] += row.Qty
-		}
-		if row.Limited {
-			d.uncount[engine.Quota{SKU: row.SKU, Buyer: row.Buyer}] += row.Qty
-		}
-	}
-}
-
-func (d *moving) moves() (m engine.Moves) {
-	for _, key := range d.insert {
-		m.Insert = append(m.Insert, d.rows[key]...)
-	}
-	for _, set := range d.set {
-		m.Set = append(m.Set, set)
-	}
-	for units, qty := range d.back {
-		units.Qty = qty
-		m.Return = append(m.Return, units)
-	}
-	for quota, qty := range d.uncount {
-		m.Uncount = append(m.Uncount, engine.Count{Quota: quota, Qty: qty})
-	}
-	slices.SortFunc(m.Insert, func(a, b engine.Row) int { return cmp.Compare(a.Key, b.Key) })
-	slices.SortFunc(m.Set, func(a, b engine.Set) int { return cmp.Compare(a.Key, b.Key) })
-	slices.SortFunc(m.Return, byBucket)
-	slices.SortFunc(m.Uncount, func(a, b engine.Count) int { return byQuota(a.Quota, b.Quota) })
-	return m
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -92,15 +93,15 @@ func (q *Queue) Close(ctx context.Context) error {
 	}
 	q.mu.Unlock()
 	if !first {
-		return ended(ctx, q.closed, "another Close is under way")
+		return clock.Await(ctx, q.closed, "another Close is under way")
 	}
 	defer close(q.closed)
 	q.end()
-	err := ended(ctx, after(q.work.Wait), "workers still run")
+	err := clock.Await(ctx, clock.After(q.work.Wait), "workers still run")
 	q.mu.Lock()
 	q.refuses = true
 	q.mu.Unlock()
-	err = errors.Join(err, q.inserts.Close(ctx), q.keyed.Close(ctx), q.begins.Close(ctx), ended(ctx, after(q.calls.Wait), "calls are still under way"))
+	err = errors.Join(err, q.inserts.Close(ctx), q.keyed.Close(ctx), q.begins.Close(ctx), clock.Await(ctx, clock.After(q.calls.Wait), "calls are still under way"))
 	left, late := member.Leave(ctx, func() error { return q.leave(ctx) })
 	if !left {
 		late = fmt.Errorf("%w: %s: %w", dblock.ErrOutcomeUnknown, leaving, context.Cause(ctx))
@@ -117,31 +118,6 @@ func (q *Queue) enter() error {
 	}
 	q.calls.Add(1)
 	return nil
-}
-
-// after returns what is closed when wait has returned.
-func after(wait func()) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		wait()
-	}()
-	return done
-}
-
-// ended waits for done while ctx lives; its error says what goes on.
-func ended(ctx context.Context, done <-chan struct{}, goesOn string) error {
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	}
-	select {
-	case <-done:
-		return nil
-	default:
-		return fmt.Errorf("queue: %s: %w", goesOn, context.Cause(ctx))
-	}
 }
 
 const leaving = "leaving: what this process had is ready for others when its TTL is over"

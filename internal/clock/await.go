@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Grace is how long a Close waits, after its context has ended, for what ends by itself.
-const Grace = time.Second
+// grace is how long a Close waits, after its context has ended, for what ends by itself.
+const grace = time.Second
 
-// Await waits until done is closed, while ctx lives and for grace after its end. What has ended
-// counts, however long ago ctx ended. The error says what goes on, and is the context's.
-func Await(ctx context.Context, done <-chan struct{}, grace time.Duration, goesOn string) error {
-	select {
-	case <-done:
-		return nil
-	default:
+// Late returns a context that ends a second after ctx, with the same cause.
+func Late(ctx context.Context) (late context.Context, stop func()) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, func() {
+		time.AfterFunc(grace, func() { cancel(context.Cause(ctx)) })
+	})
+	return late, func() {
+		unhook()
+		cancel(context.Canceled)
 	}
+}
+
+// Await waits until done is closed, while ctx lives. What has ended counts, however long ago ctx
+// ended. The error says what goes on, and is the context's.
+func Await(ctx context.Context, done <-chan struct{}, goesOn string) error {
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case <-done:
-		return nil
-	case <-timer.C:
-	}
-	select {
-	case <-done: // at the same moment
 		return nil
 	default:
 		return fmt.Errorf("dblock: %s: %w", goesOn, context.Cause(ctx))

@@ -20,20 +20,21 @@ func TestAwait(t *testing.T) {
 		closed := make(chan struct{})
 		close(closed)
 		for range 100 {
-			if err := clock.Await(ended, closed, 0, "x"); err != nil {
+			if err := clock.Await(ended, closed, "x"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		soon := func() { time.Sleep(clock.Grace / 2) }
-		if err := clock.Await(ended, clock.After(soon), clock.Grace, "x"); err != nil {
+		late, stop := clock.Late(ended)
+		defer stop()
+		if err := clock.Await(late, clock.After(func() { time.Sleep(time.Second / 2) }), "x"); err != nil {
 			t.Error(err)
 		}
 		began := time.Now()
-		err := clock.Await(ended, make(chan struct{}), clock.Grace, "x goes on")
+		err := clock.Await(late, make(chan struct{}), "x goes on")
 		if !errors.Is(err, context.Canceled) || err.Error() != "dblock: x goes on: context canceled" {
 			t.Error(err)
 		}
-		if took := time.Since(began); took != clock.Grace {
+		if took := time.Since(began); took != time.Second/2 {
 			t.Errorf("it took %v", took)
 		}
 	})

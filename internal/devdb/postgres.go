@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,6 +43,9 @@ func (postgresEngine) args(l *local) []string {
 		"-k", "", // no Unix socket: it would lie outside of our folder's rights
 		"-c", "max_connections=1000",
 		"-c", "dynamic_shared_memory_type=mmap", // in the folder, so that kill -9 leaves nothing in /dev/shm
+	}
+	if runtime.GOOS == "linux" { // not all others can
+		args = append(args, "-c", "client_connection_check_interval=1s")
 	}
 	if l.durable {
 		return append(args, "-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "full_page_writes=on",

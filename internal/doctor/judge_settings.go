@@ -83,6 +83,10 @@ func timeoutsPostgres(f Facts) []Finding {
 		list = append(list, finding(Note, "idle_in_transaction_session_timeout is off",
 			"a client that hangs inside a transaction keeps its row locks for as long as it hangs: set it, for example to 1min"))
 	}
+	if _, read := f.Settings["client_connection_check_interval"]; read && f.millis("client_connection_check_interval") == 0 {
+		list = append(list, finding(Note, "client_connection_check_interval is off",
+			"a statement whose client has gone can wait at the server until a locked table is free: set it, for example to 1s, except on Windows"))
+	}
 	return orFine(list, "none is in the way")
 }
 

@@ -209,11 +209,13 @@ func (l *Locker) Close(ctx context.Context) error {
 	for _, tell := range tells {
 		tell()
 	}
-	if err := clock.Await(ctx, empty, 0, "locks are still in use"); err != nil {
+	if err := clock.Await(ctx, empty, "locks are still in use"); err != nil {
 		l.takeBack()
 		return err
 	}
-	if err := clock.Await(ctx, clock.After(l.tasks.Wait), clock.Grace, "operations are still under way"); err != nil {
+	ctx, stop := clock.Late(ctx)
+	defer stop()
+	if err := clock.Await(ctx, clock.After(l.tasks.Wait), "operations are still under way"); err != nil {
 		return err
 	}
 	var errs []error

@@ -273,7 +273,7 @@ func (q *Queue[Q, A]) Close(ctx context.Context) error {
 	}
 	closed := q.closed
 	q.mu.Unlock()
-	return clock.Await(ctx, closed, 0, "to close: calls are still under way")
+	return clock.Await(ctx, closed, "to close: calls are still under way")
 }
 
 // drained tells Close when nothing is left.

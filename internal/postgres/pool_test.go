@@ -101,6 +101,7 @@ func TestClientsThatAreGone(t *testing.T) {
 	other := open(cfg.Copy())
 	var dialer faultconn.Dialer
 	cfg.ConnConfig.DialFunc = dialer.DialContext
+	cfg.ConnConfig.RuntimeParams["client_connection_check_interval"] = "0" // the server's default
 	host := open(cfg)
 	own, err := postgres.OpenPool(t.Context(), host, 1, nil)
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ var read = []string{
 	"server_version", "server_encoding", "max_connections", "max_locks_per_transaction", "max_prepared_transactions",
 	"superuser_reserved_connections", "reserved_connections",
 	"statement_timeout", "lock_timeout", "transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
-	"deadlock_timeout", "fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names",
+	"client_connection_check_interval", "deadlock_timeout", "fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names",
 	"default_transaction_isolation", "default_transaction_read_only",
 }
 

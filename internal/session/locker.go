@@ -163,7 +163,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	for _, tell := range tells {
 		tell()
 	}
-	return errors.Join(clock.Await(ctx, empty, 0, "locks are still in use"), l.hangUp(ctx))
+	return errors.Join(clock.Await(ctx, empty, "locks are still in use"), l.hangUp(ctx))
 }
 
 // hangUp ends all sessions, and waits for what is under way on them.
@@ -189,8 +189,10 @@ func (l *Locker) hangUp(ctx context.Context) error {
 	for _, s := range all {
 		s.lose(dblock.ReasonClosed)
 	}
+	ctx, stop := clock.Late(ctx)
+	defer stop()
 	for _, s := range all {
-		if err := clock.Await(ctx, s.gone, clock.Grace, "connections are still being closed"); err != nil {
+		if err := clock.Await(ctx, s.gone, "connections are still being closed"); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,116 @@
+package lease
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// await rings a turn when its handle is told.
+func (w *Waits) await(t *turn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.turns == nil {
+		w.turns = make(map[string]*turn)
+	}
+	w.turns[t.ask.Handle.String()] = t
+	signal(w.news)
+}
+
+// number notes the ticket that a call was given.
+func (w *Waits) number(t *turn, ticket int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.ticket = ticket
+}
+
+// turnsOfKey is how many calls of this process the server looks for, of one key. A key is granted in
+// the order of the tickets, so the others come later.
+const turnsOfKey = 4
+
+// turnsToWatch returns the handles of the calls that are served first of their keys, and these keys:
+// at most so many handles, of the keys that were waited for longest. All calls of these keys are
+// watched from now on, and no others.
+func (w *Waits) turnsToWatch(most int) (keys []string, turns []Handle) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	byKey := make(map[string][]*turn)
+	for _, t := range w.turns {
+		byKey[t.ask.Key] = append(byKey[t.ask.Key], t)
+	}
+	all := slices.Collect(maps.Values(byKey))
+	for _, of := range all {
+		slices.SortFunc(of, byTicket)
+	}
+	slices.SortFunc(all, func(a, b []*turn) int { return a[0].sent.Compare(b[0].sent) })
+	for _, of := range all {
+		first := of[:min(len(of), turnsOfKey, most-len(turns))]
+		if len(first) > 0 {
+			keys = append(keys, of[0].ask.Key)
+		}
+		for _, t := range first {
+			turns = append(turns, t.ask.Handle)
+		}
+		for _, t := range of {
+			if t.watched && len(first) == 0 {
+				signal(t.rung)
+			}
+			t.watched = len(first) > 0
+		}
+	}
+	return keys, turns
+}
+
+// byTicket compares turns by their tickets. A call that has none yet, 0, comes last.
+func byTicket(a, b *turn) int { return cmp.Compare(uint64(a.ticket-1), uint64(b.ticket-1)) }
+
+// ringTurnOf rings the call that has a key now; where nobody has it, the one of this process that came first.
+func (w *Waits) ringTurnOf(s Seen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.turns[s.Handle.String()]; t != nil {
+		signal(t.rung)
+		return
+	}
+	var first *turn
+	for _, t := range w.turns {
+		if t.ask.Key == s.Key && t.ticket != 0 && (first == nil || byTicket(t, first) < 0) {
+			first = t
+		}
+	}
+	if first != nil {
+		signal(first.rung)
+	}
+}
+
+// hearsOfTurn tells whether this process hears that a call has the key.
+func (w *Waits) hearsOfTurn(t *turn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hears || t.watched
+}
+
+func (w *Waits) forget(t *turn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.turns, t.ask.Handle.String())
+}
+
+// Told begins what a notification says of a turn: its handle follows. A key may begin so, too.
+const Told = "\x01"
+
+// ringTurn rings the turn that a notification names; false if it names none of this process.
+func (w *Waits) ringTurn(payload string) bool {
+	handle, is := strings.CutPrefix(payload, Told)
+	if !is {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.turns[handle]
+	if t != nil {
+		signal(t.rung)
+	}
+	return t != nil
+}
