@@ -113,7 +113,7 @@ type Adjustment struct {
 	// SKU names the stock. One that is new comes into being with its first adjustment.
 	SKU string
 
-	// Delta is how many units come in, or, negative, go out. 0 makes the SKU known.
+	// Delta is how many units come in, or, negative, go out: -MaxQty to MaxQty. 0 makes the SKU known.
 	Delta int64
 }
 

@@ -49,7 +49,7 @@ type Options struct {
 	// of another process gives it back after a crash. No order is ErrSoldOut while there are units
 	// in allotments. It makes sense if several processes sell the same SKU, each more than a few
 	// times Allotment. It takes leases (a member of its own in the database, a heartbeat every few
-	// seconds, up to 5 connections). Default 0: none. At most MaxQty.
+	// seconds, up to 5 connections). Default 0: none. At most MaxQty. Not with Direct.
 	Allotment int64
 
 	// RecordRefusals also records orders that found too little stock, or were over their limit, so that the answer to a key

@@ -17,8 +17,8 @@ import (
 // sweepBatch is how many expired reservations RunSweeper takes at once.
 const sweepBatch = 1000
 
-// Sweep gives back what was held under at most limit reservations that have expired, those first
-// that expired first, and says how many they were. Until then their units are not for sale; nothing
+// Sweep gives back what was held under at most limit reservations, 1 to 8,192, that have expired,
+// those first that expired first, and says how many they were. Until then their units are not for sale; nothing
 // else depends on it.
 //
 // One that the database refuses does not stop the others: Sweep goes on, returns how many it has

@@ -78,6 +78,9 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 		if retried > 0 {
 			q.announce(queue)
 		}
+		if err != nil && retried > 0 {
+			err = fmt.Errorf("queue: after %d dead jobs were retried: %w", retried, err)
+		}
 	}()
 	var before time.Time // a job that dies again dies later
 	var last engine.ID
