@@ -18,36 +18,36 @@ import (
 const tries = 6
 
 // ask asks the database for a key that its caller is to have for itself: the lock, or who has it.
-func (l *Locker) ask(ctx context.Context, p *place, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (l *Locker) ask(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	over := false
 	for n := 1; ; n++ {
-		if p.pending != nil {
-			refused, err := l.awaitReaders(ctx, p)
+		if w.pending != nil {
+			refused, err := l.awaitReaders(ctx, w)
 			if refused != nil || err != nil {
 				return nil, refused, err
 			}
 		}
-		got, err := l.once(ctx, r, func(a *Ask) { p.adjust(a, gone, over) })
+		got, err := l.once(ctx, r, func(a *Ask) { w.adjust(a, gone, over) })
 		if err != nil {
 			return nil, nil, err
 		}
 		answer := got.Answer
-		l.checkPending(p, &answer)
+		l.checkPending(w, &answer)
 		if answer.Token != 0 {
-			l.admitReaders(p)
+			l.admitReaders(w)
 		}
 		switch {
 		case answer.Token != 0 && got.ask.Over:
-			l.dropPending(p)
-			p.pending = got.given()
+			l.dropPending(w)
+			w.pending = got.given()
 			continue
 		case answer.Token != 0:
-			l.dropPending(p)
-			lock, err := l.grant(ctx, p, got, r)
+			l.dropPending(w)
+			lock, err := l.grant(ctx, w, got, r)
 			return lock, nil, err
 		case answer.Shared && n < tries:
-			if refused, err := l.anyReaders(ctx, p); refused != nil || err != nil {
+			if refused, err := l.anyReaders(ctx, w); refused != nil || err != nil {
 				return nil, refused, err
 			}
 			over = true
@@ -63,37 +63,37 @@ func (l *Locker) ask(ctx context.Context, p *place, r root.Request) (*dblock.Loc
 		if refused != nil || err != nil {
 			return nil, refused, err
 		}
-		if over && p.waits {
-			l.standBackReaders(ctx, p)
+		if over && w.waits {
+			l.standBackReaders(ctx, w)
 		}
 	}
 }
 
 // checkPending notes where what was granted to p is not its own any more. Its row may also have been locked for a
 // moment, when it was asked for in the place of that.
-func (l *Locker) checkPending(p *place, a *Answer) {
+func (l *Locker) checkPending(w *waiter, a *Answer) {
 	switch {
-	case p.pending == nil || a.Token != 0:
-	case a.Held && a.Holder.Token == p.pending.Token:
+	case w.pending == nil || a.Token != 0:
+	case a.Held && a.Holder.Token == w.pending.Token:
 		a.Held = false
 	case a.Held || a.Shared:
-		l.dropPending(p)
+		l.dropPending(w)
 	}
 }
 
 // dropPending forgets what was granted to p: its row is another acquisition's, or its member is gone.
-func (l *Locker) dropPending(p *place) {
-	if p.pending != nil {
-		l.reconciler.handles.remove(p.pending.ask.Handle)
-		p.pending = nil
+func (l *Locker) dropPending(w *waiter) {
+	if w.pending != nil {
+		l.reconciler.handles.remove(w.pending.ask.Handle)
+		w.pending = nil
 	}
 }
 
 // adjust has an ask go on from what came before it.
-func (p *place) adjust(a *Ask, gone member.ID, over bool) {
+func (w *waiter) adjust(a *Ask, gone member.ID, over bool) {
 	switch {
-	case p.pending != nil:
-		a.Instead, a.Contended = p.pending.ask.Handle, false
+	case w.pending != nil:
+		a.Instead, a.Contended = w.pending.ask.Handle, false
 	case over:
 		a.Over, a.Gone, a.Contended = true, gone, false
 		a.Hold, a.Detached, a.Data = 0, false, nil // they count from when it is held
@@ -109,7 +109,7 @@ func (l *Locker) pauseOrRefuse(
 	switch {
 	case answer.Held, n >= tries && (answer.Shared || answer.Holder.Dead):
 		refused := heldBy(r.Key, answer)
-		l.see(r, refused)
+		l.queues.see(r, refused)
 		return refused, nil
 	case n >= tries:
 		return nil, l.lockedNow(ctx, r)
@@ -127,7 +127,7 @@ func (l *Locker) pauseOrRefuse(
 // the same.
 func (l *Locker) lockedNow(ctx context.Context, r root.Request) error {
 	if ctx.Err() != nil {
-		return ended(l.lastSeen(r), context.Cause(ctx))
+		return ended(l.queues.lastSeen(r), context.Cause(ctx))
 	}
 	return fmt.Errorf("%w: lock %q: its row is locked at this moment: nothing was written", dblock.ErrBusy, r.Key)
 }
@@ -188,7 +188,7 @@ func (l *Locker) unjoined(ctx context.Context, err error, r root.Request) error 
 	case errors.Is(err, dblock.ErrClosed):
 		return err
 	case ctx.Err() != nil:
-		return ended(l.lastSeen(r), sqlerr.NotSent(ctx))
+		return ended(l.queues.lastSeen(r), sqlerr.NotSent(ctx))
 	}
 	return sqlerr.Wrap(l.engine.Classify(err).Harmless(), err, fmt.Sprintf("lock %q: nothing was asked for", r.Key), "")
 }
@@ -214,10 +214,7 @@ func (l *Locker) asked(r root.Request) Ask {
 		a.Hold = *r.MaxHold
 	}
 	l.reconciler.handles.add(a.Handle)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	of := l.lines[lineOf(r)]
-	a.Contended = of != nil && of.seen != nil
+	a.Contended = l.queues.contended(r)
 	return a
 }
 
@@ -249,7 +246,7 @@ func (l *Locker) unanswered(ctx context.Context, err error, r root.Request) erro
 	case errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded):
 		return err
 	case sqlerr.Ended(ctx) && !l.mayStand(err):
-		return ended(l.lastSeen(r), context.Cause(ctx))
+		return ended(l.queues.lastSeen(r), context.Cause(ctx))
 	default:
 		return l.explain(err, r.Key)
 	}

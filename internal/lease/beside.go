@@ -14,7 +14,7 @@ import (
 // atOnce asks for what several may have, unless others of this process stand in line for it. Those who come meanwhile
 // ask, too, in the same statement.
 func (l *Locker) atOnce(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
-	if err := l.stands(r); err != nil {
+	if err := l.queues.refusal(r); err != nil {
 		return nil, nil, err
 	}
 	return l.askBeside(ctx, r)

@@ -142,7 +142,7 @@ func (l *Locker) pauseIfBusy(ctx context.Context, r root.Request, err error) err
 		return err
 	}
 	if err := l.sleep(ctx, l.o.DeafPoll); err != nil {
-		return ended(l.lastSeen(r), err)
+		return ended(l.queues.lastSeen(r), err)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // hold is one lease that this process has, or a set of them.
 type hold struct {
 	l        *Locker
-	place    *place
+	waiter   *waiter // its place in the queue; nil: it has none
 	life     *member.Life
 	fences   []dblock.Fence
 	detached bool
@@ -35,18 +35,18 @@ type hold struct {
 // grant makes the hold of a lease that was asked for at the given time. It came from the database, or from the one
 // before in line.
 func (l *Locker) grant(
-	ctx context.Context, p *place, got reply, r root.Request,
+	ctx context.Context, w *waiter, got reply, r root.Request,
 ) (*dblock.Lock, error) {
 	a := got.ask
 	h := &hold{
 		l: l, life: got.life, detached: a.Detached, began: l.o.Clock.Now(),
 		fences: []dblock.Fence{{Key: a.Key, Token: got.Token, Handle: a.Handle, Mode: r.Mode}},
 	}
-	return l.hold(ctx, p, h, got, r)
+	return l.hold(ctx, w, h, got, r)
 }
 
 // hold begins what was granted.
-func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r root.Request) (*dblock.Lock, error) {
+func (l *Locker) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.Request) (*dblock.Lock, error) {
 	a, life := got.ask, got.life
 	var lock *dblock.Lock
 	if a.Hold > 0 {
@@ -61,8 +61,8 @@ func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r root.
 	}
 	l.holds[h] = struct{}{}
 	l.verifySoon()
-	if p != nil {
-		l.take(p, h)
+	if h.waiter = w; w != nil {
+		l.queues.hold(w, h.began)
 	}
 	l.mu.Unlock()
 	if a.Hold > 0 {
@@ -147,7 +147,7 @@ func (h *hold) ended() bool {
 	return h.why != ""
 }
 
-// lose ends a lock that is lost. Those who stand in line may ask at once. tell calls the Observer, which may block: a
+// lose ends a lock that is lost. The waiters behind it may ask at once. tell calls the Observer, which may block: a
 // caller with more to end does that first.
 func (h *hold) lose(why dblock.Reason) (tell func()) {
 	if !h.stop(why) {
@@ -211,22 +211,10 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	return refused
 }
 
-// take has a hold keep its place in line until it ends; l.mu is held.
-func (l *Locker) take(p *place, h *hold) {
-	h.place, p.taken = p, true
-	if p.given == nil {
-		of := l.lines[p.line]
-		of.since, of.turn = h.began, 0
-	}
-}
-
-// vacate leaves the hold's place in line, once.
+// vacate ends the hold's place in the queue.
 func (l *Locker) vacate(h *hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if h.place != nil {
-		l.remove(h.place)
-		h.place = nil
+	if h.waiter != nil {
+		l.queues.remove(h.waiter)
 	}
 }
 

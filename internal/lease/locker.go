@@ -32,8 +32,9 @@ type Locker struct {
 
 	evictions evictions
 
+	queues *waitQueues
+
 	mu     sync.Mutex
-	lines  map[string]*line
 	turns  map[string][]*turn // of a fair Locker, by key and in the order of their tickets
 	holds  map[*hold]struct{}
 	closed bool
@@ -56,8 +57,9 @@ var _ dblock.Locker = (*Locker)(nil)
 // New makes a Locker of what it shares with others; o has its defaults.
 func New[E Engine](of *Share[E], o Options) *Locker {
 	e := of.Engine
-	l := &Locker{engine: e, member: of.Member, waits: of.waits, reconciler: of.reconciler, o: o, lines: make(map[string]*line), turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
+	l := &Locker{engine: e, member: of.Member, waits: of.waits, reconciler: of.reconciler, o: o, turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
 	l.ending, l.end = context.WithCancelCause(context.Background())
+	l.queues = &waitQueues{clock: o.Clock, ending: l.ending, byName: make(map[string]*waitQueue)}
 	l.acquires[dblock.ModeExclusive] = l.acquiring(dblock.ModeExclusive, eachKeyOnce(e.Acquire))
 	l.acquires[dblock.ModeShared] = l.acquiring(dblock.ModeShared, checked(e.AcquireShared))
 	l.acquires[dblock.ModePermit] = l.acquiring(dblock.ModePermit, checked(e.AcquirePermits))
@@ -127,7 +129,7 @@ func (l *Locker) observed(
 		return lock, err
 	}
 	if ctx.Err() != nil {
-		return nil, ended(l.lastSeen(r), sqlerr.NotSent(ctx))
+		return nil, ended(l.queues.lastSeen(r), sqlerr.NotSent(ctx))
 	}
 	began := l.o.Clock.Now()
 	lock, err = how(ctx, r)
@@ -154,14 +156,14 @@ func (l *Locker) try(ctx context.Context, r root.Request) (*dblock.Lock, error) 
 	return l.tryAlone(ctx, r)
 }
 
-// tryAlone asks, unless somebody of this process holds the key, or stands in line for it.
+// tryAlone asks, unless another call of this process holds the key or queues for it.
 func (l *Locker) tryAlone(ctx context.Context, r root.Request) (*dblock.Lock, error) {
-	place, held := l.enter(r, false)
+	w, held := l.queues.enqueue(r, false)
 	if held != nil {
 		return nil, held
 	}
-	defer l.leave(place)
-	lock, refused, err := l.ask(ctx, place, r)
+	defer l.leave(w)
+	lock, refused, err := l.ask(ctx, w, r)
 	return lock, unless(lock, refused, err)
 }
 
@@ -201,6 +203,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	}
 	empty := l.empty
 	l.mu.Unlock()
+	l.queues.close()
 	l.end(fmt.Errorf("%w", dblock.ErrClosed))
 	tells := make([]func(), len(all))
 	for i, h := range all {

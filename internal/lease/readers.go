@@ -14,25 +14,25 @@ import (
 // has it when the last one has gone. That is looked for in statements of their own, which began after that: a count within
 // the statement that grants would be one of an older snapshot.
 
-// awaitReaders tells who still keeps p from what was granted to it; nil: nobody, or it was taken away.
-func (l *Locker) awaitReaders(ctx context.Context, p *place) (*dblock.HeldError, error) {
-	if !p.pending.life.Alive() {
-		l.dropPending(p) // others may have it; readers that were there may be there still
+// awaitReaders tells who still keeps w from what was granted to it; nil: nobody, or it was taken away.
+func (l *Locker) awaitReaders(ctx context.Context, w *waiter) (*dblock.HeldError, error) {
+	if !w.pending.life.Alive() {
+		l.dropPending(w) // others may have it; readers that were there may be there still
 		return nil, nil
 	}
-	refused, err := l.readers(ctx, p.request)
+	refused, err := l.readers(ctx, w.request)
 	if refused != nil {
-		l.see(p.request, refused)
+		l.queues.see(w.request, refused)
 	}
 	return refused, err
 }
 
 // anyReaders is for who does not wait: readers that are there keep it out, and it is not to keep others from joining them.
-func (l *Locker) anyReaders(ctx context.Context, p *place) (*dblock.HeldError, error) {
-	if p.waits {
+func (l *Locker) anyReaders(ctx context.Context, w *waiter) (*dblock.HeldError, error) {
+	if w.waits {
 		return nil, nil
 	}
-	return l.readers(ctx, p.request)
+	return l.readers(ctx, w.request)
 }
 
 // readers tells who holds a key shared, after those were ended who are dead.
@@ -102,23 +102,23 @@ func (l *Locker) reap(ctx context.Context, r root.Request, dead []member.ID) {
 // readers out itself, or gives up.
 const readersStandBack = time.Second
 
-// standBackReaders asks readers of a key to let the writer p go first.
-func (l *Locker) standBackReaders(ctx context.Context, p *place) {
-	p.standsBack = true
+// standBackReaders asks readers of a key to let the writer w go first.
+func (l *Locker) standBackReaders(ctx context.Context, w *waiter) {
+	w.standsBack = true
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	_ = l.engine.Wait(ctx, []string{p.request.Key}, member.ID{}, readersStandBack) // a courtesy
+	_ = l.engine.Wait(ctx, []string{w.request.Key}, member.ID{}, readersStandBack) // a courtesy
 }
 
 // admitReaders ends standBackReaders, in the background.
-func (l *Locker) admitReaders(p *place) {
-	if !p.standsBack {
+func (l *Locker) admitReaders(w *waiter) {
+	if !w.standsBack {
 		return
 	}
-	p.standsBack = false
+	w.standsBack = false
 	l.background(func() {
 		ctx, cancel := context.WithTimeout(l.ending, l.bound())
 		defer cancel()
-		_ = l.engine.StopWaiting(ctx, []string{p.request.Key}, member.ID{}) // else it ends by itself
+		_ = l.engine.StopWaiting(ctx, []string{w.request.Key}, member.ID{}) // else it ends by itself
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// wait stands in line for the key, and asks once its turn has come, until it is granted.
+// wait queues for the key, and asks for it when it is active, until it is granted.
 func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	if l.o.Fair {
 		return l.waitInTurn(ctx, r)
@@ -24,38 +24,57 @@ func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error)
 			return lock, err
 		}
 	}
-	place, err := l.enter(r, true)
+	w, err := l.queues.enqueue(r, true)
 	if err != nil {
 		return nil, err
 	}
-	defer l.leave(place)
-	if err := l.turn(ctx, place); err != nil {
+	defer l.leave(w)
+	if err := l.queues.await(ctx, w); err != nil {
 		return nil, err
 	}
-	if g := place.given; g != nil {
-		return l.grant(ctx, place, g.reply, r)
+	if g := w.given; g != nil {
+		return l.grant(ctx, w, g.reply, r)
 	}
-	if l.standsBack(place) {
+	if l.queues.yields(w) {
 		if err := l.standBack(ctx); err != nil {
-			return nil, ended(l.lastSeen(r), err)
+			return nil, ended(l.queues.lastSeen(r), err)
 		}
 	}
-	lock, err := l.poll(ctx, place, r)
-	if errors.Is(err, dblock.ErrNotAcquired) && l.wasAsked(place) {
-		err = fmt.Errorf("%w: %w", errHandedOver(place), context.Cause(ctx))
+	lock, err := l.poll(ctx, w, r)
+	if errors.Is(err, dblock.ErrNotAcquired) && l.queues.wasOffered(w) {
+		err = fmt.Errorf("%w: %w", errHandedOver(w), context.Cause(ctx))
 	}
 	return lock, err
 }
 
+// leave ends the place of a call in its queue, unless a hold has taken it. What was granted too late
+// is released, and the next waiter asks after that.
+func (l *Locker) leave(w *waiter) {
+	l.admitReaders(w)
+	late := l.queues.leave(w)
+	if late == nil {
+		return
+	}
+	begun := l.background(func() {
+		_, _ = l.giveBack(l.ending, late.life, late.back())
+		l.waits.ring(w.request.Key)
+		l.queues.remove(w)
+	})
+	if !begun { // the Locker is closed
+		l.doubt(late.life, late.back())
+		l.queues.remove(w)
+	}
+}
+
 // poll asks for the key until it is granted, as often as it is worth it.
-func (l *Locker) poll(ctx context.Context, place *place, r root.Request) (*dblock.Lock, error) {
+func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, error) {
 	began := l.o.Clock.Now()
 	var told *bell
 	defer func() { l.stopWaiting(told) }()
 	for {
-		lock, refused, err := l.askFor(ctx, place, r)
+		lock, refused, err := l.askFor(ctx, w, r)
 		if sqlerr.IsContended(err) {
-			refused, err = l.lastSeen(r), nil
+			refused, err = l.queues.lastSeen(r), nil
 		}
 		if lock != nil || err != nil {
 			return lock, err
@@ -67,21 +86,21 @@ func (l *Locker) poll(ctx context.Context, place *place, r root.Request) (*dbloc
 				continue // whoever gives it back from now on tells us; but it may be free already
 			}
 		}
-		seen := r.Mode == dblock.ModeExclusive && place.pending == nil // when it is free; nothing shows that readers have gone, or permits come back
+		seen := r.Mode == dblock.ModeExclusive && w.pending == nil // when it is free; nothing shows that readers have gone, or permits come back
 		if err := l.pause(ctx, told, seen, refused, l.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
 		}
 	}
 }
 
-// askFor asks for whatever a place is for.
-func (l *Locker) askFor(ctx context.Context, p *place, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+// askFor asks for what a waiter wants.
+func (l *Locker) askFor(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	if r.Mode == dblock.ModeExclusive {
-		return l.ask(ctx, p, r)
+		return l.ask(ctx, w, r)
 	}
 	lock, refused, err := l.askBeside(ctx, r)
 	if lock != nil && r.Mode == dblock.ModeShared {
-		l.follow(p)
+		l.queues.activateReaders(w)
 	}
 	return lock, refused, err
 }
