@@ -17,9 +17,9 @@ import (
 
 const module = "github.com/dblock-go/dblock"
 
-// rooms lists every folder with Go files, top to bottom. A room imports only rooms below its own
-// line; rooms of one line don't know each other.
-var rooms = [][]string{
+// packages lists every folder with Go files, top to bottom. A package imports only packages below its own
+// line; packages of one line do not import each other.
+var packages = [][]string{
 	{"cmd/dblock", "internal/withdb"},
 	{"bench"},
 	{"internal/conformance", "internal/faultmatrix", "internal/programs"},
@@ -49,7 +49,7 @@ var rooms = [][]string{
 	{"internal/callback", "internal/clock", "internal/contract", "internal/guardian", "internal/keyname", "internal/pace"},
 }
 
-// drivers says which rooms may import a database driver, and which one.
+// drivers says which packages may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
 		"db/pgdb", "internal/postgres", "internal/doctor", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultconn",
@@ -63,7 +63,7 @@ var drivers = map[string][]string{
 	},
 }
 
-// heavy says which rooms may import what a service that embeds dblock should not have to carry.
+// heavy says which packages may import what a service that embeds dblock should not have to carry.
 var heavy = map[string][]string{
 	"github.com/pressly/goose/":         {"migrations", "internal/migratelock", "internal/conformance/answers"},
 	"github.com/alecthomas/kong":        {"cmd/dblock"},
@@ -85,7 +85,7 @@ var heavy = map[string][]string{
 	module + "/internal/faultconn":      testOnly,
 }
 
-// testOnly are the rooms that only test files import.
+// testOnly are the packages that only test files import.
 var testOnly = []string{
 	"internal/testdb", "internal/conformance", "internal/conformance/lock", "internal/conformance/session", "internal/conformance/queue",
 	"internal/conformance/inventory", "internal/conformance/optimistic", "internal/conformance/answers", "internal/conformance/suite",
@@ -96,15 +96,15 @@ var testOnly = []string{
 func TestImportsPointDown(t *testing.T) {
 	t.Parallel()
 	level := map[string]int{}
-	for i, line := range rooms {
-		for _, room := range line {
-			level[room] = i
+	for i, line := range packages {
+		for _, pkg := range line {
+			level[pkg] = i
 		}
 	}
-	eachImport(t, func(file, room, imported string, isTest bool) {
-		from, known := level[room]
+	eachImport(t, func(file, pkg, imported string, isTest bool) {
+		from, known := level[pkg]
 		if !known {
-			t.Errorf("%s: the room %q is not in this test's list", file, room)
+			t.Errorf("%s: the package %q is not in this test's list", file, pkg)
 			return
 		}
 		target, ours := strings.CutPrefix(imported, module)
@@ -121,7 +121,7 @@ func TestImportsPointDown(t *testing.T) {
 	})
 }
 
-func TestOnlyTheRoomsForItImportADriver(t *testing.T) {
+func TestOnlyTheirPackagesImportADriver(t *testing.T) {
 	t.Parallel()
 	only(t, drivers)
 }
@@ -131,11 +131,11 @@ func TestWhatServicesEmbedStaysLean(t *testing.T) {
 	only(t, heavy)
 }
 
-// only checks that what is listed is imported by the rooms it allows, or by tests.
+// only checks that what is listed is imported by the packages it allows, or by tests.
 func only(t *testing.T, allowed map[string][]string) {
-	eachImport(t, func(file, room, imported string, isTest bool) {
+	eachImport(t, func(file, pkg, imported string, isTest bool) {
 		for prefix, by := range allowed {
-			if strings.HasPrefix(imported, prefix) && !isTest && !slices.Contains(by, room) {
+			if strings.HasPrefix(imported, prefix) && !isTest && !slices.Contains(by, pkg) {
 				t.Errorf("%s imports %s", file, imported)
 			}
 		}
@@ -143,7 +143,7 @@ func only(t *testing.T, allowed map[string][]string) {
 }
 
 // eachImport calls f with every import of every Go file of the module.
-func eachImport(t *testing.T, f func(file, room, imported string, isTest bool)) {
+func eachImport(t *testing.T, f func(file, pkg, imported string, isTest bool)) {
 	t.Helper()
 	files := 0
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
@@ -176,7 +176,7 @@ func eachImport(t *testing.T, f func(file, room, imported string, isTest bool)) 
 	}
 }
 
-// TestEnginesAreTwins: what one engine's room lacks shows in its list of files.
+// TestEnginesAreTwins: what one engine's package lacks shows in its list of files.
 func TestEnginesAreTwins(t *testing.T) {
 	t.Parallel()
 	for _, twins := range [][2]string{
@@ -212,7 +212,7 @@ var alone = map[string][]string{
 	},
 }
 
-// shared are the names of a room that its twin has, too.
+// shared are the names of a package that its twin has, too.
 func shared(t *testing.T, dir string) []string {
 	t.Helper()
 	all := names(t, dir)
@@ -236,8 +236,8 @@ func names(t *testing.T, dir string) []string {
 		switch {
 		case strings.HasSuffix(name, "_test.go"), name == "testdata":
 			continue
-		case name == path.Base(dir)+".go": // the room's own file is named for it
-			name = "(room).go"
+		case name == path.Base(dir)+".go": // the package's own file is named for it
+			name = "(package).go"
 		}
 		names = append(names, name)
 	}
