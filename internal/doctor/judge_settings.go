@@ -30,7 +30,7 @@ func durability(f Facts) []Finding {
 		}
 		return orFine(list, "a commit survives a crash of the server")
 	}
-	if f.Settings["innodb_flush_log_at_trx_commit"] != "1" {
+	if v := f.Settings["innodb_flush_log_at_trx_commit"]; v != "1" && v != "3" { // MariaDB flushes twice with 3
 		say(Problem, "innodb_flush_log_at_trx_commit", forgets, "1")
 	}
 	if on(f.Settings["log_bin"]) && f.Settings["sync_binlog"] != "1" {

@@ -211,6 +211,7 @@ func TestJudgeMySQL(t *testing.T) {
 		"a clock that stands":      {func(f *Facts) { f.Stands, f.Ahead = true, -time.Hour }, []string{"problem clock"}, "take timestamp out"},
 		"character set":            {set("character_set_client", "gbk"), []string{"problem charset"}, "charset=utf8mb4"},
 		"log":                      {set("innodb_flush_log_at_trx_commit", "2"), []string{"problem durability"}, "= 2"},
+		"two flushes":              {set("innodb_flush_log_at_trx_commit", "3"), nil, ""},
 		"binary log":               {set("sync_binlog", "0"), []string{"problem durability"}, "sync_binlog = 1"},
 		"binary log of statements": {set("binlog_format", "STATEMENT"), []string{"problem writes"}, "binlog_format = ROW"},
 		"statements without a binary log": {
