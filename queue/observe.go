@@ -51,13 +51,13 @@ type Observer struct {
 	Rescued func(again, dead int)
 
 	// Elected: a worker of this process does a maintenance task from now on, or, with false, no
-	// more. After three failures in a row a worker gives its task up. task is "promote" (jobs whose
+	// more. After three failures of one in a row a worker gives its tasks up. task is "promote" (jobs whose
 	// time has come), "rescue" (those of processes that are gone), "history" (old days are deleted)
 	// or "stats".
 	Elected func(task string, is bool)
 
 	// Stats reports how the queues do, every WorkerOptions.Stats, on one process at a time of those
-	// that set it.
+	// that set it and have the same other tasks.
 	Stats func(Stats)
 
 	// HeartbeatLate: a heartbeat was not confirmed at the first attempt; remaining is for how long the process may still trust its

@@ -140,7 +140,7 @@ func (w *worker) run(ctx context.Context) error {
 			w.now.stop()
 		}
 	}()
-	behind.Go(func() { w.care(ctx) })
+	behind.Go(func() { w.maintain(ctx) })
 	behind.Go(func() { w.hear(ctx) })
 	behind.Go(func() { w.reads(ctx) })
 

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,9 +11,9 @@ import (
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
-// duty is what one process at a time does for all. Two at a time would do no harm, but the same work twice: what they do passes over what
-// others have locked.
-type duty struct {
+// maintenanceTask is what one process at a time does for all. Two at a time would do no harm, but
+// the same work twice: each passes over what the other has locked.
+type maintenanceTask struct {
 	name  string
 	every time.Duration
 	doing string // in words
@@ -23,32 +24,32 @@ const (
 	pruneEvery   = 10 * time.Minute
 	pruneStep    = 1000        // rows that one statement deletes
 	electAgain   = time.Minute // after an error that goes on
-	mostFailures = 3           // of a duty in a row: then another process is to be elected
+	mostFailures = 3           // of a task in a row: then another process is to be elected
 )
 
-// duties are those for which a worker campaigns.
-func (w *worker) duties() []duty {
-	var all []duty
+// maintenanceTasks are the tasks for which a worker wants to be elected.
+func (w *worker) maintenanceTasks() []maintenanceTask {
+	var all []maintenanceTask
 	if w.o.Promote >= 0 {
-		all = append(all, duty{"promote", w.o.Promote, "promoting jobs whose time has come", func(ctx context.Context) error {
+		all = append(all, maintenanceTask{"promote", w.o.Promote, "promoting jobs whose time has come", func(ctx context.Context) error {
 			_, err := w.q.Promote(ctx)
 			return err
 		}})
 	}
 	if w.o.Rescue >= 0 {
-		all = append(all, duty{"rescue", w.o.Rescue, "rescuing the jobs of those who are gone", func(ctx context.Context) error {
+		all = append(all, maintenanceTask{"rescue", w.o.Rescue, "rescuing the jobs of processes that are gone", func(ctx context.Context) error {
 			_, _, err := w.q.rescue(ctx, w.o.Backoff)
 			return errors.Join(err, w.forget(ctx))
 		}})
 	}
 	if w.q.o.History > 0 {
-		all = append(all, duty{"history", pruneEvery, "deleting old history", func(ctx context.Context) error {
+		all = append(all, maintenanceTask{"history", pruneEvery, "deleting old history", func(ctx context.Context) error {
 			_, err := w.q.PruneHistory(ctx)
 			return err
 		}})
 	}
 	if f := w.q.o.Observer.Stats; f != nil {
-		all = append(all, duty{"stats", w.o.Stats, "counting jobs", func(ctx context.Context) error {
+		all = append(all, maintenanceTask{"stats", w.o.Stats, "counting jobs", func(ctx context.Context) error {
 			s, err := w.q.Stats(ctx)
 			if err == nil {
 				f(s)
@@ -59,45 +60,48 @@ func (w *worker) duties() []duty {
 	return all
 }
 
-// care looks after the queues until ctx ends, if this worker is elected for it.
-func (w *worker) care(ctx context.Context) {
-	var all sync.WaitGroup
-	for _, d := range w.duties() {
-		all.Go(func() { w.campaign(ctx, d) })
-	}
-	all.Wait()
-}
-
-// campaign has the duty done while this worker is elected. If there can be no election it is done
-// all the same.
-func (w *worker) campaign(ctx context.Context, d duty) {
-	for ctx.Err() == nil {
-		err := w.elected(ctx, d)
+// maintain does this worker's tasks while it is elected, until ctx ends. If there can be no
+// election, it does them all the same.
+func (w *worker) maintain(ctx context.Context) {
+	tasks := w.maintenanceTasks()
+	for len(tasks) > 0 && ctx.Err() == nil {
+		err := w.lead(ctx, tasks)
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, dblock.ErrClosed) { // another duty has given up the election
+		if errors.Is(err, dblock.ErrClosed) { // the election was given up
 			_ = pace.Sleep(ctx, pace.Jitter(time.Second))
 			continue
 		}
 		until, cancel := context.WithCancel(ctx)
 		if !errors.Is(err, dblock.ErrUnsupported) { // which stays so
-			w.q.trouble("electing who looks after the queues", err)
+			w.q.trouble("electing a worker for maintenance", err)
 			until, cancel = context.WithTimeout(ctx, electAgain)
 		}
-		w.attend(until, d, func() {}) // without elections there is no other process to do it
+		w.repeat(until, tasks, func() {}) // without elections no other process can take over
 		cancel()
 	}
 }
 
-func (w *worker) elected(ctx context.Context, d duty) error {
+// leaderKey is the key of the lease for which the workers with these tasks compete. Workers with
+// other tasks have a leader of their own: no task is left out, and some are done twice.
+func leaderKey(tasks []maintenanceTask) string {
+	names := make([]string, len(tasks))
+	for i, t := range tasks {
+		names[i] = t.name
+	}
+	return "dblock/queue/" + strings.Join(names, "+")
+}
+
+// lead does the tasks whenever this worker is elected, until ctx ends.
+func (w *worker) lead(ctx context.Context, tasks []maintenanceTask) error {
 	locker, err := w.q.election.locker(ctx, w.q)
 	if err != nil {
 		return err
 	}
-	e, err := dblock.NewElector(locker, "dblock/queue/"+d.name, dblock.ElectorOptions{Failed: func(err error) {
+	e, err := dblock.NewElector(locker, leaderKey(tasks), dblock.ElectorOptions{Failed: func(err error) {
 		if ctx.Err() == nil {
-			w.q.trouble("electing who looks after the queues", err)
+			w.q.trouble("electing a worker for maintenance", err)
 		}
 	}})
 	if err != nil {
@@ -105,10 +109,12 @@ func (w *worker) elected(ctx context.Context, d duty) error {
 	}
 	return e.Run(ctx, func(ctx context.Context, _ dblock.Fence) error {
 		if f := w.q.o.Observer.Elected; f != nil {
-			f(d.name, true)
-			defer f(d.name, false)
+			for _, t := range tasks {
+				f(t.name, true)
+				defer f(t.name, false)
+			}
 		}
-		w.attend(ctx, d, func() {
+		w.repeat(ctx, tasks, func() {
 			_ = e.Resign(ctx)
 			if w.q.engine.Exhausted() { // the lease can't be released
 				w.q.election.giveUp(w.q)
@@ -118,14 +124,26 @@ func (w *worker) elected(ctx context.Context, d duty) error {
 	})
 }
 
-// attend does the duty at once and then every d.every. It calls giveUp after mostFailures failures in a row, and after fewer if they have
-// taken as long as it takes to replace a process that is gone: slow failures are no better.
-func (w *worker) attend(ctx context.Context, d duty, giveUp func()) {
+// repeat does each task at once and then again and again, beside the others, until ctx ends. It
+// calls giveUp if one fails again and again.
+func (w *worker) repeat(ctx context.Context, tasks []maintenanceTask, giveUp func()) {
+	var all sync.WaitGroup
+	for _, t := range tasks {
+		all.Go(func() { w.repeatOne(ctx, t, giveUp) })
+	}
+	all.Wait()
+}
+
+// repeatOne calls giveUp after mostFailures failures in a row, and after fewer if they have taken as
+// long as it takes to replace a process that is gone: slow failures are no better.
+func (w *worker) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()) {
 	var first time.Time // when the first failure in a row began
 	for failures := 0; ; {
 		began := time.Now()
-		err := d.do(ctx)
-		w.note(ctx, d.doing, err)
+		err := t.do(ctx)
+		if err != nil && ctx.Err() == nil {
+			w.q.trouble(t.doing, err)
+		}
 		switch {
 		case err == nil:
 			failures = 0
@@ -138,7 +156,7 @@ func (w *worker) attend(ctx context.Context, d duty, giveUp func()) {
 			giveUp()
 			failures = 0
 		}
-		if pace.Sleep(ctx, pace.Jitter(d.every)) != nil {
+		if pace.Sleep(ctx, pace.Jitter(t.every)) != nil {
 			return
 		}
 	}
@@ -158,13 +176,8 @@ func (w *worker) forget(ctx context.Context) error {
 	return w.q.within(ctx, w.q.engine.PruneCancels)
 }
 
-func (w *worker) note(ctx context.Context, doing string, err error) {
-	if err != nil && ctx.Err() == nil {
-		w.q.trouble(doing, err)
-	}
-}
-
-// election is what all campaigns of a Queue share: the leases, which are made when they are first wanted.
+// election is what all workers of a Queue share: the leases, which are made when they are first
+// wanted.
 type election struct {
 	mu     sync.Mutex
 	leases dblock.Locker
@@ -185,7 +198,8 @@ func (e *election) locker(ctx context.Context, q *Queue) (dblock.Locker, error) 
 	return l, err
 }
 
-// giveUp has the member of the leases leave, which has a connection of its own: it frees the leases of all campaigns at once.
+// giveUp has the member of the leases leave, which has a connection of its own: it frees the leases
+// of all workers at once.
 func (e *election) giveUp(q *Queue) {
 	e.mu.Lock()
 	leases := e.leases
