@@ -8,7 +8,7 @@ import (
 )
 
 // probe asks a server about itself, on a connection of its own that is made once and not again: what
-// the probe itself sends is told from the rest by its session. It is for one goroutine at a time. Questions
+// the probe itself sends is recognized by its session. It is for one goroutine at a time. Questions
 // and answers are plain text, so that no option of a DSN can change what an answer means.
 type probe interface {
 	// settings returns those that decide what a result is worth. On Postgres they are those of a session

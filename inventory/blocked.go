@@ -29,7 +29,7 @@ func (s *Store) sellBehind(ctx context.Context, orders []order, lane string) ([]
 	}
 	this.awaits = isBehindKey(lane)
 	answers, err := s.settle(ctx, orders, this)
-	if len(orders) == 1 && isHookBusy(err) && ranOut(err) { // it is tried again until it is late
+	if len(orders) == 1 && isHookBusy(err) && ranOut(err) { // it is tried again for Options.Timeout
 		err = &blockedError{err, true}
 	}
 	return unblocked(orders, answers, err)

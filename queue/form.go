@@ -15,7 +15,7 @@ type message struct {
 	again   bool // they were sent before, and got no answer
 	closing []*claim
 	apart   bool // they do not go with others
-	hinted  bool // it asks because another process has told of jobs
+	hinted  bool // it asks because another process has notified it of jobs
 	pauses  int  // of the queue, which the worker knew of
 
 	broken int64 // connections, before it asks

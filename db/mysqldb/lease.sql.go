@@ -915,7 +915,7 @@ INSERT IGNORE INTO dblock_lease (lease_key, token)
 VALUES /*dblock:rows*/(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)/*dblock:end*/
 `
 
-// Makes rows that are missing; nobody holds them.
+// Makes rows that are missing. They have no holder.
 func (q *Queries) MakeFreeLeases(ctx context.Context, db DBTX, leaseKey []byte) error {
 	_, err := db.ExecContext(ctx, MakeFreeLeases, leaseKey)
 	return err
@@ -1176,7 +1176,7 @@ STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_k
 SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
 `
 
-// Gives back a set, where so many of it can be locked: all that are ours.
+// Releases a set if as many rows as given can be locked: all that are ours.
 func (q *Queries) ReleaseSet(ctx context.Context, db DBTX, leaseKey interface{}, handle interface{}, wanted int64) (int64, error) {
 	result, err := db.ExecContext(ctx, ReleaseSet, leaseKey, handle, wanted)
 	if err != nil {

@@ -277,7 +277,7 @@ const MakePermits = `-- name: MakePermits :exec
 INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES /*dblock:rows*/(?, ?)/*dblock:end*/
 `
 
-// Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many.
+// Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each reader of it finds them all.
 func (q *Queries) MakePermits(ctx context.Context, db DBTX, leaseKey []byte, slot int32) error {
 	_, err := db.ExecContext(ctx, MakePermits, leaseKey, slot)
 	return err

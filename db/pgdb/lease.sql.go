@@ -621,7 +621,7 @@ ORDER BY ask.lease_key
 ON CONFLICT (lease_key) DO NOTHING
 `
 
-// Makes rows that are missing; nobody holds them.
+// Makes rows that are missing. They have no holder.
 func (q *Queries) MakeFreeLeases(ctx context.Context, db DBTX, leaseKeys []string) error {
 	_, err := db.Exec(ctx, MakeFreeLeases, leaseKeys)
 	return err

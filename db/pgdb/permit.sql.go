@@ -250,7 +250,7 @@ SELECT $1, pg_catalog.generate_series(1, $2::integer)
 ON CONFLICT (lease_key, slot) DO NOTHING
 `
 
-// Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many.
+// Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each reader of it finds them all.
 func (q *Queries) MakePermits(ctx context.Context, db DBTX, leaseKey string, permits int32) error {
 	_, err := db.Exec(ctx, MakePermits, leaseKey, permits)
 	return err

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -95,7 +94,7 @@ func (p Pool) BindFor(ctx context.Context, conn *sql.Conn, brief bool) (unbind f
 	}
 	bound := keepBound
 	if brief {
-		bound = strings.Replace(bound, "innodb_lock_wait_timeout = 1", "innodb_lock_wait_timeout = 0", 1)
+		bound = keepBound + ", SESSION innodb_lock_wait_timeout = 0"
 	}
 	if _, err := conn.ExecContext(ctx, bound); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 // Product is what speaks ProductMySQL's protocol.
 type Product string
 
-// The products that are told apart. ProductMySQL and ProductMariaDB stand for their forks and
+// The products that dblock distinguishes. ProductMySQL and ProductMariaDB stand for their forks and
 // hosted forms, too.
 const (
 	ProductMySQL   Product = "MySQL"
@@ -19,7 +19,7 @@ const (
 	ProductVitess  Product = "Vitess"
 )
 
-// Known tells that ProductMySQL or ProductMariaDB itself is inside, with all its functions and
+// Known reports whether MySQL or MariaDB itself is inside, with all its functions and
 // variables.
 func (p Product) Known() bool { return p == ProductMySQL || p == ProductMariaDB }
 
@@ -45,12 +45,12 @@ func productOf(version, comment string) Product {
 func (s *Server) SessionLocks() error {
 	switch {
 	case s.Product == ProductTiDB:
-		// One ProductTiDB server was seen to keep sessions apart. What several do together was not,
+		// One TiDB server was seen to keep sessions apart. What several do together was not,
 		// and IS_USED_LOCK tells no holder.
-		return refuse("on ProductTiDB GET_LOCK does not tell who holds a lock, and is not known to exclude across servers: use a ProductMySQL or ProductMariaDB server")
+		return refuse("on TiDB GET_LOCK does not tell who holds a lock, and is not known to exclude across servers: use a MySQL or MariaDB server")
 	case s.Product == ProductVitess:
 		return refuse("Vitess gives a named lock to others once its session was idle for 30 s, while the holder still believes in it: " +
-			"use a ProductMySQL or ProductMariaDB server")
+			"use a MySQL or MariaDB server")
 	case s.Galera:
 		return refuse("this server is a node of a Galera cluster: a named lock is known to the one node that was asked, and a session on " +
 			"another node gets it too: use NewLeaseLocker, and send all to one node")

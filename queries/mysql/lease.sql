@@ -169,7 +169,7 @@ SET t.token = LAST_INSERT_ID(GREATEST(free.latest + 1, TIMESTAMPDIFF(MICROSECOND
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
     t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '');
 
--- Makes rows that are missing; nobody holds them.
+-- Makes rows that are missing. They have no holder.
 -- name: MakeFreeLeases :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token)
 VALUES /*dblock:rows*/(sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)/*dblock:end*/;
@@ -183,7 +183,7 @@ FROM ( /*dblock:asks*/
 /*dblock:end*/) ask
 WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key);
 
--- Gives back a set, where so many of it can be locked: all that are ours.
+-- Releases a set if as many rows as given can be locked: all that are ours.
 -- name: ReleaseSet :execrows
 UPDATE (
     SELECT counted.lease_key

@@ -76,7 +76,7 @@ LIMIT 18446744073709551615;
 SELECT CAST(COALESCE(MAX(p.slot), 0) AS SIGNED) AS slot FROM dblock_permit p WHERE p.lease_key = sqlc.arg(lease_key)
 LIMIT 1;
 
--- Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many.
+-- Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each reader of it finds them all.
 -- name: MakePermits :exec
 INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES /*dblock:rows*/(sqlc.arg(lease_key), sqlc.arg(slot))/*dblock:end*/;
 

@@ -100,7 +100,7 @@ WHERE me.member_id = sqlc.arg(member_id) AND me.beat <= sqlc.arg(beat)::bigint +
   AND (l.handle IS NULL OR l.handle = sqlc.arg(instead) OR l.member_id = sqlc.arg(gone) OR l.held_until <= clock_timestamp())
 RETURNING l.token, l.handle;
 
--- Makes rows that are missing; nobody holds them.
+-- Makes rows that are missing. They have no holder.
 -- name: MakeFreeLeases :exec
 INSERT INTO dblock_lease (lease_key, token)
 SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint

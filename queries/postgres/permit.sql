@@ -92,7 +92,7 @@ LEFT JOIN dblock_member m ON m.member_id = p.member_id
 UNION ALL
 SELECT '', NULL, 0, 0, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
--- Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many.
+-- Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each reader of it finds them all.
 -- name: MakePermits :exec
 INSERT INTO dblock_permit (lease_key, slot)
 SELECT sqlc.arg(lease_key), pg_catalog.generate_series(1, sqlc.arg(permits)::integer)
