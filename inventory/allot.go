@@ -11,7 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // An allotment is a bucket of its own for each process, which takes units out of the shared stock many at a time and then sells
@@ -20,7 +20,7 @@ import (
 
 // allotmentKey is the lease of a bucket's process.
 func allotmentKey(bucket int32) string {
-	return fmt.Sprintf("dblock allotment %d", bucket-engine.FirstAllotment)
+	return fmt.Sprintf("dblock allotment %d", bucket-driver.FirstAllotment)
 }
 
 // maxAllotments is how many processes can have one at once.
@@ -36,7 +36,7 @@ type allotments struct {
 	mu     sync.Mutex // of locker, and never held while a statement runs
 	locker dblock.Locker
 
-	later later[engine.Units] // what could not be given back, without its quantity
+	later later[driver.Units] // what could not be given back, without its quantity
 }
 
 // errSeeking is for a batch that comes while a bucket is sought: it does without.
@@ -84,7 +84,7 @@ func (s *Store) seek(ctx context.Context) (int32, error) {
 		return 0, err
 	}
 	for n := range int32(maxAllotments) {
-		bucket := engine.FirstAllotment + n
+		bucket := driver.FirstAllotment + n
 		lock, err := locker.TryAcquire(ctx, allotmentKey(bucket))
 		if err == nil {
 			a.own.Store(bucket)
@@ -111,7 +111,7 @@ func (s *Store) locker(parent context.Context) (dblock.Locker, error) {
 	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
-	made, err := s.engine.Locker(ctx)
+	made, err := s.driver.Locker(ctx)
 	if err != nil {
 		return nil, s.unleased(parent, ctx, err)
 	}
@@ -152,7 +152,7 @@ func (s *Store) refill(ctx context.Context, sku string, asked int64) bool {
 	if err != nil {
 		return false
 	}
-	left, err := s.engine.Allot(ctx, sku, bucket, max(asked, s.o.Allotment))
+	left, err := s.driver.Allot(ctx, sku, bucket, max(asked, s.o.Allotment))
 	if err != nil || left == 0 {
 		return false
 	}
@@ -162,26 +162,26 @@ func (s *Store) refill(ctx context.Context, sku string, asked int64) bool {
 
 // allots tells that a batch is to be sold from this process's allotment, if there is enough.
 func (s *Store) allots(orders []order) bool {
-	return s.o.Allotment > 0 && !s.engine.Hooked() && orders[0].lines == nil && !orders[0].Unstocked && alike(orders)
+	return s.o.Allotment > 0 && !s.driver.Hooked() && orders[0].lines == nil && !orders[0].Unstocked && alike(orders)
 }
 
 // giveBack moves the units of an allotment to where all processes sell from. False: another
 // transaction has one of both rows locked.
-func (s *Store) giveBack(ctx context.Context, units engine.Units) (free bool, err error) {
+func (s *Store) giveBack(ctx context.Context, units driver.Units) (free bool, err error) {
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
 		free = false
-		return s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
+		return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
 			have, err := tx.LockFreeStock(ctx, units.SKU)
 			if err != nil {
 				return false, err
 			}
-			at := slices.IndexFunc(have, func(b engine.Bucket) bool { return b.Number == units.Bucket })
+			at := slices.IndexFunc(have, func(b driver.Bucket) bool { return b.Number == units.Bucket })
 			if free = at > 0 && have[0].Number == 0; !free || have[at].Left == 0 {
 				return false, nil
 			}
-			err = tx.TakeStock(ctx, []engine.Units{{SKU: units.SKU, Bucket: units.Bucket, Qty: have[at].Left}})
+			err = tx.TakeStock(ctx, []driver.Units{{SKU: units.SKU, Bucket: units.Bucket, Qty: have[at].Left}})
 			if err == nil {
-				err = tx.AddStock(ctx, []engine.Units{{SKU: units.SKU, Qty: have[at].Left}})
+				err = tx.AddStock(ctx, []driver.Units{{SKU: units.SKU, Qty: have[at].Left}})
 			}
 			return err == nil, err
 		})
@@ -193,9 +193,9 @@ func (s *Store) giveBack(ctx context.Context, units engine.Units) (free bool, er
 }
 
 // allotted returns what is in the allotments of all processes.
-func (s *Store) allotted(ctx context.Context) (all []engine.Units, err error) {
+func (s *Store) allotted(ctx context.Context) (all []driver.Units, err error) {
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		all, err = s.engine.Allotted(ctx)
+		all, err = s.driver.Allotted(ctx)
 		return err
 	})
 	return all, err
@@ -209,7 +209,7 @@ func (s *Store) sweepAllotments(ctx context.Context) error {
 		return s.explain(err, "sweep of allotments")
 	}
 	not := s.allotments.later.now()
-	all = slices.DeleteFunc(all, func(u engine.Units) bool { return not[bare(u)] })
+	all = slices.DeleteFunc(all, func(u driver.Units) bool { return not[bare(u)] })
 	if len(all) == 0 {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (s *Store) sweepAllotments(ctx context.Context) error {
 	}
 	var failed []error
 	for len(all) > 0 && (err == nil || isOfOne(err)) {
-		n := slices.IndexFunc(all, func(u engine.Units) bool { return u.Bucket != all[0].Bucket })
+		n := slices.IndexFunc(all, func(u driver.Units) bool { return u.Bucket != all[0].Bucket })
 		if n < 0 {
 			n = len(all)
 		}
@@ -232,7 +232,7 @@ func (s *Store) sweepAllotments(ctx context.Context) error {
 }
 
 // sweepAllotment gives back what is in one bucket, if its process is gone.
-func (s *Store) sweepAllotment(parent context.Context, locker dblock.Locker, units []engine.Units) error {
+func (s *Store) sweepAllotment(parent context.Context, locker dblock.Locker, units []driver.Units) error {
 	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
 	defer cancel()
 	lock, err := locker.TryAcquire(ctx, allotmentKey(units[0].Bucket))
@@ -244,14 +244,14 @@ func (s *Store) sweepAllotment(parent context.Context, locker dblock.Locker, uni
 		s.allotments.postpone(units)
 		return s.explain(s.unleased(parent, ctx, err), "sweep of allotments")
 	}
-	_, err = s.giveAllBack(parent, units, engine.LockWait)
+	_, err = s.giveAllBack(parent, units, driver.LockWait)
 	return errors.Join(err, lock.Release(parent))
 }
 
 // giveAllBack gives back what is in one allotment. It waits at most the given time for what other
 // transactions have locked, and returns what stayed locked. The error is the first one. One that
 // concerns a single SKU does not stop the others.
-func (s *Store) giveAllBack(ctx context.Context, all []engine.Units, wait time.Duration) (locked []engine.Units, failed error) {
+func (s *Store) giveAllBack(ctx context.Context, all []driver.Units, wait time.Duration) (locked []driver.Units, failed error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for n := 0; ; n++ {
@@ -280,13 +280,13 @@ func (s *Store) giveAllBack(ctx context.Context, all []engine.Units, wait time.D
 	}
 }
 
-func (a *allotments) postpone(units []engine.Units) {
+func (a *allotments) postpone(units []driver.Units) {
 	for _, u := range units {
 		a.later.put(bare(u))
 	}
 }
 
-func bare(u engine.Units) engine.Units {
+func bare(u driver.Units) driver.Units {
 	u.Qty = 0
 	return u
 }
@@ -318,7 +318,7 @@ func (s *Store) giveOwnBack(ctx context.Context, own int32) error {
 	if err != nil {
 		return s.explain(err, what)
 	}
-	all = slices.DeleteFunc(all, func(u engine.Units) bool { return u.Bucket != own })
+	all = slices.DeleteFunc(all, func(u driver.Units) bool { return u.Bucket != own })
 	locked, err := s.giveAllBack(ctx, all, s.o.Timeout)
 	if err == nil && len(locked) > 0 {
 		err = s.explain(outOfTime(ctx, false, sqlerr.Busy, errStayedLocked), fmt.Sprintf("%s: %q", what, locked[0].SKU))

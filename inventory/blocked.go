@@ -11,7 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // An order that waits for a lock delays only orders that need the same lock. A statement of the queue does not wait for a locked row
@@ -39,11 +39,11 @@ func (s *Store) sellBehind(ctx context.Context, orders []order, lane string) ([]
 // order: that is for the one who decides.
 func (s *Store) await(ctx context.Context, o *order) error {
 	for {
-		err := s.engine.AwaitKeys(ctx, o.rows(o.state())[:1])
+		err := s.driver.AwaitKeys(ctx, o.rows(o.state())[:1])
 		switch is := s.classify(err); {
 		case err == nil, is == sqlerr.BadInput, is == sqlerr.Unclassified:
 			return nil
-		case is != sqlerr.Busy || engine.IsBrief(ctx) || ctx.Err() != nil:
+		case is != sqlerr.Busy || driver.IsBrief(ctx) || ctx.Err() != nil:
 			return err
 		}
 	}
@@ -77,20 +77,20 @@ func (s *Store) sellBesideOpenKeys(ctx context.Context, orders []order, again bo
 
 // openKeys finds the keys of orders that other transactions write, in halves. It has no stock locked meanwhile.
 func (s *Store) openKeys(ctx context.Context, orders []order) map[string]bool {
-	ctx, cancel := context.WithTimeout(engine.Briefly(ctx), s.o.Timeout)
+	ctx, cancel := context.WithTimeout(driver.Briefly(ctx), s.o.Timeout)
 	defer cancel()
-	rows := make(map[string]engine.Row, len(orders))
+	rows := make(map[string]driver.Row, len(orders))
 	for i := range orders {
 		rows[orders[i].Key] = orders[i].rows(orders[i].state())[0]
 	}
 	open := make(map[string]bool)
 	var find func(keys []string)
 	find = func(keys []string) {
-		asked := make([]engine.Row, len(keys))
+		asked := make([]driver.Row, len(keys))
 		for i, key := range keys {
 			asked[i] = rows[key]
 		}
-		switch err := s.engine.AwaitKeys(ctx, asked); {
+		switch err := s.driver.AwaitKeys(ctx, asked); {
 		case err == nil || s.classify(err) != sqlerr.Busy || ctx.Err() != nil:
 		case len(keys) == 1:
 			open[keys[0]] = true
@@ -114,7 +114,7 @@ func behindKey(key string) string { return keyLane + key }
 
 func isBehindKey(lane string) bool { return strings.HasPrefix(lane, keyLane) }
 
-func behindQuota(q engine.Quota) string { return quotaLane + q.SKU + "\x00" + q.Buyer }
+func behindQuota(q driver.Quota) string { return quotaLane + q.SKU + "\x00" + q.Buyer }
 
 func isBehindQuota(lane string) bool { return strings.HasPrefix(lane, quotaLane) }
 
@@ -160,7 +160,7 @@ func isBlocked(err error) bool {
 // blocks tells that an error ends an attempt in this way. A hook that waits is not in the way of
 // others: see retry.
 func (s *Store) blocks(ctx context.Context, err error, this attempt) bool {
-	if engine.IsKeyOpen(err) {
+	if driver.IsKeyOpen(err) {
 		return !this.awaits && !sqlerr.Ended(ctx)
 	}
 	return this.brief && s.classify(err) == sqlerr.Busy && !isHookBusy(err) && !sqlerr.Ended(ctx)
@@ -168,14 +168,14 @@ func (s *Store) blocks(ctx context.Context, err error, this attempt) bool {
 
 // isHookBusy tells that a statement of a hook did not get a lock in time.
 func isHookBusy(err error) bool {
-	var busy *engine.HookBusy
+	var busy *driver.HookBusy
 	return errors.As(err, &busy)
 }
 
 // meetsOpenKey tells that an attempt met a key which another transaction writes.
 func meetsOpenKey(err error) bool {
 	var blocked *blockedError
-	return errors.As(err, &blocked) && engine.IsKeyOpen(err)
+	return errors.As(err, &blocked) && driver.IsKeyOpen(err)
 }
 
 // ofBatch tells what an error means to a batch. One that ran out of time is not divided, nor one whose hook has ended the transaction.
@@ -185,7 +185,7 @@ func (s *Store) ofBatch(err error) sqlerr.Class {
 	switch {
 	case errors.As(err, &blocked) && !blocked.contested:
 		return sqlerr.BadInput
-	case errors.As(err, &end), errors.Is(err, engine.ErrHookEnded): // an order of it may be committed, and would be found replayed
+	case errors.As(err, &end), errors.Is(err, driver.ErrHookEnded): // an order of it may be committed, and would be found replayed
 		return sqlerr.Unresolved
 	}
 	return s.classify(err)

@@ -1,8 +1,8 @@
 package inventory
 
-import "github.com/dblock-go/dblock/inventory/internal/engine"
+import "github.com/dblock-go/dblock/inventory/internal/driver"
 
-func total(buckets []engine.Bucket) (n int64) {
+func total(buckets []driver.Bucket) (n int64) {
 	for _, b := range buckets {
 		n += b.Left
 	}
@@ -10,10 +10,10 @@ func total(buckets []engine.Bucket) (n int64) {
 }
 
 // taken takes a quantity that is there from the first buckets that have some.
-func taken(sku string, from []engine.Bucket, qty int64) (units []engine.Units) {
+func taken(sku string, from []driver.Bucket, qty int64) (units []driver.Units) {
 	for _, b := range from {
 		if n := min(b.Left, qty); n > 0 {
-			units = append(units, engine.Units{SKU: sku, Bucket: b.Number, Qty: n})
+			units = append(units, driver.Units{SKU: sku, Bucket: b.Number, Qty: n})
 			qty -= n
 		}
 	}

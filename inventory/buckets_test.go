@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // TestTaken: a quantity that is there is taken, in the order of the buckets, and none gives more than it has.
@@ -12,9 +12,9 @@ func TestTaken(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(4, 2))
 	for range 2000 {
-		have := make([]engine.Bucket, random.Int32N(5))
+		have := make([]driver.Bucket, random.Int32N(5))
 		for i := range have {
-			have[i] = engine.Bucket{Number: int32(i), Left: random.Int64N(4)}
+			have[i] = driver.Bucket{Number: int32(i), Left: random.Int64N(4)}
 		}
 		left, last := random.Int64N(total(have)+1), int32(-1)
 		for _, u := range taken("a", have, left) {

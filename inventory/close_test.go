@@ -7,13 +7,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// opensSlowly is an engine with one allotment. Its Locker is made when the test says so, even if the
+// opensSlowly is a driver with one allotment. Its Locker is made when the test says so, even if the
 // caller has gone.
 type opensSlowly struct {
-	engine.Engine
+	driver.Driver
 	opening chan struct{} // closed when that has begun
 	open    chan struct{}
 	closed  chan struct{}
@@ -23,12 +23,12 @@ func (opensSlowly) Classify(error) sqlerr.Class { return sqlerr.Unclassified }
 
 func (opensSlowly) Connections() int { return 0 }
 
-func (opensSlowly) Ways() engine.Ways { return engine.Ways{} }
+func (opensSlowly) Ways() driver.Ways { return driver.Ways{} }
 
-func (opensSlowly) Due(context.Context, int) ([]engine.Due, error) { return nil, nil }
+func (opensSlowly) Due(context.Context, int) ([]driver.Due, error) { return nil, nil }
 
-func (opensSlowly) Allotted(context.Context) ([]engine.Units, error) {
-	return []engine.Units{{SKU: "sale", Bucket: engine.FirstAllotment, Qty: 1}}, nil
+func (opensSlowly) Allotted(context.Context) ([]driver.Units, error) {
+	return []driver.Units{{SKU: "sale", Bucket: driver.FirstAllotment, Qty: 1}}, nil
 }
 
 func (e opensSlowly) Locker(context.Context) (dblock.Locker, error) {
@@ -52,7 +52,7 @@ func (l slowLocker) Close(context.Context) error {
 func TestCloseBesideAnOpening(t *testing.T) {
 	t.Parallel()
 	e := opensSlowly{opening: make(chan struct{}), open: make(chan struct{}), closed: make(chan struct{})}
-	s, err := functions{}.NewStore(Options{}, func() (engine.Engine, error) { return e, nil })
+	s, err := functions{}.NewStore(Options{}, func() (driver.Driver, error) { return e, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

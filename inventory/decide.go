@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/merge"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // outcome is what became of an order: whoever sent it has the rest.
@@ -36,7 +36,7 @@ type mode struct {
 
 // decide says what becomes of each order, in the order of their arrival, and what is to be
 // written for it. An order that fits is sold even if an earlier, bigger one did not fit.
-func decide(orders []order, books engine.Books, m mode) (engine.Plan, []answer) {
+func decide(orders []order, books driver.Books, m mode) (driver.Plan, []answer) {
 	d := newDecision(books, m)
 	answers := make([]answer, len(orders))
 	for i := range orders {
@@ -45,11 +45,11 @@ func decide(orders []order, books engine.Books, m mode) (engine.Plan, []answer) 
 	return d.plan(), answers
 }
 
-func newDecision(books engine.Books, m mode) decision {
+func newDecision(books driver.Books, m mode) decision {
 	d := decision{
 		books: books, mode: m,
-		decided: make(map[string][]engine.Row), left: make(map[string]int64, len(books.Stock)),
-		counted: make(map[engine.Quota]engine.Count),
+		decided: make(map[string][]driver.Row), left: make(map[string]int64, len(books.Stock)),
+		counted: make(map[driver.Quota]driver.Count),
 	}
 	for sku, buckets := range books.Stock {
 		d.left[sku] = total(buckets)
@@ -58,11 +58,11 @@ func newDecision(books engine.Books, m mode) decision {
 }
 
 type decision struct {
-	books   engine.Books
+	books   driver.Books
 	mode    mode
-	decided map[string][]engine.Row       // by this very batch, by key
+	decided map[string][]driver.Row       // by this very batch, by key
 	left    map[string]int64              // of each SKU, once this very batch has what it was sold
-	counted map[engine.Quota]engine.Count // by this very batch
+	counted map[driver.Quota]driver.Count // by this very batch
 }
 
 func (d *decision) order(o *order) answer {
@@ -99,7 +99,7 @@ func (d *decision) refuse(o *order) (behind string, err error) {
 	var short []Shortage
 	for _, l := range o.each() {
 		if l.Limit > 0 {
-			q := engine.Quota{SKU: l.SKU, Buyer: o.Buyer}
+			q := driver.Quota{SKU: l.SKU, Buyer: o.Buyer}
 			used, free := d.books.Used[q]
 			if used += d.counted[q].Qty; !free {
 				return behindQuota(q), nil
@@ -132,15 +132,15 @@ func (d *decision) grant(o *order) {
 			d.left[l.SKU] -= l.Qty
 		}
 		if l.Limit > 0 {
-			q := engine.Quota{SKU: l.SKU, Buyer: o.Buyer}
-			d.counted[q] = engine.Count{Quota: q, Qty: d.counted[q].Qty + l.Qty, Most: l.Limit}
+			q := driver.Quota{SKU: l.SKU, Buyer: o.Buyer}
+			d.counted[q] = driver.Count{Quota: q, Qty: d.counted[q].Qty + l.Qty, Most: l.Limit}
 		}
 	}
 	d.decided[o.Key] = o.rows(o.state())
 }
 
 // refusal is how a refused order is recorded, with the reason.
-func refusal(o *order, why error) []engine.Row {
+func refusal(o *order, why error) []driver.Row {
 	_, limited := why.(*BuyerLimitError)
 	rows := o.rows(ReservationRefused)
 	for i := range rows {
@@ -149,8 +149,8 @@ func refusal(o *order, why error) []engine.Row {
 	return rows
 }
 
-func (d *decision) plan() engine.Plan {
-	var p engine.Plan
+func (d *decision) plan() driver.Plan {
+	var p driver.Plan
 	for _, rows := range d.decided {
 		p.Insert = append(p.Insert, rows...)
 	}
@@ -160,24 +160,24 @@ func (d *decision) plan() engine.Plan {
 	for sku, buckets := range d.books.Stock {
 		p.Take = append(p.Take, taken(sku, buckets, total(buckets)-d.left[sku])...)
 	}
-	slices.SortFunc(p.Insert, func(a, b engine.Row) int {
+	slices.SortFunc(p.Insert, func(a, b driver.Row) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Line, b.Line))
 	})
-	slices.SortFunc(p.Count, func(a, b engine.Count) int { return byQuota(a.Quota, b.Quota) })
+	slices.SortFunc(p.Count, func(a, b driver.Count) int { return byQuota(a.Quota, b.Quota) })
 	slices.SortFunc(p.Take, byBucket)
 	return p
 }
 
-func byQuota(a, b engine.Quota) int {
+func byQuota(a, b driver.Quota) int {
 	return cmp.Or(cmp.Compare(a.SKU, b.SKU), cmp.Compare(a.Buyer, b.Buyer))
 }
 
-func byBucket(a, b engine.Units) int {
+func byBucket(a, b driver.Units) int {
 	return cmp.Or(cmp.Compare(a.SKU, b.SKU), cmp.Compare(a.Bucket, b.Bucket))
 }
 
 // replay answers an order whose key is recorded.
-func replay(o *order, rows []engine.Row) answer {
+func replay(o *order, rows []driver.Row) answer {
 	first := rows[0]
 	if first.SKU == "" {
 		return answer{Value: outcome{State: ReservationCancelled, Replayed: true}, Err: &StateError{o.Key, ReservationCancelled}}
@@ -199,25 +199,25 @@ func replay(o *order, rows []engine.Row) answer {
 }
 
 // is tells that an order has the contents that are recorded. For how long it is held, and the limit, are none of them.
-func (o *order) is(rows []engine.Row) bool {
+func (o *order) is(rows []driver.Row) bool {
 	n := 0
 	for i, l := range o.each() {
 		if n++; i >= len(rows) {
 			return false
 		}
 		r := rows[i]
-		if r.SKU != l.SKU || r.Qty != l.Qty || r.Buyer != o.Buyer || (r.Bucket == engine.NoStock) != l.Unstocked {
+		if r.SKU != l.SKU || r.Qty != l.Qty || r.Buyer != o.Buyer || (r.Bucket == driver.NoStock) != l.Unstocked {
 			return false
 		}
 	}
 	return n == len(rows)
 }
 
-func contents(rows []engine.Row) string {
+func contents(rows []driver.Row) string {
 	lines := make([]string, len(rows))
 	for i, row := range rows {
 		lines[i] = fmt.Sprintf("%d of %q", row.Qty, row.SKU)
-		if row.Bucket == engine.NoStock {
+		if row.Bucket == driver.NoStock {
 			lines[i] += " without stock"
 		}
 	}

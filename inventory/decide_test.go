@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 func req(key, sku string, qty int64) Request {
@@ -56,10 +56,10 @@ func verdict(a answer) string {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	stock := map[string][]engine.Bucket{"a": {{Left: 5}}, "empty": {{}}, "spread": {{Left: 2}, {Number: 1, Left: 3}, {Number: 2, Left: 1}}}
-	stock["partly"] = []engine.Bucket{{Number: 1, Left: 2}} // somebody else has bucket 0
+	stock := map[string][]driver.Bucket{"a": {{Left: 5}}, "empty": {{}}, "spread": {{Left: 2}, {Number: 1, Left: 3}, {Number: 2, Left: 1}}}
+	stock["partly"] = []driver.Bucket{{Number: 1, Left: 2}} // somebody else has bucket 0
 	skipped := func(sku string) bool { return sku == "locked" || sku == "partly" }
-	recorded := map[string][]engine.Row{
+	recorded := map[string][]driver.Row{
 		"old":    {{Key: "old", SKU: "a", Buyer: "b", Qty: 2, State: int16(ReservationSold)}},
 		"gone":   {{Key: "gone", SKU: "a", Buyer: "b", Qty: 1, State: int16(ReservationRefused)}},
 		"cancel": {{Key: "cancel", SKU: "a", Buyer: "b", Qty: 1, State: int16(ReservationCancelled)}},
@@ -128,7 +128,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			books := engine.Books{Stock: stock, Skipped: skipped, Recorded: recorded}
+			books := driver.Books{Stock: stock, Skipped: skipped, Recorded: recorded}
 			plan, answers := decide(orders(c.reqs...), books, c.mode)
 			var got []string
 			for _, a := range answers {
@@ -156,10 +156,10 @@ func TestPlanBalances(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		stock := map[string][]engine.Bucket{}
+		stock := map[string][]driver.Bucket{}
 		for _, sku := range []string{"a", "b"} {
 			for i := range 1 + random.Int32N(4) {
-				stock[sku] = append(stock[sku], engine.Bucket{Number: i, Left: random.Int64N(12)})
+				stock[sku] = append(stock[sku], driver.Bucket{Number: i, Left: random.Int64N(12)})
 			}
 		}
 		var reqs []Request
@@ -167,7 +167,7 @@ func TestPlanBalances(t *testing.T) {
 			sku := []string{"a", "b", "x"}[random.IntN(3)]
 			reqs = append(reqs, req(fmt.Sprint(random.IntN(20)), sku, 1+random.Int64N(5)))
 		}
-		plan, _ := decide(orders(reqs...), engine.Books{Stock: stock, Skipped: skipsNone}, mode{recordRefusals: random.IntN(2) == 0})
+		plan, _ := decide(orders(reqs...), driver.Books{Stock: stock, Skipped: skipsNone}, mode{recordRefusals: random.IntN(2) == 0})
 		sold := map[string]int64{}
 		for _, row := range plan.Insert {
 			if row.State == int16(ReservationSold) {
@@ -188,7 +188,7 @@ func TestPlanBalances(t *testing.T) {
 		if !slices.IsSortedFunc(plan.Take, byBucket) {
 			t.Fatalf("rows are not in the order of their buckets: %v", plan.Take)
 		}
-		byKey := func(a, b engine.Row) int { return strings.Compare(a.Key, b.Key) }
+		byKey := func(a, b driver.Row) int { return strings.Compare(a.Key, b.Key) }
 		if !slices.IsSortedFunc(plan.Insert, byKey) {
 			t.Fatalf("rows are not in the order of their keys: %v", plan.Insert)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/root"
 )
 
-// FuzzOrders: each order is one that every engine can store, or dblock.ErrInvalid.
+// FuzzOrders: each order is one that every driver can store, or dblock.ErrInvalid.
 func FuzzOrders(f *testing.F) {
 	for _, s := range []string{"order 1", "", "\x00", "\xff", "Grüße 🔒", string(make([]byte, 256))} {
 		f.Add(s, s, s, int64(1), int64(0), int64(0), false)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // txTries is how often an order is decided in a caller's transaction, if others write the same key
@@ -17,13 +17,13 @@ import (
 const txTries = 3
 
 // reserveIn is reserve in a transaction of the caller's.
-func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) (Reservation, error) {
-	tx, ours := s.engine.Tx(caller)
+func (s *Store) reserveIn(ctx context.Context, caller driver.CallerTx, o order) (Reservation, error) {
+	tx, ours := s.driver.Tx(caller)
 	switch {
 	case s.ending.Err() != nil:
 		return Reservation{}, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
 	case !ours:
-		return Reservation{}, invalid("tx", "it is nil, or of another engine than the Store")
+		return Reservation{}, invalid("tx", "it is nil, or of another driver than that of the Store")
 	}
 	began := time.Now()
 	a, err := s.decideIn(ctx, tx, o)
@@ -36,13 +36,13 @@ func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) 
 // decideIn decides an order in a caller's transaction. It waits for what others have locked. An
 // order over its limit has the buyer's expired holds swept and is decided again while its own rows
 // stay locked: only the first decision waits, so no sweeps wait crosswise.
-func (s *Store) decideIn(ctx context.Context, tx engine.Tx, o order) (answer, error) {
+func (s *Store) decideIn(ctx context.Context, tx driver.Tx, o order) (answer, error) {
 	ask := asked([]order{o})
 	ask.Wait, ask.WaitQuotas = true, true
 	for n := 1; ; n++ {
 		orders := []order{o}
 		var answers []answer
-		err := tx.Decide(ctx, ask, func(books engine.Books) (plan engine.Plan, again bool, err error) {
+		err := tx.Decide(ctx, ask, func(books driver.Books) (plan driver.Plan, again bool, err error) {
 			plan, answers = decide(orders, books, mode{recordRefusals: s.o.RecordRefusals})
 			if orders[0].swept || !isOverLimit(answers[0].Err) {
 				return plan, false, nil
@@ -66,19 +66,19 @@ const sweptInTx = 16
 // sweepIn gives back, in a caller's transaction, the expired holds of a buyer that count against
 // some limits. It passes over holds with locked rows. What can't be found or swept goes on
 // counting. An error means that the transaction is of no use.
-func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string, of []engine.Quota) (swept bool, err error) {
+func (s *Store) sweepIn(ctx context.Context, tx driver.Tx, buyer string, of []driver.Quota) (swept bool, err error) {
 	due, err := tx.DueOf(ctx, []string{buyer}, dueScan)
 	if err != nil {
 		return false, s.unlessUsable(err)
 	}
 	holds := s.without(expiredHolds{keys: due}.against(of))
 	for _, hold := range holds[:min(len(holds), sweptInTx)] {
-		err := tx.Move(ctx, func(tx engine.MoveTx) error {
+		err := tx.Move(ctx, func(tx driver.MoveTx) error {
 			moves, _, err := locked(ctx, tx, []change{{to: ReservationExpired, key: hold.Key}}, s.o.MaxBatch)
 			if err != nil {
 				return err
 			}
-			counts := func(c engine.Count) bool { return slices.Contains(of, c.Quota) }
+			counts := func(c driver.Count) bool { return slices.Contains(of, c.Quota) }
 			if !slices.ContainsFunc(moves.Uncount, counts) {
 				return errOfNoUse
 			}
@@ -111,15 +111,15 @@ func (s *Store) unlessUsable(err error) error {
 
 // isEnded tells that a caller's transaction can't be used.
 func isEnded(err error) bool {
-	return errors.Is(err, engine.ErrTxEnded) || errors.Is(err, engine.ErrTxReadOnly) || errors.Is(err, dblock.ErrTxEnded)
+	return errors.Is(err, driver.ErrTxEnded) || errors.Is(err, driver.ErrTxReadOnly) || errors.Is(err, dblock.ErrTxEnded)
 }
 
 // explainIn is explain for an order in a caller's transaction.
 func (s *Store) explainIn(err error, key string) error {
 	switch {
-	case errors.Is(err, engine.ErrTxEnded):
+	case errors.Is(err, driver.ErrTxEnded):
 		return invalid("tx", "it has ended: order %q was not sent", key)
-	case errors.Is(err, engine.ErrTxReadOnly):
+	case errors.Is(err, driver.ErrTxReadOnly):
 		return invalid("tx", "it is read-only: order %q was not written", key)
 	case errors.Is(err, dblock.ErrTxEnded):
 		return fmt.Errorf("order %q: %w", key, err)

@@ -4,7 +4,7 @@ import (
 	"hash/maphash"
 	"sync"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // known remembers what this process has seen recorded of late: keys, and what buyers have used of their limits. It answers nobody, as
@@ -49,15 +49,15 @@ func (k *known) overLimit(orders []order) (buyers []string) {
 }
 
 // split tells those who are known to have taken some of an SKU, under a limit, from others.
-func (k *known) split(sku string, all engine.Takes) (strangers, regulars engine.Takes) {
+func (k *known) split(sku string, all driver.Takes) (strangers, regulars driver.Takes) {
 	n := len(all.Buyers)
-	strangers = engine.Takes{Buyers: make([]string, 0, n), Units: make([]int64, 0, n)}
-	regulars = engine.Takes{Buyers: make([]string, 0, n), Units: make([]int64, 0, n)}
+	strangers = driver.Takes{Buyers: make([]string, 0, n), Units: make([]int64, 0, n)}
+	regulars = driver.Takes{Buyers: make([]string, 0, n), Units: make([]int64, 0, n)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, buyer := range all.Buyers {
 		to := &strangers
-		if _, found := k.used.get(k.hash(engine.Quota{SKU: sku, Buyer: buyer})); found {
+		if _, found := k.used.get(k.hash(driver.Quota{SKU: sku, Buyer: buyer})); found {
 			to = &regulars
 		}
 		to.Buyers, to.Units = append(to.Buyers, buyer), append(to.Units, all.Units[i])
@@ -84,7 +84,7 @@ func (k *known) noteAnswers(orders []order, answers []answer) {
 }
 
 // noteUsed takes over what was read.
-func (k *known) noteUsed(used map[engine.Quota]int64) {
+func (k *known) noteUsed(used map[driver.Quota]int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for q, n := range used {
@@ -93,7 +93,7 @@ func (k *known) noteUsed(used map[engine.Quota]int64) {
 }
 
 // noteReturned takes over what was given back.
-func (k *known) noteReturned(counts []engine.Count) {
+func (k *known) noteReturned(counts []driver.Count) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, c := range counts {
@@ -106,9 +106,9 @@ func (k *known) noteReturned(counts []engine.Count) {
 
 func (k *known) key(key string) uint64 { return maphash.String(k.seed, key) }
 
-func (k *known) quota(o *order) uint64 { return k.hash(engine.Quota{SKU: o.SKU, Buyer: o.Buyer}) }
+func (k *known) quota(o *order) uint64 { return k.hash(driver.Quota{SKU: o.SKU, Buyer: o.Buyer}) }
 
-func (k *known) hash(q engine.Quota) uint64 { return maphash.Comparable(k.seed, q) }
+func (k *known) hash(q driver.Quota) uint64 { return maphash.Comparable(k.seed, q) }
 
 const (
 	recentSets = 1 << 15 // 2 MB in all

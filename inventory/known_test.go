@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 func limited(key, buyer string, qty, limit int64) order {
@@ -45,22 +45,22 @@ func TestKnownIsWhatWasRecorded(t *testing.T) {
 			t.Errorf("%s: not %d used of 9", c.o.Key, c.used)
 		}
 	}
-	both := engine.Takes{Buyers: []string{"ann", "bob"}, Units: []int64{1, 2}}
-	for sku, want := range map[string][2]engine.Takes{
+	both := driver.Takes{Buyers: []string{"ann", "bob"}, Units: []int64{1, 2}}
+	for sku, want := range map[string][2]driver.Takes{
 		"a": {{Buyers: []string{"bob"}, Units: []int64{2}}, {Buyers: []string{"ann"}, Units: []int64{1}}},
 		"b": {both, {}},
 	} {
 		strangers, regulars := k.split(sku, both)
-		if diff := cmp.Diff(want, [2]engine.Takes{strangers, regulars}, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, [2]driver.Takes{strangers, regulars}, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: who is new to it is not told from who is not: %s", sku, diff)
 		}
 	}
-	quota := engine.Quota{SKU: "a", Buyer: "ann"}
-	k.noteReturned([]engine.Count{{Quota: quota, Qty: 4}, {Quota: engine.Quota{SKU: "a", Buyer: "bob"}, Qty: 4}})
+	quota := driver.Quota{SKU: "a", Buyer: "ann"}
+	k.noteReturned([]driver.Count{{Quota: quota, Qty: 4}, {Quota: driver.Quota{SKU: "a", Buyer: "bob"}, Qty: 4}})
 	if over := limited("new", "ann", 8, 8); !k.foregone(&over) {
 		t.Error("what was given back is not 4 of ann's 5")
 	}
-	k.noteUsed(map[engine.Quota]int64{quota: 7})
+	k.noteUsed(map[driver.Quota]int64{quota: 7})
 	if over := limited("new", "ann", 2, 8); !k.foregone(&over) {
 		t.Error("what was read did not count")
 	}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 const (
@@ -96,7 +96,7 @@ func (s *Store) beforeProof(skus []string) proofs {
 }
 
 // latch takes over what a transaction has seen that is committed: all of an SKU's rows, and nothing in them.
-func (s *Store) latch(books engine.Books, plan engine.Plan, p proofs) {
+func (s *Store) latch(books driver.Books, plan driver.Plan, p proofs) {
 	if s.latches.lasts == 0 {
 		return
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 func TestLatchHoldsForAMoment(t *testing.T) {
@@ -55,22 +55,22 @@ func TestLatchKnowsWhatCameIn(t *testing.T) {
 func TestLatchProves(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		buckets []engine.Bucket
-		take    []engine.Units
+		buckets []driver.Bucket
+		take    []driver.Units
 		skipped bool
 		want    bool
 	}{
-		"nothing was left":        {buckets: []engine.Bucket{{}, {Number: 1}}, want: true},
-		"the batch took the rest": {buckets: []engine.Bucket{{Left: 2}}, take: []engine.Units{{SKU: "a", Qty: 2}}, want: true},
-		"one unit is left":        {buckets: []engine.Bucket{{Left: 2}}, take: []engine.Units{{SKU: "a", Qty: 1}}},
-		"a row was locked":        {buckets: []engine.Bucket{{}}, skipped: true},
+		"nothing was left":        {buckets: []driver.Bucket{{}, {Number: 1}}, want: true},
+		"the batch took the rest": {buckets: []driver.Bucket{{Left: 2}}, take: []driver.Units{{SKU: "a", Qty: 2}}, want: true},
+		"one unit is left":        {buckets: []driver.Bucket{{Left: 2}}, take: []driver.Units{{SKU: "a", Qty: 1}}},
+		"a row was locked":        {buckets: []driver.Bucket{{}}, skipped: true},
 	} {
 		s := &Store{latches: newLatches(time.Minute)}
-		books := engine.Books{
-			Stock:   map[string][]engine.Bucket{"a": c.buckets},
+		books := driver.Books{
+			Stock:   map[string][]driver.Bucket{"a": c.buckets},
 			Skipped: func(string) bool { return c.skipped },
 		}
-		s.latch(books, engine.Plan{Take: c.take}, s.beforeProof([]string{"a"}))
+		s.latch(books, driver.Plan{Take: c.take}, s.beforeProof([]string{"a"}))
 		if got := s.latches.holds("a", time.Now()); got != c.want {
 			t.Errorf("%s: it holds %v, want %v", name, got, c.want)
 		}

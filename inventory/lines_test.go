@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// carts is an engine with carts that are held for so long.
+// carts is a driver with carts that are held for so long.
 type carts struct {
-	engine.Engine
+	driver.Driver
 	left time.Duration
 
 	mu      sync.Mutex
@@ -37,40 +37,40 @@ func (*carts) IsLocked(error) bool { return false }
 
 func (*carts) Connections() int { return 0 }
 
-func (*carts) Ways() engine.Ways { return engine.Ways{} }
+func (*carts) Ways() driver.Ways { return driver.Ways{} }
 
-func (*carts) Allotted(context.Context) ([]engine.Units, error) { return nil, nil }
+func (*carts) Allotted(context.Context) ([]driver.Units, error) { return nil, nil }
 
-func (e *carts) Due(_ context.Context, limit int) (due []engine.Due, err error) {
+func (e *carts) Due(_ context.Context, limit int) (due []driver.Due, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for key, n := range e.lines {
 		if len(due) < limit {
-			due = append(due, engine.Due{Key: key, Lines: n})
+			due = append(due, driver.Due{Key: key, Lines: n})
 		}
 	}
 	return due, nil
 }
 
-func (e *carts) Move(_ context.Context, fn func(engine.MoveTx) error) error { return fn(e) }
+func (e *carts) Move(_ context.Context, fn func(driver.MoveTx) error) error { return fn(e) }
 
-func (e *carts) Reservations(_ context.Context, keys []string, _ bool) (map[string][]engine.Row, map[string]bool, error) {
+func (e *carts) Reservations(_ context.Context, keys []string, _ bool) (map[string][]driver.Row, map[string]bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	recorded := make(map[string][]engine.Row)
+	recorded := make(map[string][]driver.Row)
 	for _, key := range keys {
 		for range e.lines[key] {
-			recorded[key] = append(recorded[key], engine.Row{Key: key, SKU: "a", Qty: 1, State: int16(ReservationHeld), Left: e.left})
+			recorded[key] = append(recorded[key], driver.Row{Key: key, SKU: "a", Qty: 1, State: int16(ReservationHeld), Left: e.left})
 		}
 	}
 	return recorded, nil, nil
 }
 
-func (*carts) Returns(context.Context, engine.Moves, bool, bool) (map[engine.Quota]bool, map[string]bool, error) {
+func (*carts) Returns(context.Context, driver.Moves, bool, bool) (map[driver.Quota]bool, map[string]bool, error) {
 	return nil, map[string]bool{"a": true}, nil
 }
 
-func (e *carts) Write(_ context.Context, m engine.Moves) error {
+func (e *carts) Write(_ context.Context, m driver.Moves) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	lines := 0

@@ -5,35 +5,35 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-func init() { engine.Inventory = functions{} }
+func init() { driver.Inventory = functions{} }
 
 // functions are those that drivers call through package link.
 type functions struct{}
 
 // NewStore checks the options before it calls open.
-func (functions) NewStore(o Options, open func() (engine.Engine, error)) (*Store, error) {
+func (functions) NewStore(o Options, open func() (driver.Driver, error)) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	e, err := open()
+	d, err := open()
 	if err != nil {
 		return nil, err
 	}
-	return newStore(e, o), nil
+	return newStore(d, o), nil
 }
 
-func (functions) ReserveIn(ctx context.Context, s *Store, tx engine.CallerTx, r Request) (Reservation, error) {
+func (functions) ReserveIn(ctx context.Context, s *Store, tx driver.CallerTx, r Request) (Reservation, error) {
 	if err := r.validate(); err != nil {
 		return Reservation{}, err
 	}
 	return s.reserveIn(ctx, tx, order{Request: r})
 }
 
-func (functions) ReserveAllIn(ctx context.Context, s *Store, tx engine.CallerTx, c Cart) (Reservation, error) {
+func (functions) ReserveAllIn(ctx context.Context, s *Store, tx driver.CallerTx, c Cart) (Reservation, error) {
 	o, err := c.order()
 	if err != nil {
 		return Reservation{}, err
@@ -42,11 +42,11 @@ func (functions) ReserveAllIn(ctx context.Context, s *Store, tx engine.CallerTx,
 }
 
 // Granted leaves out what is refused.
-func (functions) Granted(plan engine.Plan, began time.Time) []Reservation {
+func (functions) Granted(plan driver.Plan, began time.Time) []Reservation {
 	var granted []Reservation
 	for i := 0; i < len(plan.Insert); {
 		rows := plan.Insert[i:]
-		if n := slices.IndexFunc(rows, func(r engine.Row) bool { return r.Key != rows[0].Key }); n > 0 {
+		if n := slices.IndexFunc(rows, func(r driver.Row) bool { return r.Key != rows[0].Key }); n > 0 {
 			rows = rows[:n]
 		}
 		i += len(rows)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // An order that is recorded, is over its buyer's limit or wants more than is left is answered without a lock. Such orders have batches of
@@ -12,9 +12,9 @@ import (
 
 // look decides a batch of such orders, and passes over those that turn out to be neither. It locks nothing.
 func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, error) {
-	var books engine.Books
+	var books driver.Books
 	var d decision
-	due := expiredHolds{of: make(map[string]bool), keys: make(map[engine.Quota][]string)}
+	due := expiredHolds{of: make(map[string]bool), keys: make(map[driver.Quota][]string)}
 	ask := asked(orders)
 	var p proofs
 	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
@@ -26,7 +26,7 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 				return err
 			}
 			p = s.beforeProof(ask.SKUs)
-			if books, err = s.engine.Look(ctx, ask); err != nil {
+			if books, err = s.driver.Look(ctx, ask); err != nil {
 				return err
 			}
 			books.Skipped = func(string) bool { return false }
@@ -40,7 +40,7 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 		return nil, err
 	}
 	s.known.noteUsed(books.Used)
-	s.latch(books, engine.Plan{}, p)
+	s.latch(books, driver.Plan{}, p)
 	answers := make([]answer, len(orders))
 	for i := range orders {
 		var final bool

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // A look grants nothing, so nobody may be told that the key was sold, or the limit reached, by another order of the batch.
@@ -16,8 +16,8 @@ func TestForegoneIsWhatIsRecorded(t *testing.T) {
 	first := order{Request: Request{Key: "new", SKU: "a", Buyer: "ann", Qty: 1, Limit: 1}}
 	again, other := first, first
 	other.Key = "other"
-	books := engine.Books{Used: map[engine.Quota]int64{{SKU: "a", Buyer: "ann"}: 0, {SKU: "a", Buyer: "bob"}: 1}}
-	books.Stock, books.Skipped = map[string][]engine.Bucket{"a": {{Left: 1}}}, skipsNone
+	books := driver.Books{Used: map[driver.Quota]int64{{SKU: "a", Buyer: "ann"}: 0, {SKU: "a", Buyer: "bob"}: 1}}
+	books.Stock, books.Skipped = map[string][]driver.Bucket{"a": {{Left: 1}}}, skipsNone
 	d := newDecision(books, mode{})
 	for _, o := range []order{first, again, other} {
 		if a, final := s.foregone(&o, d); final {
@@ -32,7 +32,7 @@ func TestForegoneIsWhatIsRecorded(t *testing.T) {
 	if a, final := s.foregone(&over, d); !final || !errors.Is(a.Err, ErrLimitExceeded) {
 		t.Errorf("over the limit: %+v, final %v", a, final)
 	}
-	d.books.Recorded = map[string][]engine.Row{"bot": over.rows(ReservationSold)}
+	d.books.Recorded = map[string][]driver.Row{"bot": over.rows(ReservationSold)}
 	if a, final := s.foregone(&over, d); !final || !a.Value.Replayed || a.Err != nil {
 		t.Errorf("recorded: %+v, final %v", a, final)
 	}
@@ -45,29 +45,29 @@ func TestForegoneIsWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// sweptBeside is an engine on which other callers sweep the expired holds of ann after her order was found to be over its limit.
+// sweptBeside is a driver on which other callers sweep the expired holds of ann after her order was found to be over its limit.
 type sweptBeside struct {
-	engine.Engine
+	driver.Driver
 	looks int
 }
 
-func (s *sweptBeside) Look(context.Context, engine.Ask) (engine.Books, error) {
+func (s *sweptBeside) Look(context.Context, driver.Ask) (driver.Books, error) {
 	s.looks++
-	books := engine.Books{Stock: map[string][]engine.Bucket{"sale": {{Left: 9}}}, Used: map[engine.Quota]int64{{SKU: "sale", Buyer: "ann"}: 0}}
+	books := driver.Books{Stock: map[string][]driver.Bucket{"sale": {{Left: 9}}}, Used: map[driver.Quota]int64{{SKU: "sale", Buyer: "ann"}: 0}}
 	if s.looks == 1 {
-		books.Used[engine.Quota{SKU: "sale", Buyer: "ann"}] = 2
+		books.Used[driver.Quota{SKU: "sale", Buyer: "ann"}] = 2
 	}
 	return books, nil
 }
 
-func (*sweptBeside) DueOf(context.Context, []string, int) (map[engine.Quota][]string, error) {
+func (*sweptBeside) DueOf(context.Context, []string, int) (map[driver.Quota][]string, error) {
 	return nil, nil
 }
 
 // TestALookIsNotOlderThanSweeps: an order is not refused for expired holds that others sweep while it is looked at.
 func TestALookIsNotOlderThanSweeps(t *testing.T) {
 	t.Parallel()
-	s := &Store{engine: &sweptBeside{}, known: newKnown(), latches: newLatches(time.Minute)}
+	s := &Store{driver: &sweptBeside{}, known: newKnown(), latches: newLatches(time.Minute)}
 	o := order{Request: Request{Key: "k", SKU: "sale", Buyer: "ann", Qty: 1, Limit: 2}}
 	answers, err := s.look(t.Context(), []order{o}, false)
 	if err != nil || !answers[0].Value.passed {

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // A reservation goes from held to sold, cancelled or expired, and stays there. One that was cancelled before it was made is
@@ -61,7 +61,7 @@ type change struct {
 
 // changed is what became of it.
 type changed struct {
-	rows     []engine.Row // as they are now
+	rows     []driver.Row // as they are now
 	replayed bool         // it was so before
 	apart                 // what it has to wait for; it was not made then
 	met      error        // the conflict because of which it waits; nil: rows are locked
@@ -208,16 +208,16 @@ func (s *Store) waiting(batch []change, a apart, err error) []merge.Answer[chang
 // committed is found so. A trigger of the host's waits briefly for locks of its own, as the rows
 // are locked meanwhile.
 func (s *Store) move(ctx context.Context, batch []change, first attempt) (answers []merge.Answer[changed], err error) {
-	var moves engine.Moves
+	var moves driver.Moves
 	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		sent := false
-		err = s.engine.Move(ctx, func(tx engine.MoveTx) (err error) {
+		err = s.driver.Move(ctx, func(tx driver.MoveTx) (err error) {
 			moves, answers, err = locked(ctx, tx, batch, s.o.MaxBatch)
 			if err != nil || moves.IsEmpty() {
 				return err
 			}
 			sent = true
-			return tx.Write(engine.Briefly(ctx), moves)
+			return tx.Write(driver.Briefly(ctx), moves)
 		})
 		if sent { // also without a reply: it may have been committed
 			for _, u := range moves.Return {
@@ -225,7 +225,7 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 			}
 		}
 		if is := s.classify(err); err != nil && sent && (is != sqlerr.Duplicate || len(moves.Insert) == 0) {
-			return engine.HookFailed(err, is) // one of them may be to blame
+			return driver.HookFailed(err, is) // one of them may be to blame
 		}
 		for i := range answers {
 			answers[i].Value.doubt = this.doubt
@@ -244,7 +244,7 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 
 // locked locks what a batch changes and decides about each change. All of a batch wait for the same. Changes of more than
 // mostLines together are left to other statements, which know how many lines they have.
-func locked(ctx context.Context, tx engine.MoveTx, batch []change, mostLines int) (engine.Moves, []merge.Answer[changed], error) {
+func locked(ctx context.Context, tx driver.MoveTx, batch []change, mostLines int) (driver.Moves, []merge.Answer[changed], error) {
 	waits := batch[0].waits
 	keys := make([]string, len(batch))
 	for i, c := range batch {
@@ -253,7 +253,7 @@ func locked(ctx context.Context, tx engine.MoveTx, batch []change, mostLines int
 	slices.Sort(keys)
 	recorded, taken, err := tx.Reservations(ctx, slices.Compact(keys), waits == forAll)
 	if err != nil {
-		return engine.Moves{}, nil, err
+		return driver.Moves{}, nil, err
 	}
 	passed := tooLong(batch, recorded, mostLines)
 	for _, c := range batch {
@@ -267,7 +267,7 @@ func locked(ctx context.Context, tx engine.MoveTx, batch []change, mostLines int
 	}
 	quotas, skus, err := tx.Returns(ctx, moves, waits >= forLimits, waits >= forStock)
 	if err != nil {
-		return engine.Moves{}, nil, err
+		return driver.Moves{}, nil, err
 	}
 	free := len(passed)
 	for _, set := range moves.Set {
@@ -282,7 +282,7 @@ func locked(ctx context.Context, tx engine.MoveTx, batch []change, mostLines int
 }
 
 // tooLong are the changes for which a statement of so many lines has no room. The first has always room.
-func tooLong(batch []change, recorded map[string][]engine.Row, mostLines int) map[string]apart {
+func tooLong(batch []change, recorded map[string][]driver.Row, mostLines int) map[string]apart {
 	long, lines, fits := make(map[string]apart), 0, make(map[string]bool)
 	for _, c := range batch {
 		n := len(recorded[c.key])
@@ -298,14 +298,14 @@ func tooLong(batch []change, recorded map[string][]engine.Row, mostLines int) ma
 }
 
 // inTheWay says what a reservation has to wait for to give back what it holds, if only those rows could be locked.
-func inTheWay(rows []engine.Row, quotas map[engine.Quota]bool, skus map[string]bool) (a apart) {
+func inTheWay(rows []driver.Row, quotas map[driver.Quota]bool, skus map[string]bool) (a apart) {
 	a.lines = len(rows)
 	for _, row := range rows {
 		a.lane += "sku " + row.SKU + "\x00"
-		if row.Bucket != engine.NoStock && !skus[row.SKU] {
+		if row.Bucket != driver.NoStock && !skus[row.SKU] {
 			a.waits = max(a.waits, forStock)
 		}
-		if row.Limited && !quotas[engine.Quota{SKU: row.SKU, Buyer: row.Buyer}] {
+		if row.Limited && !quotas[driver.Quota{SKU: row.SKU, Buyer: row.Buyer}] {
 			a.waits = forLimits
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/merge"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // decideMoves says what becomes of each reservation, in the order in which the changes came, and what is to be written. Nothing
 // becomes of those that are passed over.
-func decideMoves(batch []change, recorded map[string][]engine.Row, passed map[string]apart) (engine.Moves, []merge.Answer[changed]) {
-	d := moving{rows: recorded, set: make(map[string]engine.Set), back: make(map[engine.Units]int64), uncount: make(map[engine.Quota]int64)}
+func decideMoves(batch []change, recorded map[string][]driver.Row, passed map[string]apart) (driver.Moves, []merge.Answer[changed]) {
+	d := moving{rows: recorded, set: make(map[string]driver.Set), back: make(map[driver.Units]int64), uncount: make(map[driver.Quota]int64)}
 	answers := make([]merge.Answer[changed], len(batch))
 	for i, c := range batch {
 		if a, wait := passed[c.key]; wait {
@@ -26,11 +26,11 @@ func decideMoves(batch []change, recorded map[string][]engine.Row, passed map[st
 }
 
 type moving struct {
-	rows    map[string][]engine.Row // as they are once this very batch is written
+	rows    map[string][]driver.Row // as they are once this very batch is written
 	insert  []string                // keys that were not there
-	set     map[string]engine.Set
-	back    map[engine.Units]int64 // by SKU and bucket
-	uncount map[engine.Quota]int64
+	set     map[string]driver.Set
+	back    map[driver.Units]int64 // by SKU and bucket
+	uncount map[driver.Quota]int64
 }
 
 func (d *moving) change(c change) merge.Answer[changed] {
@@ -39,7 +39,7 @@ func (d *moving) change(c change) merge.Answer[changed] {
 		if c.to != ReservationCancelled {
 			return merge.Answer[changed]{Err: fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, c.key)}
 		}
-		d.rows[c.key] = []engine.Row{{Key: c.key, State: int16(ReservationCancelled), Qty: 1, Bucket: engine.NoStock}}
+		d.rows[c.key] = []driver.Row{{Key: c.key, State: int16(ReservationCancelled), Qty: 1, Bucket: driver.NoStock}}
 		d.insert = append(d.insert, c.key)
 		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
 	}
@@ -66,28 +66,28 @@ func (d *moving) change(c change) merge.Answer[changed] {
 }
 
 // to changes all lines of a reservation that is held, and gives back what it held.
-func (d *moving) to(rows []engine.Row, s ReservationState, hold time.Duration) {
+func (d *moving) to(rows []driver.Row, s ReservationState, hold time.Duration) {
 	after := slices.Clone(rows)
 	for i := range after {
 		after[i].State, after[i].Left = int16(s), hold
 	}
 	key := rows[0].Key
 	d.rows[key] = after
-	d.set[key] = engine.Set{Key: key, State: int16(s), Hold: hold}
+	d.set[key] = driver.Set{Key: key, State: int16(s), Hold: hold}
 	if s == ReservationHeld || s == ReservationSold {
 		return
 	}
 	for _, row := range rows {
-		if row.Bucket != engine.NoStock {
-			d.back[engine.Units{SKU: row.SKU}] += row.Qty
+		if row.Bucket != driver.NoStock {
+			d.back[driver.Units{SKU: row.SKU}] += row.Qty
 		}
 		if row.Limited {
-			d.uncount[engine.Quota{SKU: row.SKU, Buyer: row.Buyer}] += row.Qty
+			d.uncount[driver.Quota{SKU: row.SKU, Buyer: row.Buyer}] += row.Qty
 		}
 	}
 }
 
-func (d *moving) moves() (m engine.Moves) {
+func (d *moving) moves() (m driver.Moves) {
 	for _, key := range d.insert {
 		m.Insert = append(m.Insert, d.rows[key]...)
 	}
@@ -99,11 +99,11 @@ func (d *moving) moves() (m engine.Moves) {
 		m.Return = append(m.Return, units)
 	}
 	for quota, qty := range d.uncount {
-		m.Uncount = append(m.Uncount, engine.Count{Quota: quota, Qty: qty})
+		m.Uncount = append(m.Uncount, driver.Count{Quota: quota, Qty: qty})
 	}
-	slices.SortFunc(m.Insert, func(a, b engine.Row) int { return cmp.Compare(a.Key, b.Key) })
-	slices.SortFunc(m.Set, func(a, b engine.Set) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(m.Insert, func(a, b driver.Row) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(m.Set, func(a, b driver.Set) int { return cmp.Compare(a.Key, b.Key) })
 	slices.SortFunc(m.Return, byBucket)
-	slices.SortFunc(m.Uncount, func(a, b engine.Count) int { return byQuota(a.Quota, b.Quota) })
+	slices.SortFunc(m.Uncount, func(a, b driver.Count) int { return byQuota(a.Quota, b.Quota) })
 	return m
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // order is a Request, or a Cart as one: then it has lines, and no SKU.
@@ -110,14 +110,14 @@ func (o *order) state() ReservationState {
 }
 
 // rows are the lines as the database holds them.
-func (o *order) rows(s ReservationState) []engine.Row {
-	var rows []engine.Row
+func (o *order) rows(s ReservationState) []driver.Row {
+	var rows []driver.Row
 	for i, l := range o.each() {
-		row := engine.Row{
+		row := driver.Row{
 			Key: o.Key, Line: int32(i), SKU: l.SKU, Buyer: o.Buyer, Qty: l.Qty, State: int16(s), Limited: l.Limit > 0,
 		}
 		if l.Unstocked {
-			row.Bucket = engine.NoStock
+			row.Bucket = driver.NoStock
 		}
 		if s == ReservationHeld {
 			row.Hold, row.Left = o.Hold, o.Hold
@@ -128,7 +128,7 @@ func (o *order) rows(s ReservationState) []engine.Row {
 }
 
 // row is that of an order for one SKU.
-func (r Request) row() engine.Row {
+func (r Request) row() driver.Row {
 	o := order{Request: r}
 	return o.rows(o.state())[0]
 }
@@ -146,14 +146,14 @@ func (o *order) reservation(out outcome, began time.Time) Reservation {
 }
 
 // reservation is what is recorded; began is when its reader called.
-func reservation(rows []engine.Row, began time.Time) Reservation {
+func reservation(rows []driver.Row, began time.Time) Reservation {
 	first := rows[0]
 	r := Reservation{Key: first.Key, Buyer: first.Buyer, State: stateOf(first)}
 	if len(rows) == 1 {
 		r.SKU, r.Qty = first.SKU, first.Qty
 	} else {
 		for _, row := range rows {
-			r.Lines = append(r.Lines, Line{SKU: row.SKU, Qty: row.Qty, Unstocked: row.Bucket == engine.NoStock})
+			r.Lines = append(r.Lines, Line{SKU: row.SKU, Qty: row.Qty, Unstocked: row.Bucket == driver.NoStock})
 		}
 	}
 	if r.State == ReservationHeld {
@@ -166,7 +166,7 @@ func reservation(rows []engine.Row, began time.Time) Reservation {
 }
 
 // stateOf calls expired what is so, whether it was swept or not.
-func stateOf(row engine.Row) ReservationState {
+func stateOf(row driver.Row) ReservationState {
 	if s := ReservationState(row.State); s != ReservationHeld || row.Left > 0 {
 		return s
 	}

@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // outright sells one order in a transaction of its own. What that
 // does not settle is decided with the stock locked, and that is merged: refusals, which write
 // nothing, need not queue for the row one by one.
 func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
-	if s.engine.Hooked() || o.lines != nil || o.Limit > 0 || o.Unstocked { // Direct can't do that
+	if s.driver.Hooked() || o.lines != nil || o.Limit > 0 || o.Unstocked { // Direct can't do that
 		return s.merged(ctx, o)
 	}
 	leave, err := s.slot(ctx, o.SKU)
@@ -25,14 +25,14 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 	verdict, err := s.sellOne(ctx, o.Request)
 	leave()
 	if err == nil {
-		if verdict == engine.Sold {
+		if verdict == driver.Sold {
 			return outcome{State: o.state(), left: o.Hold}, nil
 		}
 		return s.merged(ctx, o)
 	}
 	switch is := s.classify(err); is {
 	case sqlerr.Retryable, sqlerr.Duplicate, sqlerr.Unavailable:
-		o.open = engine.IsKeyOpen(err)
+		o.open = driver.IsKeyOpen(err)
 		return s.merged(ctx, o)
 	case sqlerr.Unresolved:
 		answers, err := s.settle(ctx, []order{o}, attempt{doubt: true})
@@ -52,13 +52,13 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 
 // sellOne bounds the statement and the wait for its connection: it holds a slot meanwhile, and a
 // dead connection that nobody gives up on would keep that for ever.
-func (s *Store) sellOne(ctx context.Context, r Request) (engine.Verdict, error) {
+func (s *Store) sellOne(ctx context.Context, r Request) (driver.Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	if s.waitsBriefly() {
-		ctx = engine.Briefly(ctx)
+		ctx = driver.Briefly(ctx)
 	}
-	return s.engine.Ways().Direct(ctx, r.row())
+	return s.driver.Ways().Direct(ctx, r.row())
 }
 
 // slot waits until an order may be sent.

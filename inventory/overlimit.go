@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // A hold that has expired counts against its buyer's limit until it is swept. So an order that is refused for the limit has the buyer's
@@ -43,11 +43,11 @@ func (s *Store) decidedAgain(ctx context.Context, o order, got outcome, refused 
 }
 
 // without leaves out the keys whose sweep is postponed.
-func (s *Store) without(keys []string) (due []engine.Due) {
+func (s *Store) without(keys []string) (due []driver.Due) {
 	not := s.later.now()
 	for _, key := range keys {
 		if !not[key] {
-			due = append(due, engine.Due{Key: key})
+			due = append(due, driver.Due{Key: key})
 		}
 	}
 	return due
@@ -77,12 +77,12 @@ func (s *Store) unswept(orders []order, d decision, due expiredHolds) (buyers []
 // expiredHolds are keys of expired holds, by the limits against which they count.
 type expiredHolds struct {
 	of   map[string]bool // the buyers whose holds were read
-	keys map[engine.Quota][]string
+	keys map[driver.Quota][]string
 }
 
 // against returns the keys of the holds that count against some limits. To sweep others would not help, and may have
 // to wait for stock that the order does not need.
-func (h expiredHolds) against(limits []engine.Quota) (keys []string) {
+func (h expiredHolds) against(limits []driver.Quota) (keys []string) {
 	for _, q := range limits {
 		keys = append(keys, h.keys[q]...)
 	}
@@ -97,7 +97,7 @@ func (s *Store) readDue(ctx context.Context, buyers []string, due expiredHolds) 
 	}
 	slices.Sort(buyers)
 	buyers = slices.Compact(buyers)
-	found, err := s.engine.DueOf(ctx, buyers, dueScan)
+	found, err := s.driver.DueOf(ctx, buyers, dueScan)
 	for _, buyer := range buyers {
 		due.of[buyer] = true
 	}

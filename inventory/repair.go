@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Repair is what was wrong with the books of one SKU, and is right now.
@@ -55,7 +55,7 @@ func (s *Store) toRepair(ctx context.Context, skus []string) (all []string, err 
 		return nil, err
 	}
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
-		all, err = s.engine.LimitedSKUs(ctx, skus)
+		all, err = s.driver.LimitedSKUs(ctx, skus)
 		return err
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func eachSKU(skus []string) error {
 
 func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
-		return s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
+		return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
 			r, err = repairStock(ctx, tx, sku)
 			return r.Moved != 0, err
 		})
@@ -91,7 +91,7 @@ func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
 		s.cameIn(sku)
 	}
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
-		return s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
+		return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
 			r.Quotas, err = repairQuotas(ctx, tx, sku)
 			return r.Quotas > 0, err
 		})
@@ -103,7 +103,7 @@ func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
 }
 
 // repairStock reads the books once the stock is locked: what others write meanwhile changes both sides alike, or waits.
-func repairStock(ctx context.Context, tx engine.AdjustTx, sku string) (r Repair, err error) {
+func repairStock(ctx context.Context, tx driver.AdjustTx, sku string) (r Repair, err error) {
 	have, err := tx.LockStock(ctx, sku)
 	if err != nil {
 		return r, err
@@ -117,7 +117,7 @@ func repairStock(ctx context.Context, tx engine.AdjustTx, sku string) (r Repair,
 	case drift > 0:
 		r.Why = fmt.Sprintf("%d units left the stock, and nobody holds them or has bought them", drift)
 		r.Moved = drift
-		return r, tx.AddStock(ctx, []engine.Units{{SKU: sku, Qty: drift}})
+		return r, tx.AddStock(ctx, []driver.Units{{SKU: sku, Qty: drift}})
 	case drift < 0:
 		r.Why = fmt.Sprintf("%d units more are in the stock, held and sold than came in", -drift)
 		r.Moved = -min(-drift, total(have))
@@ -130,13 +130,13 @@ func repairStock(ctx context.Context, tx engine.AdjustTx, sku string) (r Repair,
 }
 
 // repairQuotas looks twice: what it found is locked, and may be right by now.
-func repairQuotas(ctx context.Context, tx engine.AdjustTx, sku string) (repaired int, err error) {
+func repairQuotas(ctx context.Context, tx driver.AdjustTx, sku string) (repaired int, err error) {
 	found, err := tx.QuotaDrifts(ctx, sku)
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
-	quotas := make([]engine.Quota, len(found))
-	locked := make(map[engine.Quota]bool, len(found))
+	quotas := make([]driver.Quota, len(found))
+	locked := make(map[driver.Quota]bool, len(found))
 	for i, c := range found {
 		quotas[i], locked[c.Quota] = c.Quota, true
 	}
@@ -147,7 +147,7 @@ func repairQuotas(ctx context.Context, tx engine.AdjustTx, sku string) (repaired
 	if err != nil {
 		return 0, err
 	}
-	var more, less []engine.Count
+	var more, less []driver.Count
 	for _, c := range now {
 		switch {
 		case !locked[c.Quota]:

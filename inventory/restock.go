@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Restock changes the stock of a.SKU by a.Delta: up for a delivery or a return, down for a
@@ -24,18 +24,18 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 		return false, err
 	}
 	defer leave()
-	change := engine.Adjustment(a)
+	change := driver.Adjustment(a)
 	var verdict error
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
 		replayed, verdict = false, nil
-		err := s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
+		err := s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
 			verdict, err = adjust(ctx, tx, change)
 			return verdict == nil, err
 		})
 		if err == nil || s.classify(err) != sqlerr.Duplicate {
 			return err
 		}
-		recorded, found, lookup := s.engine.Adjustment(ctx, a.ID)
+		recorded, found, lookup := s.driver.Adjustment(ctx, a.ID)
 		switch {
 		case lookup != nil:
 			return lookup
@@ -58,7 +58,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 // adjust is the transaction of one adjustment; its verdict says why nothing is to be written. The
 // ledger comes first: its key decides whether there is anything to do. Most changes are of
 // one row, which takes one statement.
-func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment) (verdict, err error) {
+func adjust(ctx context.Context, tx driver.AdjustTx, a driver.Adjustment) (verdict, err error) {
 	if err := tx.InsertAdjustment(ctx, a); err != nil {
 		return nil, err
 	}
@@ -78,9 +78,9 @@ func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment) (verdi
 	case a.Delta < 0:
 		return nil, tx.TakeStock(ctx, taken(a.SKU, have, -a.Delta))
 	}
-	return nil, tx.AddStock(ctx, []engine.Units{{SKU: a.SKU, Qty: a.Delta}})
+	return nil, tx.AddStock(ctx, []driver.Units{{SKU: a.SKU, Qty: a.Delta}})
 }
 
-func describe(a engine.Adjustment) string {
+func describe(a driver.Adjustment) string {
 	return fmt.Sprintf("%+d of %q", a.Delta, a.SKU)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 const (
@@ -65,7 +65,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 			return nil
 		}
 		is := s.classify(err)
-		if s.named(err) == sqlerr.Retryable || met == nil && s.engine.IsLocked(err) {
+		if s.named(err) == sqlerr.Retryable || met == nil && s.driver.IsLocked(err) {
 			met = err
 		}
 		if this.shared && isHookBusy(err) && !this.doubt && !sqlerr.Ended(ctx) {
@@ -79,8 +79,8 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 				return &blockedError{err, false}
 			case this.shared && n+1 >= sharedTries:
 				return &blockedError{err, true}
-			case this.awaits && n+1 >= awaitTries && is == sqlerr.Duplicate && !engine.IsKeyOpen(err):
-				return &engine.HookError{Err: err} // it is not the order's own key, which would be found recorded
+			case this.awaits && n+1 >= awaitTries && is == sqlerr.Duplicate && !driver.IsKeyOpen(err):
+				return &driver.HookError{Err: err} // it is not the order's own key, which would be found recorded
 			}
 		case sqlerr.Unresolved:
 			this.doubt, this.brief, this.free = true, false, false
@@ -95,7 +95,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 			case this.doubt:
 			case s.blocks(ctx, err, this):
 				return &blockedError{err, false}
-			case this.shared && !s.engine.Waited(err) && !sqlerr.Ended(ctx):
+			case this.shared && !s.driver.Waited(err) && !sqlerr.Ended(ctx):
 				return &blockedError{err, true}
 			case met != nil && sqlerr.Ended(ctx): // in the midst of another attempt
 				return outOfTime(parent, false, s.named(met), met)
@@ -140,13 +140,13 @@ func (s *Store) named(err error) sqlerr.Class {
 	switch is := s.classify(err); {
 	case is != sqlerr.Retryable && is != sqlerr.Duplicate:
 		return is
-	case s.engine.IsLocked(err):
+	case s.driver.IsLocked(err):
 		return sqlerr.Busy
 	}
 	return sqlerr.Retryable
 }
 
-// explain puts an error of the engine into this package's words. What is in them already, and
+// explain puts an error of the driver into this package's words. What is in them already, and
 // what the queue says, stays as it is.
 func (s *Store) explain(err error, what string) error {
 	var end *ended
@@ -161,7 +161,7 @@ func (s *Store) explain(err error, what string) error {
 	case sqlerr.Retryable, sqlerr.Busy, sqlerr.NoSchema, sqlerr.Overloaded:
 		return sqlerr.Wrap(is, err, what, "")
 	case sqlerr.BadInput:
-		if errors.Is(err, engine.ErrHookEnded) {
+		if errors.Is(err, driver.ErrHookEnded) {
 			return fmt.Errorf("%w: %w: %s: send the same key again to learn whether it was committed: %w",
 				ErrRejected, dblock.ErrOutcomeUnknown, what, err)
 		}

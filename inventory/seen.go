@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // seen remembers what was last seen to be left of SKUs. It answers no order, as other processes
@@ -139,7 +139,7 @@ func (s *seen) note(sku string, left int64) {
 }
 
 // noteAll takes over what one transaction saw and is about to take.
-func (s *seen) noteAll(books engine.Books, plan engine.Plan) {
+func (s *seen) noteAll(books driver.Books, plan driver.Plan) {
 	for sku, buckets := range books.Stock {
 		var left int64
 		for _, b := range buckets {

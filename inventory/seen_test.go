@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 func TestSeenFollowsWhatIsLeft(t *testing.T) {
@@ -16,9 +16,9 @@ func TestSeenFollowsWhatIsLeft(t *testing.T) {
 	if s.tooFew(req("1", "a", 1)) {
 		t.Error("too few before anything was seen")
 	}
-	s.noteAll(engine.Books{Stock: map[string][]engine.Bucket{
+	s.noteAll(driver.Books{Stock: map[string][]driver.Bucket{
 		"a": {{Left: 5}, {Number: 1, Left: 4}}, "b": {{Left: 1}},
-	}}, engine.Plan{Take: []engine.Units{{SKU: "a", Qty: 3}, {SKU: "a", Bucket: 1, Qty: 1}, {SKU: "b", Qty: 1}}})
+	}}, driver.Plan{Take: []driver.Units{{SKU: "a", Qty: 3}, {SKU: "a", Bucket: 1, Qty: 1}, {SKU: "b", Qty: 1}}})
 	if s.tooFew(req("2", "a", 2)) || !s.tooFew(req("3", "a", 3)) || !s.tooFew(req("4", "b", 1)) {
 		t.Errorf("not what is left in the first bucket: %v", s.stock)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // cautious is how many batches look up what is recorded after one ran into a key that was taken, or a limit:
@@ -37,14 +37,14 @@ func (s *Store) sellAll(ctx context.Context, orders []order, again bool) ([]answ
 	lone := len(orders) == 1
 	caution := !lone && s.caution.Add(-1) >= 0
 	if s.allots(orders) {
-		if there != enough && s.refill(engine.Briefly(ctx), orders[0].SKU, sum(orders)) {
+		if there != enough && s.refill(driver.Briefly(ctx), orders[0].SKU, sum(orders)) {
 			there = enough
 		}
 		first.own = there == enough
 	}
 	switch {
 	case there == none, anyLooked(orders): // some are to be refused
-	case first.own && s.engine.Ways().Together == nil:
+	case first.own && s.driver.Ways().Together == nil:
 		first.assumeNew = !caution
 	case s.mayGoTogether(orders) && (there == enough || there == unknown && lone):
 		first.outright, first.carefully = true, caution
@@ -66,7 +66,7 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 	first.shared = !first.awaits
 	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		if this.brief {
-			ctx = engine.Briefly(ctx)
+			ctx = driver.Briefly(ctx)
 		}
 		if this.awaits {
 			if err := s.await(ctx, &orders[0]); err != nil {
@@ -79,7 +79,7 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 			case err == nil && answers != nil:
 				s.known.noteAnswers(orders, answers)
 				return nil
-			case engine.IsKeyOpen(err):
+			case driver.IsKeyOpen(err):
 				return err
 			case err != nil && s.blocks(ctx, err, this):
 				this.free = true
@@ -96,7 +96,7 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 			this.own, this.assumeNew = false, false
 			answers, err = s.transact(ctx, orders, this)
 		}
-		if err != nil && !this.free && !engine.IsKeyOpen(err) && s.blocks(ctx, err, this) { // the next says what is locked
+		if err != nil && !this.free && !driver.IsKeyOpen(err) && s.blocks(ctx, err, this) { // the next says what is locked
 			this.free, this.assumeNew = true, false
 			answers, err = s.transact(ctx, orders, this)
 		}
@@ -129,12 +129,12 @@ func (s *Store) transact(ctx context.Context, orders []order, this attempt) (ans
 	}
 	m := mode{assumeNew: this.assumeNew || ask.Own != 0, recordRefusals: s.o.RecordRefusals || this.doubt, unswept: this.doubt}
 	if s.hooksBriefly.Add(-1) >= 0 {
-		ctx = engine.HookBriefly(ctx)
+		ctx = driver.HookBriefly(ctx)
 	}
 	p := s.beforeProof(ask.SKUs)
-	var seen engine.Books
-	var plan engine.Plan
-	err = s.engine.Transact(ctx, ask, func(books engine.Books) engine.Plan {
+	var seen driver.Books
+	var plan driver.Plan
+	err = s.driver.Transact(ctx, ask, func(books driver.Books) driver.Plan {
 		plan, answers = decide(orders, books, m)
 		s.seen.noteAll(books, plan)
 		seen = books
@@ -150,7 +150,7 @@ func (s *Store) transact(ctx context.Context, orders []order, this attempt) (ans
 }
 
 // asked lists what a batch has to know, sorted: the order in which rows are locked.
-func asked(orders []order) (ask engine.Ask) {
+func asked(orders []order) (ask driver.Ask) {
 	ask.Units = make(map[string]int64)
 	for i := range orders {
 		o := &orders[i]
@@ -161,7 +161,7 @@ func asked(orders []order) (ask engine.Ask) {
 				ask.Units[l.SKU] += l.Qty
 			}
 			if l.Limit > 0 {
-				ask.Quotas = append(ask.Quotas, engine.Quota{SKU: l.SKU, Buyer: o.Buyer})
+				ask.Quotas = append(ask.Quotas, driver.Quota{SKU: l.SKU, Buyer: o.Buyer})
 			}
 		}
 	}

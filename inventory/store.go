@@ -10,13 +10,13 @@ import (
 
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Store sells from one database. It is safe for concurrent use; one a process is enough, and one
 // a process merges best. Make it with pginventory.New or mysqlinventory.New.
 type Store struct {
-	engine            engine.Engine
+	driver            driver.Driver
 	o                 Options
 	queue, looks      *merge.Queue[order, outcome]
 	known             *known
@@ -39,8 +39,8 @@ type Store struct {
 }
 
 // newStore makes a Store; o has its defaults.
-func newStore(e engine.Engine, o Options) *Store {
-	s := &Store{engine: e, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.MaxQueue)}
+func newStore(d driver.Driver, o Options) *Store {
+	s := &Store{driver: d, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.MaxQueue)}
 	s.allotments.own = &s.seen.own
 	s.latches = newLatches(o.SoldOutTTL)
 	s.ending, s.end = context.WithCancel(context.Background())
@@ -49,13 +49,13 @@ func newStore(e engine.Engine, o Options) *Store {
 	return s
 }
 
-// classify tells what an error means, of the engine or of a hook.
+// classify tells what an error means, of the driver or of a hook.
 func (s *Store) classify(err error) sqlerr.Class {
-	var hook *engine.HookError
+	var hook *driver.HookError
 	if errors.As(err, &hook) {
 		return sqlerr.BadInput
 	}
-	return s.engine.Classify(err)
+	return s.driver.Classify(err)
 }
 
 // newQueue makes a queue of orders.
@@ -87,7 +87,7 @@ func (s *Store) mergedInFlight() int {
 
 // waiters is how many statements wait for locks at once. Half of the pool is left to others.
 func (s *Store) waiters() int {
-	if n := s.engine.Connections(); n > 0 {
+	if n := s.driver.Connections(); n > 0 {
 		return min(maxWaiters, n/2)
 	}
 	return maxWaiters
@@ -96,7 +96,7 @@ func (s *Store) waiters() int {
 // perSKU is how many statements for one SKU are in flight at once. If the stock is locked after
 // the orders were written, a second one writes its own meanwhile; else it would only wait.
 func (s *Store) perSKU() int {
-	if s.engine.Ways().Together != nil {
+	if s.driver.Ways().Together != nil {
 		return 2
 	}
 	return 1
@@ -161,9 +161,9 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 	}
 	defer leave()
 	began := time.Now()
-	var rows []engine.Row
+	var rows []driver.Row
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		rows, err = s.engine.Lookup(ctx, key)
+		rows, err = s.driver.Lookup(ctx, key)
 		return err
 	})
 	if err != nil {
@@ -188,9 +188,9 @@ func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
 		return nil, err
 	}
 	defer leave()
-	var rows []engine.Balance
+	var rows []driver.Balance
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		rows, err = s.engine.Balances(ctx, skus)
+		rows, err = s.driver.Balances(ctx, skus)
 		return err
 	})
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
 	return balances, nil
 }
 
-func balance(b engine.Balance) Balance {
+func balance(b driver.Balance) Balance {
 	return Balance{SKU: b.SKU, Restocked: b.Restocked, Available: b.Available, Allotted: b.Allotted, Held: b.Held, Sold: b.Sold}
 }
 

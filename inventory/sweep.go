@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // sweepBatch is how many expired reservations RunSweeper takes at once.
@@ -57,7 +57,7 @@ func (s *Store) sweep(ctx context.Context, limit int) (swept int, full bool, err
 
 // expire gives back what reservations hold, and says how many those are. It waits at most so long for rows that are locked. The error is
 // that of the first that was refused, or that there is no answer.
-func (s *Store) expire(ctx context.Context, due []engine.Due, wait time.Duration) (swept int, err error) {
+func (s *Store) expire(ctx context.Context, due []driver.Due, wait time.Duration) (swept int, err error) {
 	ends := make([]error, len(due))
 	var all sync.WaitGroup
 	var n atomic.Int64
@@ -93,11 +93,11 @@ func (s *Store) expire(ctx context.Context, due []engine.Due, wait time.Duration
 // due reads at most limit expired reservations. Those that were not postponed before come first:
 // many that stay locked, or are refused, keep others from being swept for no longer than it takes
 // to try each of them once. A quarter is left to those that were postponed. fresh tells that some were not.
-func (s *Store) due(ctx context.Context, limit int) (due []engine.Due, fresh bool, err error) {
+func (s *Store) due(ctx context.Context, limit int) (due []driver.Due, fresh bool, err error) {
 	tried := s.later.tried()
-	var all, again []engine.Due
+	var all, again []driver.Due
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		all, err = s.engine.Due(ctx, limit+len(tried))
+		all, err = s.driver.Due(ctx, limit+len(tried))
 		return err
 	})
 	for _, d := range all {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // together sells the orders of a batch, of one SKU, in one round trip: the short way, open while there is enough for all. It sells all of
@@ -25,9 +25,9 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 // down.
 func (s *Store) togetherAs(ctx context.Context, orders []order, carefully bool, strangers *atomic.Int64) ([]answer, error) {
 	own := s.allotments.own.Load()
-	if len(orders) == 1 && orders[0].Limit == 0 && (own == 0 || s.engine.Ways().Together == nil) {
-		verdict, err := s.engine.Ways().Direct(ctx, orders[0].row())
-		if err != nil || verdict != engine.Sold {
+	if len(orders) == 1 && orders[0].Limit == 0 && (own == 0 || s.driver.Ways().Together == nil) {
+		verdict, err := s.driver.Ways().Direct(ctx, orders[0].row())
+		if err != nil || verdict != driver.Sold {
 			return nil, err
 		}
 		return granted(orders, nil), nil
@@ -37,7 +37,7 @@ func (s *Store) togetherAs(ctx context.Context, orders []order, carefully bool, 
 		return nil, nil
 	}
 	batch.Bucket = own
-	var takes engine.Takes
+	var takes driver.Takes
 	if batch.Limit > 0 {
 		takes = takesOf(orders)
 	}
@@ -48,9 +48,9 @@ func (s *Store) togetherAs(ctx context.Context, orders []order, carefully bool, 
 			if len(orders) > 1 {
 				s.caution.Store(cautious)
 			}
-		case err != nil || verdict == engine.TooFew:
+		case err != nil || verdict == driver.TooFew:
 			return nil, err
-		case verdict == engine.Sold:
+		case verdict == driver.Sold:
 			return granted(orders, nil), nil
 		case len(orders) > 1:
 			s.caution.Store(cautious)
@@ -58,8 +58,8 @@ func (s *Store) togetherAs(ctx context.Context, orders []order, carefully bool, 
 	}
 	unknown, _ := s.known.split(batch.SKU, takes)
 	batch.Make = unknown.Buyers
-	verdict, unsold, left, err := s.engine.Ways().New(ctx, batch)
-	if err != nil || verdict != engine.Sold {
+	verdict, unsold, left, err := s.driver.Ways().New(ctx, batch)
+	if err != nil || verdict != driver.Sold {
 		return nil, err
 	}
 	if left >= 0 { // else none was new
@@ -71,17 +71,17 @@ func (s *Store) togetherAs(ctx context.Context, orders []order, carefully bool, 
 // togetherWithin reads what buyers have used of their limits that this process does not know, and locks nothing. It passes over the orders
 // that are over a limit then, and sells the others together. That takes less than to sell each buyer's orders under a condition.
 func (s *Store) togetherWithin(ctx context.Context, orders []order) ([]answer, error) {
-	var ask engine.Ask
+	var ask driver.Ask
 	strangers, _ := s.known.split(orders[0].SKU, takesOf(orders))
 	for _, buyer := range strangers.Buyers {
-		ask.Quotas = append(ask.Quotas, engine.Quota{SKU: orders[0].SKU, Buyer: buyer})
+		ask.Quotas = append(ask.Quotas, driver.Quota{SKU: orders[0].SKU, Buyer: buyer})
 	}
 	if len(ask.Quotas) > 0 {
-		books, err := s.engine.Look(ctx, ask)
+		books, err := s.driver.Look(ctx, ask)
 		if err != nil {
 			return nil, err
 		}
-		maps.DeleteFunc(books.Used, func(_ engine.Quota, used int64) bool { return used == 0 }) // they count as new
+		maps.DeleteFunc(books.Used, func(_ driver.Quota, used int64) bool { return used == 0 }) // they count as new
 		s.known.noteUsed(books.Used)
 	}
 	var within []order
@@ -109,11 +109,11 @@ func (s *Store) togetherWithin(ctx context.Context, orders []order) ([]answer, e
 }
 
 // all sells all orders of a batch, or none.
-func (s *Store) all(ctx context.Context, batch engine.Orders, takes engine.Takes, strangers *atomic.Int64) (engine.Verdict, error) {
-	var unknown engine.Takes
+func (s *Store) all(ctx context.Context, batch driver.Orders, takes driver.Takes, strangers *atomic.Int64) (driver.Verdict, error) {
+	var unknown driver.Takes
 	if batch.Limit > 0 {
 		if slices.Max(takes.Units) > batch.Limit {
-			return engine.OverLimit, nil
+			return driver.OverLimit, nil
 		}
 		unknown, batch.More = s.known.split(batch.SKU, takes)
 		if strangers.Add(-1) < 0 {
@@ -122,28 +122,28 @@ func (s *Store) all(ctx context.Context, batch engine.Orders, takes engine.Takes
 			batch.Make, batch.More = unknown.Buyers, takes
 		}
 	}
-	verdict, left, err := s.engine.Ways().Together(ctx, batch)
-	if err == nil && verdict == engine.NotNew {
+	verdict, left, err := s.driver.Ways().Together(ctx, batch)
+	if err == nil && verdict == driver.NotNew {
 		strangers.Store(cautious)
-		batch.Make, batch.First, batch.More = unknown.Buyers, engine.Takes{}, takes
-		verdict, left, err = s.engine.Ways().Together(ctx, batch)
+		batch.Make, batch.First, batch.More = unknown.Buyers, driver.Takes{}, takes
+		verdict, left, err = s.driver.Ways().Together(ctx, batch)
 	}
-	if err == nil && verdict == engine.Sold {
+	if err == nil && verdict == driver.Sold {
 		s.seen.note(batch.SKU, left)
 	}
 	return verdict, err
 }
 
-// mayGoTogether tells whether the engine has a short way for such a batch.
+// mayGoTogether tells whether the driver has a short way for such a batch.
 func (s *Store) mayGoTogether(orders []order) bool {
 	first := orders[0]
 	switch {
-	case s.o.Direct || s.engine.Hooked() || first.lines != nil || first.Unstocked:
+	case s.o.Direct || s.driver.Hooked() || first.lines != nil || first.Unstocked:
 		return false
 	case len(orders) == 1 && first.Limit == 0:
 		return true
 	}
-	return s.engine.Ways().Together != nil && alike(orders)
+	return s.driver.Ways().Together != nil && alike(orders)
 }
 
 // alike tells that orders differ in nothing but who wants how much.
@@ -159,7 +159,7 @@ func alike(orders []order) bool {
 
 // ordersOf lists a batch of one SKU in the order of its keys; distinct is false if one of them
 // stands there twice.
-func ordersOf(batch []order) (o engine.Orders, distinct bool) {
+func ordersOf(batch []order) (o driver.Orders, distinct bool) {
 	type place struct {
 		key string
 		i   int
@@ -170,7 +170,7 @@ func ordersOf(batch []order) (o engine.Orders, distinct bool) {
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.key, b.key) })
 	first := &batch[0]
-	o = engine.Orders{
+	o = driver.Orders{
 		SKU: first.SKU, State: int16(first.state()), Hold: first.Hold, Limit: first.Limit,
 		Keys: make([]string, len(batch)), Buyers: make([]string, len(batch)), Qtys: make([]int64, len(batch)),
 	}
@@ -184,7 +184,7 @@ func ordersOf(batch []order) (o engine.Orders, distinct bool) {
 }
 
 // takesOf adds up what each buyer takes.
-func takesOf(batch []order) (all engine.Takes) {
+func takesOf(batch []order) (all driver.Takes) {
 	places := make([]int, len(batch))
 	for i := range places {
 		places[i] = i

@@ -7,23 +7,23 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// sellsK1 is an engine that sells the key K1 and passes over K2.
-type sellsK1 struct{ engine.Engine }
+// sellsK1 is a driver that sells the key K1 and passes over K2.
+type sellsK1 struct{ driver.Driver }
 
 func (sellsK1) Classify(error) sqlerr.Class { return sqlerr.Duplicate }
 
-func (sellsK1) Look(context.Context, engine.Ask) (engine.Books, error) { return engine.Books{}, nil }
+func (sellsK1) Look(context.Context, driver.Ask) (driver.Books, error) { return driver.Books{}, nil }
 
-func (sellsK1) Ways() engine.Ways {
-	return engine.Ways{
-		Together: func(context.Context, engine.Orders) (engine.Verdict, int64, error) {
+func (sellsK1) Ways() driver.Ways {
+	return driver.Ways{
+		Together: func(context.Context, driver.Orders) (driver.Verdict, int64, error) {
 			return 0, 0, errors.New("a key is there already")
 		},
-		New: func(context.Context, engine.Orders) (engine.Verdict, []string, int64, error) {
-			return engine.Sold, []string{"K2"}, -1, nil
+		New: func(context.Context, driver.Orders) (driver.Verdict, []string, int64, error) {
+			return driver.Sold, []string{"K2"}, -1, nil
 		},
 	}
 }
@@ -31,7 +31,7 @@ func (sellsK1) Ways() engine.Ways {
 // TestAnswersOfAKeyThatComesTwice: an order over its buyer's limit and another one with the same key take no answer of a third one.
 func TestAnswersOfAKeyThatComesTwice(t *testing.T) {
 	t.Parallel()
-	s := &Store{engine: sellsK1{}, known: newKnown()}
+	s := &Store{driver: sellsK1{}, known: newKnown()}
 	s.allotments.own = new(atomic.Int32)
 	of := func(key, buyer string, qty int64) order {
 		return order{Request: Request{Key: key, SKU: "sale", Buyer: buyer, Qty: qty, Limit: 2}}

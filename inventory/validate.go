@@ -70,8 +70,8 @@ func (a Adjustment) validate() error {
 	return nil
 }
 
-// text refuses what one of the engines could not store as it is: Postgres takes neither NUL nor
-// bytes that are not UTF-8, and so neither engine does. The name of the field comes in two, to be
+// text refuses what one of the databases could not store as it is: Postgres takes neither NUL nor
+// bytes that are not UTF-8, and so neither driver does. The name of the field comes in two, to be
 // put together only if it is told.
 func text(of, field, s string, least int) error {
 	switch {

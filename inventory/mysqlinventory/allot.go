@@ -6,7 +6,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
@@ -25,20 +25,20 @@ func (d *database) Allot(ctx context.Context, sku string, bucket int32, units in
 		if left = units; len(own) > 0 {
 			left += own[0].Available
 		}
-		if err := repeat(ctx, on, mysqldb.TakeStock, []engine.Units{{SKU: sku, Qty: units}}, unitArgs); err != nil {
+		if err := repeat(ctx, on, mysqldb.TakeStock, []driver.Units{{SKU: sku, Qty: units}}, unitArgs); err != nil {
 			return false, err
 		}
-		return true, repeat(ctx, on, mysqldb.AddStock, []engine.Units{{SKU: sku, Bucket: bucket, Qty: units}}, unitArgs)
+		return true, repeat(ctx, on, mysqldb.AddStock, []driver.Units{{SKU: sku, Bucket: bucket, Qty: units}}, unitArgs)
 	})
 	return left, err
 }
 
 // Allotted returns what is left in allotments.
-func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
+func (d *database) Allotted(ctx context.Context) ([]driver.Units, error) {
 	rows, err := d.q.Allotted(ctx, d.db.On(d.db))
-	units := make([]engine.Units, len(rows))
+	units := make([]driver.Units, len(rows))
 	for i, r := range rows {
-		units[i] = engine.Units{SKU: string(r.Sku), Bucket: r.Bucket, Qty: r.Available}
+		units[i] = driver.Units{SKU: string(r.Sku), Bucket: r.Bucket, Qty: r.Available}
 	}
 	return units, sqlerr.Unwritten(err)
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Lookup returns what is recorded under key.
-func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error) {
+func (d *database) Lookup(ctx context.Context, key string) ([]driver.Row, error) {
 	found, err := d.recorded(ctx, d.db.On(d.db), []string{key})
 	return found[key], sqlerr.Unwritten(err)
 }
 
 // Balances reads the books in one statement, and so in one snapshot.
-func (d *database) Balances(ctx context.Context, skus []string) ([]engine.Balance, error) {
+func (d *database) Balances(ctx context.Context, skus []string) ([]driver.Balance, error) {
 	balances, err := d.balances(ctx, d.reads(ctx), skus)
 	return balances, sqlerr.Unwritten(err)
 }
@@ -32,11 +32,11 @@ func (d *database) reads(ctx context.Context) mysqldb.DBTX {
 	return on
 }
 
-func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string) ([]engine.Balance, error) {
+func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string) ([]driver.Balance, error) {
 	rows, err := d.q.Balances(ctx, on, mysqldb.BalancesParams{Every: every(skus), Skus: blobs(skus)})
-	balances := make([]engine.Balance, len(rows))
+	balances := make([]driver.Balance, len(rows))
 	for i, r := range rows {
-		balances[i] = engine.Balance{
+		balances[i] = driver.Balance{
 			SKU: string(r.Sku), Available: r.Available, Allotted: r.Allotted, Held: r.Held, Sold: r.Sold, Restocked: r.Restocked,
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
@@ -31,16 +31,16 @@ import (
 // again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't. dblock.ErrTxEnded if a
 // statement or an error that was not returned had ended the transaction: the order may be written by itself.
 func ReserveTx(ctx context.Context, s *inventory.Store, tx *sql.Tx, r inventory.Request) (inventory.Reservation, error) {
-	return link.ReserveIn(ctx, s, engine.CallerTx{Tx: tx}, r)
+	return link.ReserveIn(ctx, s, driver.CallerTx{Tx: tx}, r)
 }
 
 // ReserveAllTx is ReserveTx for a cart.
 func ReserveAllTx(ctx context.Context, s *inventory.Store, tx *sql.Tx, c inventory.Cart) (inventory.Reservation, error) {
-	return link.ReserveAllIn(ctx, s, engine.CallerTx{Tx: tx}, c)
+	return link.ReserveAllIn(ctx, s, driver.CallerTx{Tx: tx}, c)
 }
 
 // Tx returns a caller's transaction.
-func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
+func (d *database) Tx(tx driver.CallerTx) (driver.Tx, bool) {
 	caller, ours := tx.Tx.(*sql.Tx)
 	if !ours || caller == nil {
 		return nil, false
@@ -54,16 +54,16 @@ type callerTx struct {
 }
 
 // Decide writes below a savepoint.
-func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) (engine.Plan, bool, error)) error {
+func (t callerTx) Decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	return t.below(ctx, "dblock_reserve", func() error { return t.decide(ctx, ask, decide) })
 }
 
 // DueOf reads below no savepoint: it writes nothing.
-func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[engine.Quota][]string, error) {
+func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[driver.Quota][]string, error) {
 	return t.d.dueOf(ctx, t.on, buyers, limit)
 }
 
-func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
+func (t callerTx) Move(ctx context.Context, fn func(driver.MoveTx) error) error {
 	return t.below(ctx, "dblock_sweep", func() error { return sqlerr.Unwritten(fn(&moveTx{d: t.d, on: t.on})) })
 }
 
@@ -72,7 +72,7 @@ func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error 
 func (t callerTx) below(ctx context.Context, savepoint string, fn func() error) error {
 	if _, err := t.on.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
 		if errors.Is(err, sql.ErrTxDone) {
-			return engine.ErrTxEnded
+			return driver.ErrTxEnded
 		}
 		return sqlerr.Unwritten(err)
 	}
@@ -90,7 +90,7 @@ func (t callerTx) below(ctx context.Context, savepoint string, fn func() error) 
 	case mysql.IsLocked(err):
 		err = &bounded{err}
 	case mysql.ErrorNumber(err) == mysql.ReadOnlyTransaction:
-		err = fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
+		err = fmt.Errorf("%w: %w", driver.ErrTxReadOnly, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -114,7 +114,7 @@ func errNoTx(err error) error {
 		"of all statements: %w", dblock.ErrTxEnded, err)
 }
 
-func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) (engine.Plan, bool, error)) error {
+func (t callerTx) decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	for {
 		books, err := t.d.read(ctx, t.on, ask)
 		if err != nil {
@@ -138,7 +138,7 @@ func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine
 
 // isNew fails if a key that is not recorded, as far as the transaction's snapshot goes back, has been recorded since: the stock is
 // read as it is now, so that the order would be told that it is sold out by itself.
-func (t callerTx) isNew(ctx context.Context, keys []string, books engine.Books) error {
+func (t callerTx) isNew(ctx context.Context, keys []string, books driver.Books) error {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return books.Recorded[key] != nil })
 	now, err := lockReservations(ctx, t.on, mysqldb.LockReservations, keys)
 	if err == nil && len(now) > 0 {

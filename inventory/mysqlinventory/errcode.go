@@ -5,7 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Classify tells what an error means. A call that waited too long for the stock tries again: the
@@ -15,7 +15,7 @@ func (d *database) Classify(err error) sqlerr.Class {
 	switch {
 	case errors.As(err, &wait):
 		return sqlerr.Busy
-	case errors.Is(err, errKeyTaken), engine.IsKeyOpen(err):
+	case errors.Is(err, errKeyTaken), driver.IsKeyOpen(err):
 		return sqlerr.Duplicate
 	case mysql.IsLocked(err):
 		return sqlerr.Retryable
@@ -32,7 +32,7 @@ var errKeyTaken = errors.New("mysqlinventory: the key was recorded after the tra
 // orKeyOpen is for a statement that writes orders, and waits for nothing but their keys.
 func orKeyOpen(err error) error {
 	if isRowLocked(err) {
-		return &engine.KeyOpen{Err: err}
+		return &driver.KeyOpen{Err: err}
 	}
 	return err
 }

@@ -8,36 +8,36 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/answers"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
-// failing is an engine whose statements fail with err.
+// failing is a driver whose statements fail with err.
 type failing struct {
 	*database
 	err error
 }
 
-func (f failing) Ways() engine.Ways {
-	return engine.Ways{Direct: func(context.Context, engine.Row) (engine.Verdict, error) { return 0, f.err }}
+func (f failing) Ways() driver.Ways {
+	return driver.Ways{Direct: func(context.Context, driver.Row) (driver.Verdict, error) { return 0, f.err }}
 }
 
 func (failing) Connections() int { return 0 }
 
-func (f failing) Transact(context.Context, engine.Ask, func(engine.Books) engine.Plan) error {
+func (f failing) Transact(context.Context, driver.Ask, func(driver.Books) driver.Plan) error {
 	return f.err
 }
 
-func (f failing) AwaitKeys(context.Context, []engine.Row) error { return f.err }
+func (f failing) AwaitKeys(context.Context, []driver.Row) error { return f.err }
 
-func (f failing) Look(context.Context, engine.Ask) (engine.Books, error) {
-	return engine.Books{}, f.err
+func (f failing) Look(context.Context, driver.Ask) (driver.Books, error) {
+	return driver.Books{}, f.err
 }
 
-func (f failing) Adjust(context.Context, func(engine.AdjustTx) (bool, error)) error { return f.err }
+func (f failing) Adjust(context.Context, func(driver.AdjustTx) (bool, error)) error { return f.err }
 
-func (f failing) Adjustment(context.Context, string) (engine.Adjustment, bool, error) {
-	return engine.Adjustment{}, false, f.err
+func (f failing) Adjustment(context.Context, string) (driver.Adjustment, bool, error) {
+	return driver.Adjustment{}, false, f.err
 }
 
 // TestPublicErrors: what a server reports has the same public error as in all other packages.
@@ -55,7 +55,7 @@ func TestPublicErrors(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			answers.SameEverywhere(t, devdb.MySQL, func(err error) error {
-				s, failed := link.NewStore(inventory.Options{Timeout: 50 * time.Millisecond}, func() (engine.Engine, error) {
+				s, failed := link.NewStore(inventory.Options{Timeout: 50 * time.Millisecond}, func() (driver.Driver, error) {
 					return failing{new(database), err}, nil
 				})
 				if failed != nil {

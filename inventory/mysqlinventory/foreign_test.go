@@ -8,13 +8,13 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/inventory/internal/link"
 	"github.com/dblock-go/dblock/inventory/mysqlinventory"
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestForeignTx has a transaction of another engine's, and none at all.
+// TestForeignTx has a transaction of another driver's, and none at all.
 func TestForeignTx(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("mysql", testdb.DSN(t, family()[0]))
@@ -30,7 +30,7 @@ func TestForeignTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := inventory.Request{Key: "k", SKU: "sale", Qty: 1}
-	if _, err := link.ReserveIn(t.Context(), store, engine.CallerTx{Tx: "of another engine"}, r); !errors.Is(err, dblock.ErrInvalid) {
+	if _, err := link.ReserveIn(t.Context(), store, driver.CallerTx{Tx: "of another driver"}, r); !errors.Is(err, dblock.ErrInvalid) {
 		t.Error(err)
 	}
 	if _, err := mysqlinventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, dblock.ErrInvalid) {

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
@@ -40,7 +40,7 @@ func WithHook(hook Hook) Option { return func(d *database) { d.hook = hook } }
 func (d *database) Hooked() bool { return d.hook != nil }
 
 // runHook has the owner write what is theirs.
-func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan) error {
+func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan driver.Plan) error {
 	granted := link.Granted(plan, time.Now())
 	if len(granted) == 0 {
 		return nil
@@ -48,23 +48,23 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan
 	if _, err := conn.ExecContext(ctx, "SAVEPOINT dblock_hook"); err != nil {
 		return err
 	}
-	unbind, err := d.db.BindFor(ctx, conn, engine.IsBrief(ctx))
+	unbind, err := d.db.BindFor(ctx, conn, driver.IsBrief(ctx))
 	if err != nil {
 		return err
 	}
 	defer unbind()
 	tx := &hookTx{Conn: conn}
-	err = engine.CallHook(func() error { return d.hook(ctx, tx, granted) })
+	err = driver.CallHook(func() error { return d.hook(ctx, tx, granted) })
 	tx.closeRows()
 	switch {
 	case err == nil:
 		return d.afterHook(ctx, conn)
-	case engine.HookEndedItself(ctx, err), mysql.ErrorNumber(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
-		return engine.HookFailed(err, sqlerr.Unclassified)
+	case driver.HookEndedItself(ctx, err), mysql.ErrorNumber(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
+		return driver.HookFailed(err, sqlerr.Unclassified)
 	case isRowLocked(err):
-		return engine.HookFailed(err, sqlerr.Busy)
+		return driver.HookFailed(err, sqlerr.Busy)
 	}
-	return engine.HookFailed(err, d.Classify(err))
+	return driver.HookFailed(err, d.Classify(err))
 }
 
 // hookTx is a transaction that knows the rows it has returned. The connection takes no other statement while rows are open.
@@ -98,7 +98,7 @@ func (t *hookTx) closeRows() {
 func (d *database) afterHook(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, "RELEASE SAVEPOINT dblock_hook")
 	if mysql.IsNoSavepoint(err) {
-		return engine.ErrHookEnded
+		return driver.ErrHookEnded
 	}
 	return err
 }

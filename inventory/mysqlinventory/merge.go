@@ -9,12 +9,12 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Transact takes the same few round trips whatever the size of the batch. There is no statement
 // that writes to two tables, and no way to send several at once that does not depend on the DSN.
-func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(driver.Books) driver.Plan) error {
 	return d.db.In(ctx, func(conn *sql.Conn) (bool, error) {
 		on := d.bounded(ctx, d.db.On(conn))
 		books, err := d.read(ctx, on, ask)
@@ -39,14 +39,14 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 		if err := take(ctx, on, plan); err != nil || d.hook == nil {
 			return true, d.waited(ctx, err)
 		}
-		return true, d.runHook(engine.HookContext(ctx), conn, plan)
+		return true, d.runHook(driver.HookContext(ctx), conn, plan)
 	})
 }
 
 // Look takes a round trip for each of the three.
-func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, error) {
-	books := engine.Books{
-		Stock: make(map[string][]engine.Bucket, len(ask.SKUs)), Used: make(map[engine.Quota]int64, len(ask.Quotas)),
+func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, error) {
+	books := driver.Books{
+		Stock: make(map[string][]driver.Bucket, len(ask.SKUs)), Used: make(map[driver.Quota]int64, len(ask.Quotas)),
 	}
 	for _, q := range ask.Quotas {
 		books.Used[q] = 0
@@ -57,7 +57,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 		var rows []mysqldb.SeeUnitsRow
 		rows, err = d.q.SeeUnits(ctx, on, blobs(ask.SKUs))
 		for _, r := range rows {
-			books.Stock[string(r.Sku)] = []engine.Bucket{{Left: r.Units}}
+			books.Stock[string(r.Sku)] = []driver.Bucket{{Left: r.Units}}
 		}
 	}
 	if err == nil {
@@ -68,14 +68,14 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 
 // read locks the quotas and the stock and reads what is recorded. The look-up is a statement of its own after
 // the locks: only then it sees what others committed while we waited.
-func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask engine.Ask) (engine.Books, error) {
-	var books engine.Books
+func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (driver.Books, error) {
+	var books driver.Books
 	var err error
 	if books.Used, err = lockQuotas(ctx, on, ask); err != nil {
 		return books, err
 	}
 	waits, passes := ask.Waits()
-	books.Stock = make(map[string][]engine.Bucket, len(ask.SKUs))
+	books.Stock = make(map[string][]driver.Bucket, len(ask.SKUs))
 	if ask.Own != 0 {
 		err = d.lockBucket(ctx, on, ask.SKUs[0], ask.Own, books.Stock)
 	} else if err = lockStock(ctx, on, mysqldb.LockStock, waits, books.Stock); err == nil {
@@ -89,19 +89,19 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask engine.Ask) (e
 }
 
 // lockQuotas returns those that it has locked. Whoever waits for one has locked none that comes after it.
-func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask engine.Ask) (map[engine.Quota]int64, error) {
-	used := make(map[engine.Quota]int64, len(ask.Quotas))
+func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (map[driver.Quota]int64, error) {
+	used := make(map[driver.Quota]int64, len(ask.Quotas))
 	if ask.WaitQuotas {
 		if err := repeat(ctx, on, mysqldb.MakeQuotas, ask.Quotas, quotaArgs); err != nil {
 			return nil, err
 		}
 		return used, readQuotas(ctx, on, mysqldb.LockQuotas, ask.Quotas, used)
 	}
-	there := make(map[engine.Quota]int64, len(ask.Quotas))
+	there := make(map[driver.Quota]int64, len(ask.Quotas))
 	if err := readQuotas(ctx, on, mysqldb.SeeQuotas, ask.Quotas, there); err != nil {
 		return nil, err
 	}
-	missing := slices.DeleteFunc(slices.Clone(ask.Quotas), func(q engine.Quota) bool { _, ok := there[q]; return ok })
+	missing := slices.DeleteFunc(slices.Clone(ask.Quotas), func(q driver.Quota) bool { _, ok := there[q]; return ok })
 	if err := repeat(ctx, on, mysqldb.MakeQuotas, missing, quotaArgs); err != nil {
 		return nil, err
 	}
@@ -109,22 +109,22 @@ func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask engine.Ask) (map[engin
 }
 
 // readQuotas reads so many as the given statement finds.
-func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []engine.Quota, used map[engine.Quota]int64) error {
+func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []driver.Quota, used map[driver.Quota]int64) error {
 	return askAll(ctx, on, query, quotas, quotaArgs, func(rows *sql.Rows) error {
 		var r mysqldb.LockQuotasRow
 		err := rows.Scan(&r.Sku, &r.Buyer, &r.Used)
-		used[engine.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}] = r.Used
+		used[driver.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}] = r.Used
 		return err
 	})
 }
 
 // lockStock locks the buckets of SKUs with the given statement.
-func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string, stock map[string][]engine.Bucket) error {
+func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string, stock map[string][]driver.Bucket) error {
 	return askAll(ctx, on, query, skus, textArgs, func(rows *sql.Rows) error {
 		var r mysqldb.LockStockRow
 		err := rows.Scan(&r.Sku, &r.Bucket, &r.Available)
 		sku := string(r.Sku)
-		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
+		stock[sku] = append(stock[sku], driver.Bucket{Number: r.Bucket, Left: r.Available})
 		return err
 	})
 }
@@ -153,7 +153,7 @@ func (b *buckets) of(sku string) int64 {
 }
 
 // recorded are the reservations under keys, their lines in order.
-func (d *database) recorded(ctx context.Context, on mysqldb.DBTX, keys []string) (map[string][]engine.Row, error) {
+func (d *database) recorded(ctx context.Context, on mysqldb.DBTX, keys []string) (map[string][]driver.Row, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -161,11 +161,11 @@ func (d *database) recorded(ctx context.Context, on mysqldb.DBTX, keys []string)
 	return byKey(found), err
 }
 
-func byKey(found []mysqldb.ReservationsRow) map[string][]engine.Row {
-	rows := make(map[string][]engine.Row, len(found))
+func byKey(found []mysqldb.ReservationsRow) map[string][]driver.Row {
+	rows := make(map[string][]driver.Row, len(found))
 	for _, r := range found {
 		key := string(r.ReservationKey)
-		rows[key] = append(rows[key], engine.Row{
+		rows[key] = append(rows[key], driver.Row{
 			Key: key, Line: r.Line, SKU: string(r.Sku), Bucket: r.Bucket, Buyer: string(r.Buyer), Qty: r.Qty, State: r.State,
 			Limited: r.Limited, Left: time.Duration(r.LeftUs) * time.Microsecond,
 		})
@@ -176,7 +176,7 @@ func byKey(found []mysqldb.ReservationsRow) map[string][]engine.Row {
 // insertAtOnce writes orders, and fails if another open transaction writes one of them: it does not wait with the stock locked. MariaDB
 // bounds the wait of the statement. MySQL can't bound it below a second, but finds out before, and waits only for a transaction that
 // comes in between.
-func (d *database) insertAtOnce(ctx context.Context, on mysqldb.DBTX, rows []engine.Row) error {
+func (d *database) insertAtOnce(ctx context.Context, on mysqldb.DBTX, rows []driver.Row) error {
 	if d.db.MariaDB {
 		on = mysql.AtOnce(on)
 	} else if err := lockAtOnce(ctx, on, rows); err != nil {
@@ -186,12 +186,12 @@ func (d *database) insertAtOnce(ctx context.Context, on mysqldb.DBTX, rows []eng
 }
 
 // lockAtOnce locks the reservations under the keys of rows, or fails.
-func lockAtOnce(ctx context.Context, on mysqldb.DBTX, rows []engine.Row) error {
+func lockAtOnce(ctx context.Context, on mysqldb.DBTX, rows []driver.Row) error {
 	return askAll(ctx, on, mysqldb.LockKeysNoWait, keysOf(rows), textArgs, func(*sql.Rows) error { return nil })
 }
 
 // keysOf are the keys of rows, none twice.
-func keysOf(rows []engine.Row) (keys []string) {
+func keysOf(rows []driver.Row) (keys []string) {
 	for _, r := range rows {
 		if r.Line == 0 {
 			keys = append(keys, r.Key)
@@ -201,9 +201,9 @@ func keysOf(rows []engine.Row) (keys []string) {
 }
 
 // AwaitKeys locks the reservations, and lets go of them.
-func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
+func (d *database) AwaitKeys(ctx context.Context, rows []driver.Row) error {
 	return d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		if engine.IsBrief(ctx) {
+		if driver.IsBrief(ctx) {
 			err = lockAtOnce(ctx, on, rows)
 		} else {
 			_, err = lockReservations(ctx, on, mysqldb.LockReservations, keysOf(rows))
@@ -215,7 +215,7 @@ func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
 	})
 }
 
-func write(ctx context.Context, on mysqldb.DBTX, plan engine.Plan) error {
+func write(ctx context.Context, on mysqldb.DBTX, plan driver.Plan) error {
 	if err := repeat(ctx, on, mysqldb.InsertReservations, plan.Insert, rowArgs); err != nil {
 		return orKeyOpen(err)
 	}
@@ -223,7 +223,7 @@ func write(ctx context.Context, on mysqldb.DBTX, plan engine.Plan) error {
 }
 
 // take counts what was written.
-func take(ctx context.Context, on mysqldb.DBTX, plan engine.Plan) error {
+func take(ctx context.Context, on mysqldb.DBTX, plan driver.Plan) error {
 	if err := repeat(ctx, on, mysqldb.CountQuotas, plan.Count, countArgs); err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func flat[T any](all []T, args func(T) []any) (flat []any) {
 	return flat
 }
 
-func rowArgs(r engine.Row) []any {
+func rowArgs(r driver.Row) []any {
 	var limited int16
 	if r.Limited {
 		limited = 1
@@ -261,13 +261,13 @@ func rowArgs(r engine.Row) []any {
 	}
 }
 
-func quotaArgs(q engine.Quota) []any { return []any{[]byte(q.SKU), []byte(q.Buyer)} }
+func quotaArgs(q driver.Quota) []any { return []any{[]byte(q.SKU), []byte(q.Buyer)} }
 
-func countArgs(c engine.Count) []any { return append(quotaArgs(c.Quota), c.Qty, c.Most) }
+func countArgs(c driver.Count) []any { return append(quotaArgs(c.Quota), c.Qty, c.Most) }
 
 func textArgs(text string) []any { return []any{[]byte(text)} }
 
-func unitArgs(u engine.Units) []any { return []any{[]byte(u.SKU), u.Bucket, u.Qty} }
+func unitArgs(u driver.Units) []any { return []any{[]byte(u.SKU), u.Bucket, u.Qty} }
 
 func blobs(texts []string) [][]byte {
 	b := make([][]byte, len(texts))
@@ -278,10 +278,10 @@ func blobs(texts []string) [][]byte {
 }
 
 // lockBucket is lockStock for one row.
-func (d *database) lockBucket(ctx context.Context, on mysqldb.DBTX, sku string, number int32, stock map[string][]engine.Bucket) error {
+func (d *database) lockBucket(ctx context.Context, on mysqldb.DBTX, sku string, number int32, stock map[string][]driver.Bucket) error {
 	rows, err := d.q.LockBucket(ctx, on, []byte(sku), number)
 	for _, r := range rows {
-		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
+		stock[sku] = append(stock[sku], driver.Bucket{Number: r.Bucket, Left: r.Available})
 	}
 	return err
 }

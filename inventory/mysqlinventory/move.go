@@ -7,11 +7,11 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Move takes a few round trips, as Transact does.
-func (d *database) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
+func (d *database) Move(ctx context.Context, fn func(driver.MoveTx) error) error {
 	return d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
 		tx := &moveTx{d: d, on: on}
 		err := fn(tx)
@@ -25,9 +25,9 @@ type moveTx struct {
 	written bool
 }
 
-func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]engine.Row, map[string]bool, error) {
+func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]driver.Row, map[string]bool, error) {
 	if wait {
-		recorded, err := lockReservations(ctx, mysql.Within(t.on, engine.LockWait), mysqldb.LockReservations, keys)
+		recorded, err := lockReservations(ctx, mysql.Within(t.on, driver.LockWait), mysqldb.LockReservations, keys)
 		return recorded, nil, err
 	}
 	recorded, err := lockReservations(ctx, t.on, mysqldb.LockFreeReservations, keys)
@@ -39,18 +39,18 @@ func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (ma
 	for _, k := range known {
 		lines[string(k.ReservationKey)] = k.NumLines
 	}
-	return recorded, engine.Partly(recorded, lines), err
+	return recorded, driver.Partly(recorded, lines), err
 }
 
-func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitStock bool) (map[engine.Quota]bool, map[string]bool, error) {
+func (t *moveTx) Returns(ctx context.Context, m driver.Moves, waitQuotas, waitStock bool) (map[driver.Quota]bool, map[string]bool, error) {
 	lockQuotas, lockBuckets, onQuotas, onBuckets := mysqldb.LockFreeQuotas, mysqldb.LockFreeFirstBuckets, t.on, t.on
 	if waitQuotas {
-		lockQuotas, onQuotas = mysqldb.LockQuotas, mysql.Within(t.on, engine.LockWait)
+		lockQuotas, onQuotas = mysqldb.LockQuotas, mysql.Within(t.on, driver.LockWait)
 	}
 	if waitStock {
-		lockBuckets, onBuckets = mysqldb.LockFirstBuckets, mysql.Within(t.on, engine.LockWait)
+		lockBuckets, onBuckets = mysqldb.LockFirstBuckets, mysql.Within(t.on, driver.LockWait)
 	}
-	used, skus := make(map[engine.Quota]int64), make(map[string]bool)
+	used, skus := make(map[driver.Quota]int64), make(map[string]bool)
 	if err := readQuotas(ctx, onQuotas, lockQuotas, m.Quotas(), used); err != nil {
 		return nil, nil, err
 	}
@@ -60,15 +60,15 @@ func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitSt
 		skus[string(sku)] = true
 		return err
 	})
-	return engine.In(used), skus, err
+	return driver.In(used), skus, err
 }
 
-func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
+func (t *moveTx) Write(ctx context.Context, m driver.Moves) error {
 	t.written = true
 	return t.d.waited(ctx, writeMoves(ctx, t.d.bounded(ctx, t.on), m))
 }
 
-func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys []string) (map[string][]engine.Row, error) {
+func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys []string) (map[string][]driver.Row, error) {
 	var found []mysqldb.ReservationsRow
 	err := askAll(ctx, on, query, keys, textArgs, func(rows *sql.Rows) error {
 		var r mysqldb.ReservationsRow
@@ -80,7 +80,7 @@ func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys [
 }
 
 // writeMoves comes to new keys last, as Transact does: whoever waits for one of them then waits for the commit alone.
-func writeMoves(ctx context.Context, on mysqldb.DBTX, moves engine.Moves) error {
+func writeMoves(ctx context.Context, on mysqldb.DBTX, moves driver.Moves) error {
 	if err := repeat(ctx, on, mysqldb.SetReservations, moves.Set, setArgs); err != nil {
 		return err
 	}
@@ -93,30 +93,30 @@ func writeMoves(ctx context.Context, on mysqldb.DBTX, moves engine.Moves) error 
 	return repeat(ctx, on, mysqldb.InsertReservations, moves.Insert, rowArgs)
 }
 
-func setArgs(s engine.Set) []any { return []any{[]byte(s.Key), s.State, s.Hold.Microseconds()} }
+func setArgs(s driver.Set) []any { return []any{[]byte(s.Key), s.State, s.Hold.Microseconds()} }
 
-func uncountArgs(c engine.Count) []any { return append(quotaArgs(c.Quota), c.Qty) }
+func uncountArgs(c driver.Count) []any { return append(quotaArgs(c.Quota), c.Qty) }
 
 // Due returns held reservations that have expired.
-func (d *database) Due(ctx context.Context, limit int) ([]engine.Due, error) {
+func (d *database) Due(ctx context.Context, limit int) ([]driver.Due, error) {
 	rows, err := d.q.DueReservations(ctx, d.db.On(d.db), int32(limit))
-	due := make([]engine.Due, len(rows))
+	due := make([]driver.Due, len(rows))
 	for i, r := range rows {
-		due[i] = engine.Due{Key: string(r.ReservationKey), Lines: int(r.NumLines)}
+		due[i] = driver.Due{Key: string(r.ReservationKey), Lines: int(r.NumLines)}
 	}
 	return due, sqlerr.Unwritten(err)
 }
 
 // DueOf returns the keys of those that count against limits of some buyers.
-func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[engine.Quota][]string, error) {
+func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[driver.Quota][]string, error) {
 	return d.dueOf(ctx, d.db.On(d.db), buyers, limit)
 }
 
-func (d *database) dueOf(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) (map[engine.Quota][]string, error) {
+func (d *database) dueOf(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) (map[driver.Quota][]string, error) {
 	due, err := d.q.DueOf(ctx, on, int32(limit), blobs(buyers))
-	keys := make(map[engine.Quota][]string)
+	keys := make(map[driver.Quota][]string)
 	for _, r := range due {
-		q := engine.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}
+		q := driver.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}
 		keys[q] = append(keys[q], string(r.ReservationKey))
 	}
 	return keys, sqlerr.Unwritten(err)

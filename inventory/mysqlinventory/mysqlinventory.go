@@ -26,7 +26,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
@@ -42,7 +42,7 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
-	return link.NewStore(o, func() (engine.Engine, error) { return open(ctx, db, o.Schema, more) })
+	return link.NewStore(o, func() (driver.Driver, error) { return open(ctx, db, o.Schema, more) })
 }
 
 func open(ctx context.Context, pool *sql.DB, schema string, more []Option) (d *database, err error) {
@@ -64,11 +64,11 @@ type database struct {
 	hook Hook // nil: none
 }
 
-var _ engine.Engine = (*database)(nil)
+var _ driver.Driver = (*database)(nil)
 
 // Ways are the ways to sell outright, each a file.
-func (d *database) Ways() engine.Ways {
-	return engine.Ways{Together: together, New: sellNew, Direct: d.direct}
+func (d *database) Ways() driver.Ways {
+	return driver.Ways{Together: together, New: sellNew, Direct: d.direct}
 }
 
 // Connections is what the pool is limited to.

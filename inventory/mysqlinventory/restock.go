@@ -7,11 +7,11 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Adjust runs fn in a transaction of its own.
-func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, error)) error {
+func (d *database) Adjust(ctx context.Context, fn func(driver.AdjustTx) (bool, error)) error {
 	return d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
 		return fn(adjustTx{d, on})
 	})
@@ -22,71 +22,71 @@ type adjustTx struct {
 	on mysqldb.DBTX
 }
 
-func (t adjustTx) InsertAdjustment(ctx context.Context, a engine.Adjustment) error {
+func (t adjustTx) InsertAdjustment(ctx context.Context, a driver.Adjustment) error {
 	return t.d.q.InsertAdjustment(ctx, t.on, []byte(a.ID), []byte(a.SKU), a.Delta)
 }
 
-func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, error) {
+func (t adjustTx) AdjustStock(ctx context.Context, a driver.Adjustment) (bool, error) {
 	n, err := t.d.q.AdjustStock(ctx, t.on, a.Delta, []byte(a.SKU), -a.Delta)
 	return n == 1, err
 }
 
-func (t adjustTx) LockStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
+func (t adjustTx) LockStock(ctx context.Context, sku string) ([]driver.Bucket, error) {
 	return t.lockStock(ctx, mysqldb.LockStock, sku)
 }
 
-func (t adjustTx) LockFreeStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
+func (t adjustTx) LockFreeStock(ctx context.Context, sku string) ([]driver.Bucket, error) {
 	return t.lockStock(ctx, mysqldb.LockFreeStock, sku)
 }
 
-func (t adjustTx) lockStock(ctx context.Context, query, sku string) ([]engine.Bucket, error) {
-	stock := make(map[string][]engine.Bucket, 1)
+func (t adjustTx) lockStock(ctx context.Context, query, sku string) ([]driver.Bucket, error) {
+	stock := make(map[string][]driver.Bucket, 1)
 	err := lockStock(ctx, t.on, query, []string{sku}, stock)
 	return stock[sku], err
 }
 
-func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
+func (t adjustTx) AddStock(ctx context.Context, units []driver.Units) error {
 	return repeat(ctx, t.on, mysqldb.AddStock, units, unitArgs)
 }
 
-func (t adjustTx) TakeStock(ctx context.Context, units []engine.Units) error {
+func (t adjustTx) TakeStock(ctx context.Context, units []driver.Units) error {
 	return repeat(ctx, t.on, mysqldb.TakeStock, units, unitArgs)
 }
 
-func (t adjustTx) Balance(ctx context.Context, sku string) (engine.Balance, error) {
+func (t adjustTx) Balance(ctx context.Context, sku string) (driver.Balance, error) {
 	books, err := t.d.balances(ctx, t.on, []string{sku})
 	if err != nil || len(books) == 0 {
-		return engine.Balance{SKU: sku}, err
+		return driver.Balance{SKU: sku}, err
 	}
 	return books[0], nil
 }
 
-func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]engine.Count, error) {
+func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]driver.Count, error) {
 	rows, err := t.d.q.QuotaDrifts(ctx, t.on, []byte(sku), []byte(sku))
-	counts := make([]engine.Count, len(rows))
+	counts := make([]driver.Count, len(rows))
 	for i, r := range rows {
-		counts[i] = engine.Count{Quota: engine.Quota{SKU: sku, Buyer: string(r.Buyer)}, Qty: r.Drift, Most: r.Counts}
+		counts[i] = driver.Count{Quota: driver.Quota{SKU: sku, Buyer: string(r.Buyer)}, Qty: r.Drift, Most: r.Counts}
 	}
 	return counts, err
 }
 
-func (t adjustTx) LockQuotas(ctx context.Context, quotas []engine.Quota) error {
+func (t adjustTx) LockQuotas(ctx context.Context, quotas []driver.Quota) error {
 	return repeat(ctx, t.on, mysqldb.MakeQuotas, quotas, quotaArgs)
 }
 
-func (t adjustTx) CountQuotas(ctx context.Context, counts []engine.Count) error {
+func (t adjustTx) CountQuotas(ctx context.Context, counts []driver.Count) error {
 	return repeat(ctx, t.on, mysqldb.CountQuotas, counts, countArgs)
 }
 
-func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) error {
+func (t adjustTx) UncountQuotas(ctx context.Context, counts []driver.Count) error {
 	return repeat(ctx, t.on, mysqldb.UncountQuotas, counts, uncountArgs)
 }
 
 // Adjustment returns what is recorded under id.
-func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment, bool, error) {
+func (d *database) Adjustment(ctx context.Context, id string) (driver.Adjustment, bool, error) {
 	r, err := d.q.Adjustment(ctx, d.db.On(d.db), []byte(id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return engine.Adjustment{}, false, nil
+		return driver.Adjustment{}, false, nil
 	}
-	return engine.Adjustment{ID: id, SKU: string(r.Sku), Delta: r.Delta}, err == nil, sqlerr.Unwritten(err)
+	return driver.Adjustment{ID: id, SKU: string(r.Sku), Delta: r.Delta}, err == nil, sqlerr.Unwritten(err)
 }

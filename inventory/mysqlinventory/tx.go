@@ -7,7 +7,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // inTx runs fn in a READ COMMITTED transaction of its own, and commits it if fn says so. An
@@ -21,7 +21,7 @@ func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool,
 
 // waited marks the error of a statement that waited for as long as it may, if that was to be brief: then it is not run again.
 func (d *database) waited(ctx context.Context, err error) error {
-	if engine.IsBrief(ctx) && isRowLocked(err) && d.Classify(err) == sqlerr.Retryable {
+	if driver.IsBrief(ctx) && isRowLocked(err) && d.Classify(err) == sqlerr.Retryable {
 		return &bounded{err}
 	}
 	return err
@@ -29,7 +29,7 @@ func (d *database) waited(ctx context.Context, err error) error {
 
 // bounded bounds for how long a statement waits for a lock on MariaDB. On MySQL the session is bounded.
 func (d *database) bounded(ctx context.Context, on mysqldb.DBTX) mysqldb.DBTX {
-	if engine.IsBrief(ctx) {
+	if driver.IsBrief(ctx) {
 		return mysql.AtOnce(on)
 	}
 	return mysql.Briefly(on)

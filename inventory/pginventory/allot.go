@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/pglock"
 )
 
@@ -25,11 +25,11 @@ func (d *database) Allot(ctx context.Context, sku string, bucket int32, units in
 }
 
 // Allotted returns what is left in allotments.
-func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
+func (d *database) Allotted(ctx context.Context) ([]driver.Units, error) {
 	rows, err := alone(ctx, d, func(on pgdb.DBTX) ([]pgdb.AllottedRow, error) { return d.q.Allotted(ctx, on) })
-	units := make([]engine.Units, len(rows))
+	units := make([]driver.Units, len(rows))
 	for i, r := range rows {
-		units[i] = engine.Units{SKU: r.Sku, Bucket: r.Bucket, Qty: r.Available}
+		units[i] = driver.Units{SKU: r.Sku, Bucket: r.Bucket, Qty: r.Available}
 	}
 	return units, sqlerr.Unwritten(err)
 }

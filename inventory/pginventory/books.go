@@ -5,24 +5,24 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Lookup returns what is recorded under key.
-func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error) {
-	return alone(ctx, d, func(on pgdb.DBTX) ([]engine.Row, error) {
+func (d *database) Lookup(ctx context.Context, key string) ([]driver.Row, error) {
+	return alone(ctx, d, func(on pgdb.DBTX) ([]driver.Row, error) {
 		recorded, unconfirmed, err := d.lookUp(ctx, on, []string{key})
 		if err != nil {
 			return nil, sqlerr.Unwritten(err)
 		}
-		return recorded[key], d.confirm(ctx, on, engine.Books{Recorded: recorded, Unconfirmed: unconfirmed})
+		return recorded[key], d.confirm(ctx, on, driver.Books{Recorded: recorded, Unconfirmed: unconfirmed})
 	})
 }
 
 // lookUp reads what is recorded.
-func (d *database) lookUp(ctx context.Context, on pgdb.DBTX, keys []string) (recorded map[string][]engine.Row, unconfirmed bool, err error) {
+func (d *database) lookUp(ctx context.Context, on pgdb.DBTX, keys []string) (recorded map[string][]driver.Row, unconfirmed bool, err error) {
 	found, err := d.q.LookUpReservations(ctx, on, keys)
-	recorded = make(map[string][]engine.Row, len(keys))
+	recorded = make(map[string][]driver.Row, len(keys))
 	for _, r := range found {
 		unconfirmed = r.Unconfirmed
 		recorded[r.ReservationKey] = append(recorded[r.ReservationKey], row(pgdb.ReservationsRow{
@@ -34,16 +34,16 @@ func (d *database) lookUp(ctx context.Context, on pgdb.DBTX, keys []string) (rec
 }
 
 // Balances reads the books in one statement, and so in one snapshot.
-func (d *database) Balances(ctx context.Context, skus []string) ([]engine.Balance, error) {
-	balances, err := alone(ctx, d, func(on pgdb.DBTX) ([]engine.Balance, error) { return d.balances(ctx, on, skus) })
+func (d *database) Balances(ctx context.Context, skus []string) ([]driver.Balance, error) {
+	balances, err := alone(ctx, d, func(on pgdb.DBTX) ([]driver.Balance, error) { return d.balances(ctx, on, skus) })
 	return balances, sqlerr.Unwritten(err)
 }
 
-func (d *database) balances(ctx context.Context, on pgdb.DBTX, skus []string) ([]engine.Balance, error) {
+func (d *database) balances(ctx context.Context, on pgdb.DBTX, skus []string) ([]driver.Balance, error) {
 	rows, err := d.q.Balances(ctx, on, len(skus) == 0, skus)
-	balances := make([]engine.Balance, len(rows))
+	balances := make([]driver.Balance, len(rows))
 	for i, r := range rows {
-		balances[i] = engine.Balance{
+		balances[i] = driver.Balance{
 			SKU: r.Sku, Available: r.Available, Allotted: r.Allotted, Held: r.Held, Sold: r.Sold, Restocked: r.Restocked,
 		}
 	}

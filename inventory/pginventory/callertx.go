@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/inventory/internal/link"
 	"github.com/dblock-go/dblock/pglock"
 )
@@ -30,16 +30,16 @@ import (
 // and run it again. Two transactions that reserve several SKUs one by one can deadlock; with
 // ReserveAllTx they can't.
 func ReserveTx(ctx context.Context, s *inventory.Store, tx pglock.Tx, r inventory.Request) (inventory.Reservation, error) {
-	return link.ReserveIn(ctx, s, engine.CallerTx{Tx: tx}, r)
+	return link.ReserveIn(ctx, s, driver.CallerTx{Tx: tx}, r)
 }
 
 // ReserveAllTx is ReserveTx for a cart.
 func ReserveAllTx(ctx context.Context, s *inventory.Store, tx pglock.Tx, c inventory.Cart) (inventory.Reservation, error) {
-	return link.ReserveAllIn(ctx, s, engine.CallerTx{Tx: tx}, c)
+	return link.ReserveAllIn(ctx, s, driver.CallerTx{Tx: tx}, c)
 }
 
 // Tx returns a caller's transaction.
-func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
+func (d *database) Tx(tx driver.CallerTx) (driver.Tx, bool) {
 	caller, ours := tx.Tx.(pglock.Tx)
 	if !ours { // a nil one is none, either
 		return nil, false
@@ -53,13 +53,13 @@ type callerTx struct {
 }
 
 // Decide locks with statements of their own: a caller's transaction may be one of database/sql, which knows no batches.
-func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) (engine.Plan, bool, error)) error {
+func (t callerTx) Decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	return t.below(ctx, func() error { return t.decide(ctx, ask, decide) })
 }
 
 // DueOf reads below a savepoint: a statement timeout of the caller's must not end the transaction.
-func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[engine.Quota][]string, error) {
-	var due map[engine.Quota][]string
+func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[driver.Quota][]string, error) {
+	var due map[driver.Quota][]string
 	err := t.below(ctx, func() (err error) {
 		due, err = t.d.dueOf(ctx, t.on, buyers, limit)
 		return err
@@ -67,7 +67,7 @@ func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[en
 	return due, err
 }
 
-func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
+func (t callerTx) Move(ctx context.Context, fn func(driver.MoveTx) error) error {
 	return t.below(ctx, func() error { return sqlerr.Unwritten(fn(callerMoveTx{t})) })
 }
 
@@ -76,7 +76,7 @@ func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error 
 func (t callerTx) below(ctx context.Context, fn func() error) error {
 	if _, err := t.on.Exec(ctx, "savepoint dblock_reserve"); err != nil {
 		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) || postgres.Code(err) == postgres.CodeNoTransaction {
-			return engine.ErrTxEnded
+			return driver.ErrTxEnded
 		}
 		return sqlerr.Unwritten(err)
 	}
@@ -86,7 +86,7 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 		return sqlerr.Unwritten(err)
 	}
 	if postgres.Code(err) == postgres.CodeReadOnlyTransaction {
-		err = fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
+		err = fmt.Errorf("%w: %w", driver.ErrTxReadOnly, err)
 	}
 	ctx, cancel := postgres.Ending(ctx)
 	defer cancel()
@@ -104,7 +104,7 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 // errNothing rolls back what was locked for a plan of nothing.
 var errNothing = errors.New("pginventory: there is nothing to write")
 
-func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) (engine.Plan, bool, error)) error {
+func (t callerTx) decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	for {
 		books, err := t.read(ctx, ask)
 		if err != nil {
@@ -125,7 +125,7 @@ func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine
 	}
 }
 
-func (t callerTx) read(ctx context.Context, ask engine.Ask) (engine.Books, error) {
+func (t callerTx) read(ctx context.Context, ask driver.Ask) (driver.Books, error) {
 	books := newBooks(ask)
 	if len(ask.Quotas) > 0 {
 		skus, buyers := quotaColumns(ask.Quotas)
@@ -137,13 +137,13 @@ func (t callerTx) read(ctx context.Context, ask engine.Ask) (engine.Books, error
 			return books, err
 		}
 		for _, r := range used {
-			books.Used[engine.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used
+			books.Used[driver.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used
 		}
 	}
 	return t.d.readLocked(ctx, t.on, ask, books)
 }
 
-func (t callerTx) write(ctx context.Context, plan engine.Plan) error {
+func (t callerTx) write(ctx context.Context, plan driver.Plan) error {
 	if err := t.d.q.InsertReservations(ctx, t.on, insertColumns(plan.Insert)); err != nil {
 		return err
 	}
@@ -160,12 +160,12 @@ func (t callerTx) write(ctx context.Context, plan engine.Plan) error {
 // callerMoveTx sends what moveTx sends in batches in statements of their own. It passes over rows that are locked.
 type callerMoveTx struct{ callerTx }
 
-func (t callerMoveTx) Reservations(ctx context.Context, keys []string, _ bool) (map[string][]engine.Row, map[string]bool, error) {
+func (t callerMoveTx) Reservations(ctx context.Context, keys []string, _ bool) (map[string][]driver.Row, map[string]bool, error) {
 	found, err := t.d.q.LockFreeReservations(ctx, t.on, keys)
 	if err != nil {
 		return nil, nil, err
 	}
-	recorded, lines := make(map[string][]engine.Row), make(map[string]int64)
+	recorded, lines := make(map[string][]driver.Row), make(map[string]int64)
 	for _, r := range found {
 		recorded[r.ReservationKey] = append(recorded[r.ReservationKey], row(pgdb.ReservationsRow(r)))
 	}
@@ -173,18 +173,18 @@ func (t callerMoveTx) Reservations(ctx context.Context, keys []string, _ bool) (
 	for _, k := range known {
 		lines[k.ReservationKey] = k.NumLines
 	}
-	return recorded, engine.Partly(recorded, lines), err
+	return recorded, driver.Partly(recorded, lines), err
 }
 
-func (t callerMoveTx) Returns(ctx context.Context, m engine.Moves, _, _ bool) (map[engine.Quota]bool, map[string]bool, error) {
-	used, skus := make(map[engine.Quota]bool), make(map[string]bool)
+func (t callerMoveTx) Returns(ctx context.Context, m driver.Moves, _, _ bool) (map[driver.Quota]bool, map[string]bool, error) {
+	used, skus := make(map[driver.Quota]bool), make(map[string]bool)
 	inSKUs, buyers := quotaColumns(m.Quotas())
 	quotas, err := t.d.q.LockFreeQuotas(ctx, t.on, inSKUs, buyers)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, q := range quotas {
-		used[engine.Quota{SKU: q.Sku, Buyer: q.Buyer}] = true
+		used[driver.Quota{SKU: q.Sku, Buyer: q.Buyer}] = true
 	}
 	buckets, err := t.d.q.LockFreeBucket(ctx, t.on, m.SKUs(), 0)
 	for _, b := range buckets {
@@ -193,7 +193,7 @@ func (t callerMoveTx) Returns(ctx context.Context, m engine.Moves, _, _ bool) (m
 	return used, skus, err
 }
 
-func (t callerMoveTx) Write(ctx context.Context, m engine.Moves) error {
+func (t callerMoveTx) Write(ctx context.Context, m driver.Moves) error {
 	keys, states, holds := setColumns(m.Set)
 	if err := t.d.q.SetReservations(ctx, t.on, keys, states, holds); err != nil {
 		return err

@@ -3,7 +3,7 @@ package pginventory
 import (
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // keyTimeout bounds, in milliseconds, how long the stock stays locked for an order that somebody
@@ -19,14 +19,14 @@ const awaitTimeout = "1000"
 // and waits for the stock next.
 func orKeyOpen(err error) error {
 	if postgres.IsLocked(err) {
-		return &engine.KeyOpen{Err: err}
+		return &driver.KeyOpen{Err: err}
 	}
 	return err
 }
 
 // Classify tells what an error means.
 func (d *database) Classify(err error) sqlerr.Class {
-	if engine.IsKeyOpen(err) {
+	if driver.IsKeyOpen(err) {
 		return sqlerr.Duplicate
 	}
 	return postgres.ClassifyOwn(err)

@@ -11,14 +11,14 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
-	seam "github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/inventory/internal/link"
 	"github.com/dblock-go/dblock/inventory/pginventory"
 	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestForeignTx has a transaction of another engine's, and none at all.
+// TestForeignTx has a transaction of another driver's, and none at all.
 func TestForeignTx(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t, devdb.Postgres)
@@ -35,7 +35,7 @@ func TestForeignTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := inventory.Request{Key: "k", SKU: "sale", Qty: 1}
-	if _, err := link.ReserveIn(t.Context(), store, seam.CallerTx{Tx: "of another engine"}, r); !errors.Is(err, dblock.ErrInvalid) {
+	if _, err := link.ReserveIn(t.Context(), store, driver.CallerTx{Tx: "of another driver"}, r); !errors.Is(err, dblock.ErrInvalid) {
 		t.Error(err)
 	}
 	if _, err := pginventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, dblock.ErrInvalid) {

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
@@ -50,9 +50,9 @@ const (
 )
 
 // runHook sends what is written so far and has the owner write what is theirs.
-func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan engine.Plan) error {
+func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan driver.Plan) error {
 	began := time.Now()
-	ctx = engine.HookContext(ctx)
+	ctx = driver.HookContext(ctx)
 	batch.Queue(postgres.MarkTx)
 	batch.Queue(postgres.SetLockTimeout, lockTimeoutMs(ctx))
 	for _, setting := range asTheOwners {
@@ -65,16 +65,16 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	if len(granted) == 0 {
 		return nil
 	}
-	err := engine.CallHook(func() error { return d.hook(ctx, conn, granted) })
+	err := driver.CallHook(func() error { return d.hook(ctx, conn, granted) })
 	switch {
 	case err == nil && conn.Conn().PgConn().TxStatus() == inTransaction:
 		return nil
 	case err == nil && conn.Conn().PgConn().TxStatus() == inFailed:
-		return engine.ErrHookSwallowed
+		return driver.ErrHookSwallowed
 	case err == nil:
-		return engine.ErrHookEnded
-	case engine.HookEndedItself(ctx, err), postgres.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
-		return engine.HookFailed(err, sqlerr.Unclassified)
+		return driver.ErrHookEnded
+	case driver.HookEndedItself(ctx, err), postgres.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
+		return driver.HookFailed(err, sqlerr.Unclassified)
 	}
-	return engine.HookFailed(err, d.Classify(err))
+	return driver.HookFailed(err, d.Classify(err))
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Transact takes two round trips, whatever the size of the batch: one to lock and read, one to
 // write and commit. The hot row is locked for one turn of the client's, the inserts and a flush.
-func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(driver.Books) driver.Plan) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 }
 
 // Look reads in one round trip.
-func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, error) {
+func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, error) {
 	books := newBooks(ask)
 	for _, q := range ask.Quotas {
 		books.Used[q] = 0
@@ -53,7 +53,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 	queueBound(&batch, lockTimeoutMs(ctx), &books.Unconfirmed)
 	d.queueQuotas(&batch, pgdb.SeeQuotas, ask.Quotas, books.Used)
 	batch.Queue(d.SQL(pgdb.SeeUnits), ask.SKUs).Query(func(rows pgx.Rows) error {
-		return each(rows, func(r pgdb.SeeUnitsRow) { books.Stock[r.Sku] = []engine.Bucket{{Left: r.Units}} })
+		return each(rows, func(r pgdb.SeeUnitsRow) { books.Stock[r.Sku] = []driver.Bucket{{Left: r.Units}} })
 	})
 	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	conn, err := d.acquire(ctx)
@@ -67,17 +67,17 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 	return books, d.confirm(ctx, d.OnHost(conn), books)
 }
 
-func newBooks(ask engine.Ask) engine.Books {
-	return engine.Books{
-		Stock: make(map[string][]engine.Bucket, len(ask.SKUs)), Used: make(map[engine.Quota]int64, len(ask.Quotas)),
-		Recorded: make(map[string][]engine.Row),
+func newBooks(ask driver.Ask) driver.Books {
+	return driver.Books{
+		Stock: make(map[string][]driver.Bucket, len(ask.SKUs)), Used: make(map[driver.Quota]int64, len(ask.Quotas)),
+		Recorded: make(map[string][]driver.Row),
 	}
 }
 
 // read begins the transaction, locks the quotas and the stock and reads what is recorded. The look-up is a
 // statement of its own after the locks: only then its snapshot holds what others committed while
 // we waited.
-func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask) (engine.Books, error) {
+func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask driver.Ask) (driver.Books, error) {
 	quotas := pgdb.LockFreeQuotas
 	if ask.WaitQuotas {
 		quotas = pgdb.LockQuotas
@@ -104,7 +104,7 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 	}
 	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-		return engine.Books{}, err
+		return driver.Books{}, err
 	}
 	skipped, err := d.skipped(ctx, d.OnHost(conn), ask, books.Stock)
 	if err == nil && ask.Wait && len(skipped) > 0 { // it waited, and rows came into being meanwhile
@@ -115,7 +115,7 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 }
 
 // skipped are the SKUs of which there are more rows than were locked. It asks only if those that were don't have enough for everybody.
-func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask engine.Ask, stock map[string][]engine.Bucket) (map[string]bool, error) {
+func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask driver.Ask, stock map[string][]driver.Bucket) (map[string]bool, error) {
 	var short []string
 	for _, sku := range ask.SKUs {
 		left := int64(0)
@@ -140,7 +140,7 @@ func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask engine.Ask, st
 }
 
 // readLocked locks the stock, and reads what is recorded, statement by statement.
-func (d *database) readLocked(ctx context.Context, on pgdb.DBTX, ask engine.Ask, books engine.Books) (_ engine.Books, err error) {
+func (d *database) readLocked(ctx context.Context, on pgdb.DBTX, ask driver.Ask, books driver.Books) (_ driver.Books, err error) {
 	books.Skipped = func(string) bool { return false }
 	if books.Stock, err = d.lockStock(ctx, on, ask.SKUs); err != nil || len(ask.Keys) == 0 {
 		return books, err
@@ -152,15 +152,15 @@ func (d *database) readLocked(ctx context.Context, on pgdb.DBTX, ask engine.Ask,
 // lockStock locks all buckets of SKUs. A statement that waits for a row locks none that came into being after it began, and what was
 // in the one may be in the other: that was a process's first allotment. Whoever locks more than one row of an SKU locks the first one
 // before, so that nobody is waited for crosswise.
-func (d *database) lockStock(ctx context.Context, on pgdb.DBTX, skus []string) (map[string][]engine.Bucket, error) {
+func (d *database) lockStock(ctx context.Context, on pgdb.DBTX, skus []string) (map[string][]driver.Bucket, error) {
 	for {
 		rows, err := d.q.LockStock(ctx, on, skus)
 		if err != nil {
 			return nil, err
 		}
-		stock := make(map[string][]engine.Bucket, len(skus))
+		stock := make(map[string][]driver.Bucket, len(skus))
 		for _, r := range rows {
-			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
+			stock[r.Sku] = append(stock[r.Sku], driver.Bucket{Number: r.Bucket, Left: r.Available})
 		}
 		known, err := d.q.KnownBuckets(ctx, on, skus)
 		more := func(k pgdb.KnownBucketsRow) bool { return int64(len(stock[k.Sku])) < k.Buckets }
@@ -170,25 +170,25 @@ func (d *database) lockStock(ctx context.Context, on pgdb.DBTX, skus []string) (
 	}
 }
 
-func (d *database) queueQuotas(batch *pgx.Batch, query string, quotas []engine.Quota, used map[engine.Quota]int64) {
+func (d *database) queueQuotas(batch *pgx.Batch, query string, quotas []driver.Quota, used map[driver.Quota]int64) {
 	if len(quotas) == 0 {
 		return
 	}
 	skus, buyers := quotaColumns(quotas)
 	batch.Queue(d.SQL(query), skus, buyers).Query(func(rows pgx.Rows) error {
-		return each(rows, func(r pgdb.LockQuotasRow) { used[engine.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used })
+		return each(rows, func(r pgdb.LockQuotasRow) { used[driver.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used })
 	})
 }
 
-func (d *database) queueStock(batch *pgx.Batch, query string, stock map[string][]engine.Bucket, args ...any) {
+func (d *database) queueStock(batch *pgx.Batch, query string, stock map[string][]driver.Bucket, args ...any) {
 	batch.Queue(d.SQL(query), args...).Query(func(rows pgx.Rows) error {
 		return each(rows, func(r pgdb.LockStockRow) {
-			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
+			stock[r.Sku] = append(stock[r.Sku], driver.Bucket{Number: r.Bucket, Left: r.Available})
 		})
 	})
 }
 
-func (d *database) queueKeys(batch *pgx.Batch, query string, keys []string, recorded map[string][]engine.Row) {
+func (d *database) queueKeys(batch *pgx.Batch, query string, keys []string, recorded map[string][]driver.Row) {
 	if len(keys) == 0 {
 		return
 	}
@@ -199,22 +199,22 @@ func (d *database) queueKeys(batch *pgx.Batch, query string, keys []string, reco
 	})
 }
 
-func row(r pgdb.ReservationsRow) engine.Row {
-	return engine.Row{
+func row(r pgdb.ReservationsRow) driver.Row {
+	return driver.Row{
 		Key: r.ReservationKey, Line: r.Line, SKU: r.Sku, Bucket: r.Bucket, Buyer: r.Buyer, Qty: r.Qty, State: r.State,
 		Limited: r.Limited, Left: postgres.FromMicros(r.LeftUs),
 	}
 }
 
 // AwaitKeys writes the orders and takes them back, in one round trip.
-func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
+func (d *database) AwaitKeys(ctx context.Context, rows []driver.Row) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
 	wait := awaitTimeout
-	if engine.IsBrief(ctx) {
+	if driver.IsBrief(ctx) {
 		wait = keyTimeout
 	}
 	var batch pgx.Batch
@@ -231,7 +231,7 @@ func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
 
 // write writes the plan and commits. Once this is sent, a lost connection leaves it open whether
 // the commit took place.
-func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Plan) error {
+func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan driver.Plan) error {
 	var batch pgx.Batch
 	batch.Queue(postgres.SetLockTimeout, keyTimeout)
 	d.queueInsert(&batch, plan.Insert)
@@ -253,7 +253,7 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 	end.Queue(postgres.CheckTx)
 	err := commit(ctx, conn, &end)
 	if postgres.IsTxEnded(err) {
-		return engine.ErrHookEnded
+		return driver.ErrHookEnded
 	}
 	return err
 }
@@ -274,13 +274,13 @@ func commit(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) error {
 	return nil
 }
 
-func (d *database) queueInsert(batch *pgx.Batch, rows []engine.Row) {
+func (d *database) queueInsert(batch *pgx.Batch, rows []driver.Row) {
 	p := insertColumns(rows)
 	batch.Queue(d.SQL(pgdb.InsertReservations),
 		p.ReservationKeys, p.Lines, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States, p.Limits, p.HoldsUs)
 }
 
-func insertColumns(rows []engine.Row) (p pgdb.InsertReservationsParams) {
+func insertColumns(rows []driver.Row) (p pgdb.InsertReservationsParams) {
 	for _, r := range rows {
 		p.ReservationKeys = append(p.ReservationKeys, r.Key)
 		p.Lines = append(p.Lines, r.Line)
@@ -295,7 +295,7 @@ func insertColumns(rows []engine.Row) (p pgdb.InsertReservationsParams) {
 	return p
 }
 
-func unitColumns(units []engine.Units) (skus []string, buckets []int32, qtys []int64) {
+func unitColumns(units []driver.Units) (skus []string, buckets []int32, qtys []int64) {
 	for _, u := range units {
 		skus = append(skus, u.SKU)
 		buckets = append(buckets, u.Bucket)
@@ -304,7 +304,7 @@ func unitColumns(units []engine.Units) (skus []string, buckets []int32, qtys []i
 	return skus, buckets, qtys
 }
 
-func quotaColumns(quotas []engine.Quota) (skus, buyers []string) {
+func quotaColumns(quotas []driver.Quota) (skus, buyers []string) {
 	for _, q := range quotas {
 		skus = append(skus, q.SKU)
 		buyers = append(buyers, q.Buyer)
@@ -312,7 +312,7 @@ func quotaColumns(quotas []engine.Quota) (skus, buyers []string) {
 	return skus, buyers
 }
 
-func countColumns(counts []engine.Count) (skus, buyers []string, qtys, mosts []int64) {
+func countColumns(counts []driver.Count) (skus, buyers []string, qtys, mosts []int64) {
 	for _, c := range counts {
 		skus = append(skus, c.SKU)
 		buyers = append(buyers, c.Buyer)

@@ -10,14 +10,14 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// lockWait is engine.LockWait in milliseconds.
-var lockWait = strconv.FormatInt(engine.LockWait.Milliseconds(), 10)
+// lockWait is driver.LockWait in milliseconds.
+var lockWait = strconv.FormatInt(driver.LockWait.Milliseconds(), 10)
 
 // Move takes two round trips, as Transact does, or three if units come back.
-func (d *database) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
+func (d *database) Move(ctx context.Context, fn func(driver.MoveTx) error) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
 		return err
@@ -38,11 +38,11 @@ type moveTx struct {
 	conn *pgxpool.Conn
 	sent bool // a commit
 
-	unconfirmed bool // what is recorded: see engine.Books
+	unconfirmed bool // what is recorded: see driver.Books
 }
 
-func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]engine.Row, map[string]bool, error) {
-	recorded, lines := make(map[string][]engine.Row), make(map[string]int64)
+func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]driver.Row, map[string]bool, error) {
+	recorded, lines := make(map[string][]driver.Row), make(map[string]int64)
 	var batch pgx.Batch
 	batch.Queue(postgres.BeginReadCommitted)
 	queueBound(&batch, lockWait, &t.unconfirmed)
@@ -58,11 +58,11 @@ func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (ma
 		return nil, nil, sqlerr.Unwritten(err)
 	}
 	t.unconfirmed = t.unconfirmed && len(recorded) > 0
-	return recorded, engine.Partly(recorded, lines), nil
+	return recorded, driver.Partly(recorded, lines), nil
 }
 
-func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitStock bool) (map[engine.Quota]bool, map[string]bool, error) {
-	used, stock := make(map[engine.Quota]int64), make(map[string][]engine.Bucket)
+func (t *moveTx) Returns(ctx context.Context, m driver.Moves, waitQuotas, waitStock bool) (map[driver.Quota]bool, map[string]bool, error) {
+	used, stock := make(map[driver.Quota]int64), make(map[string][]driver.Bucket)
 	var batch pgx.Batch
 	lockQuotas, lockBucket := pgdb.LockFreeQuotas, pgdb.LockFreeBucket
 	if waitQuotas {
@@ -78,11 +78,11 @@ func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitSt
 	if err := t.conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, nil, sqlerr.Unwritten(err)
 	}
-	return engine.In(used), engine.In(stock), nil
+	return driver.In(used), driver.In(stock), nil
 }
 
 // Write comes to new keys last, and waits no longer for another transaction that writes them.
-func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
+func (t *moveTx) Write(ctx context.Context, m driver.Moves) error {
 	t.sent = true
 	var batch pgx.Batch
 	batch.Queue(postgres.SetLockTimeout, lockTimeoutMs(ctx)) // of triggers of the host's
@@ -105,7 +105,7 @@ func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
 	return commit(ctx, t.conn, &batch)
 }
 
-func setColumns(set []engine.Set) (keys []string, states []int16, holdsUs []int64) {
+func setColumns(set []driver.Set) (keys []string, states []int16, holdsUs []int64) {
 	for _, s := range set {
 		keys = append(keys, s.Key)
 		states = append(states, s.State)
@@ -115,27 +115,27 @@ func setColumns(set []engine.Set) (keys []string, states []int16, holdsUs []int6
 }
 
 // Due returns held reservations that have expired.
-func (d *database) Due(ctx context.Context, limit int) ([]engine.Due, error) {
+func (d *database) Due(ctx context.Context, limit int) ([]driver.Due, error) {
 	rows, err := alone(ctx, d, func(on pgdb.DBTX) ([]pgdb.DueReservationsRow, error) {
 		return d.q.DueReservations(ctx, on, int32(limit))
 	})
-	due := make([]engine.Due, len(rows))
+	due := make([]driver.Due, len(rows))
 	for i, r := range rows {
-		due[i] = engine.Due{Key: r.ReservationKey, Lines: int(r.NumLines)}
+		due[i] = driver.Due{Key: r.ReservationKey, Lines: int(r.NumLines)}
 	}
 	return due, sqlerr.Unwritten(err)
 }
 
 // DueOf returns the keys of those that count against limits of some buyers.
-func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[engine.Quota][]string, error) {
-	return alone(ctx, d, func(on pgdb.DBTX) (map[engine.Quota][]string, error) { return d.dueOf(ctx, on, buyers, limit) })
+func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[driver.Quota][]string, error) {
+	return alone(ctx, d, func(on pgdb.DBTX) (map[driver.Quota][]string, error) { return d.dueOf(ctx, on, buyers, limit) })
 }
 
-func (d *database) dueOf(ctx context.Context, on pgdb.DBTX, buyers []string, limit int) (map[engine.Quota][]string, error) {
+func (d *database) dueOf(ctx context.Context, on pgdb.DBTX, buyers []string, limit int) (map[driver.Quota][]string, error) {
 	due, err := d.q.DueOf(ctx, on, int32(limit), buyers)
-	keys := make(map[engine.Quota][]string)
+	keys := make(map[driver.Quota][]string)
 	for _, r := range due {
-		q := engine.Quota{SKU: r.Sku, Buyer: r.Buyer}
+		q := driver.Quota{SKU: r.Sku, Buyer: r.Buyer}
 		keys[q] = append(keys[q], r.ReservationKey)
 	}
 	return keys, sqlerr.Unwritten(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 	"github.com/dblock-go/dblock/inventory/internal/link"
 )
 
@@ -31,7 +31,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 	if err := postgres.CheckHost(pool, "Options.Schema", o.Schema); err != nil {
 		return nil, err
 	}
-	return link.NewStore(o, func() (engine.Engine, error) { return open(ctx, pool, o.Schema, more) })
+	return link.NewStore(o, func() (driver.Driver, error) { return open(ctx, pool, o.Schema, more) })
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, schema string, more []Option) (d *database, err error) {
@@ -56,11 +56,11 @@ type database struct {
 	hook   Hook // nil: none
 }
 
-var _ engine.Engine = (*database)(nil)
+var _ driver.Driver = (*database)(nil)
 
 // Ways are the ways to sell outright, each a file.
-func (d *database) Ways() engine.Ways {
-	return engine.Ways{Together: d.together, New: d.new, Direct: d.direct}
+func (d *database) Ways() driver.Ways {
+	return driver.Ways{Together: d.together, New: d.new, Direct: d.direct}
 }
 
 // Connections is what the pool is limited to.

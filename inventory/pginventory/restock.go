@@ -9,11 +9,11 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Adjust runs fn in a transaction of its own.
-func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, error)) error {
+func (d *database) Adjust(ctx context.Context, fn func(driver.AdjustTx) (bool, error)) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
 		return err
@@ -27,57 +27,57 @@ type adjustTx struct {
 	on pgdb.DBTX
 }
 
-func (t adjustTx) InsertAdjustment(ctx context.Context, a engine.Adjustment) error {
+func (t adjustTx) InsertAdjustment(ctx context.Context, a driver.Adjustment) error {
 	return t.d.q.InsertAdjustment(ctx, t.on, a.ID, a.SKU, a.Delta)
 }
 
-func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, error) {
+func (t adjustTx) AdjustStock(ctx context.Context, a driver.Adjustment) (bool, error) {
 	n, err := t.d.q.AdjustStock(ctx, t.on, a.Delta, a.SKU, -a.Delta)
 	return n == 1, err
 }
 
-func (t adjustTx) LockStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
+func (t adjustTx) LockStock(ctx context.Context, sku string) ([]driver.Bucket, error) {
 	stock, err := t.d.lockStock(ctx, t.on, []string{sku})
 	return stock[sku], err
 }
 
-func (t adjustTx) LockFreeStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
+func (t adjustTx) LockFreeStock(ctx context.Context, sku string) ([]driver.Bucket, error) {
 	rows, err := t.d.q.LockFreeStock(ctx, t.on, []string{sku})
-	have := make([]engine.Bucket, len(rows))
+	have := make([]driver.Bucket, len(rows))
 	for i, r := range rows {
-		have[i] = engine.Bucket{Number: r.Bucket, Left: r.Available}
+		have[i] = driver.Bucket{Number: r.Bucket, Left: r.Available}
 	}
 	return have, err
 }
 
-func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
+func (t adjustTx) AddStock(ctx context.Context, units []driver.Units) error {
 	skus, buckets, qtys := unitColumns(units)
 	return t.d.q.AddStock(ctx, t.on, skus, buckets, qtys)
 }
 
-func (t adjustTx) TakeStock(ctx context.Context, units []engine.Units) error {
+func (t adjustTx) TakeStock(ctx context.Context, units []driver.Units) error {
 	skus, buckets, qtys := unitColumns(units)
 	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
 }
 
-func (t adjustTx) Balance(ctx context.Context, sku string) (engine.Balance, error) {
+func (t adjustTx) Balance(ctx context.Context, sku string) (driver.Balance, error) {
 	books, err := t.d.balances(ctx, t.on, []string{sku})
 	if err != nil || len(books) == 0 {
-		return engine.Balance{SKU: sku}, err
+		return driver.Balance{SKU: sku}, err
 	}
 	return books[0], nil
 }
 
-func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]engine.Count, error) {
+func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]driver.Count, error) {
 	rows, err := t.d.q.QuotaDrifts(ctx, t.on, sku)
-	counts := make([]engine.Count, len(rows))
+	counts := make([]driver.Count, len(rows))
 	for i, r := range rows {
-		counts[i] = engine.Count{Quota: engine.Quota{SKU: sku, Buyer: r.Buyer}, Qty: r.Drift, Most: r.Counts}
+		counts[i] = driver.Count{Quota: driver.Quota{SKU: sku, Buyer: r.Buyer}, Qty: r.Drift, Most: r.Counts}
 	}
 	return counts, err
 }
 
-func (t adjustTx) LockQuotas(ctx context.Context, quotas []engine.Quota) error {
+func (t adjustTx) LockQuotas(ctx context.Context, quotas []driver.Quota) error {
 	skus, buyers := quotaColumns(quotas)
 	if err := t.d.q.MakeQuotas(ctx, t.on, skus, buyers); err != nil {
 		return err
@@ -86,18 +86,18 @@ func (t adjustTx) LockQuotas(ctx context.Context, quotas []engine.Quota) error {
 	return err
 }
 
-func (t adjustTx) CountQuotas(ctx context.Context, counts []engine.Count) error {
+func (t adjustTx) CountQuotas(ctx context.Context, counts []driver.Count) error {
 	skus, buyers, qtys, mosts := countColumns(counts)
 	return t.d.q.CountQuotas(ctx, t.on, pgdb.CountQuotasParams{Skus: skus, Buyers: buyers, Qtys: qtys, Mosts: mosts})
 }
 
-func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) error {
+func (t adjustTx) UncountQuotas(ctx context.Context, counts []driver.Count) error {
 	skus, buyers, qtys, _ := countColumns(counts)
 	return t.d.q.UncountQuotas(ctx, t.on, skus, buyers, qtys)
 }
 
 // Adjustment returns what is recorded under id.
-func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment, bool, error) {
+func (d *database) Adjustment(ctx context.Context, id string) (driver.Adjustment, bool, error) {
 	r, err := alone(ctx, d, func(on pgdb.DBTX) (pgdb.AdjustmentRow, error) {
 		r, err := d.q.Adjustment(ctx, on, id)
 		if err != nil {
@@ -109,7 +109,7 @@ func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment
 		return r, err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return engine.Adjustment{}, false, nil
+		return driver.Adjustment{}, false, nil
 	}
-	return engine.Adjustment{ID: id, SKU: r.Sku, Delta: r.Delta}, err == nil, err
+	return driver.Adjustment{ID: id, SKU: r.Sku, Delta: r.Delta}, err == nil, err
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // What fails if a batch can't be sold together. The server's log shows it, too.
@@ -21,7 +21,7 @@ const (
 	noStock     = "sku"                       // the column that is NULL: there is no such stock
 )
 
-func (d *database) together(ctx context.Context, o engine.Orders) (verdict engine.Verdict, left int64, err error) {
+func (d *database) together(ctx context.Context, o driver.Orders) (verdict driver.Verdict, left int64, err error) {
 	var units int64
 	for _, qty := range o.Qtys {
 		units += qty
@@ -50,7 +50,7 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 	return verdict, left, err
 }
 
-func (d *database) new(ctx context.Context, o engine.Orders) (verdict engine.Verdict, unsold []string, left int64, err error) {
+func (d *database) new(ctx context.Context, o driver.Orders) (verdict driver.Verdict, unsold []string, left int64, err error) {
 	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
 		if len(o.Make) > 0 {
 			batch.Queue(d.SQL(pgdb.MakeQuotas), slices.Repeat([]string{o.SKU}, len(o.Make)), o.Make)
@@ -62,10 +62,10 @@ func (d *database) new(ctx context.Context, o engine.Orders) (verdict engine.Ver
 }
 
 // atOnce sells in a transaction that takes one round trip. What was sold counts once that has ended, which is when the batch is closed.
-func (d *database) atOnce(ctx context.Context, queue func(*pgx.Batch)) (engine.Verdict, error) {
+func (d *database) atOnce(ctx context.Context, queue func(*pgx.Batch)) (driver.Verdict, error) {
 	conn, err := d.acquire(ctx)
 	if err != nil {
-		return engine.TooFew, err
+		return driver.TooFew, err
 	}
 	defer conn.Release()
 	var batch pgx.Batch
@@ -74,11 +74,11 @@ func (d *database) atOnce(ctx context.Context, queue func(*pgx.Batch)) (engine.V
 	err = conn.SendBatch(ctx, &batch).Close()
 	switch {
 	case postgres.Violates(err, notNegative), postgres.LacksValue(err, noStock), errors.Is(err, pgx.ErrNoRows):
-		return engine.TooFew, nil
+		return driver.TooFew, nil
 	case postgres.Violates(err, quotaUsed):
-		return engine.OverLimit, nil
+		return driver.OverLimit, nil
 	case postgres.Violates(err, quotaKey):
-		return engine.NotNew, nil
+		return driver.NotNew, nil
 	}
-	return engine.Sold, err
+	return driver.Sold, err
 }

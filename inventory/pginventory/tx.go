@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // bound begins what a transaction does: it bounds its waits for locks, and has what follows look rows up by their keys, one by one.
@@ -37,7 +37,7 @@ var asTheOwners = []string{
 // says which of the two it was, and the connection lives on. It counts twice: who waits for a row
 // that many want waits for a place at the head of the line, and then for the row.
 func lockTimeout(ctx context.Context) time.Duration {
-	if engine.IsBrief(ctx) {
+	if driver.IsBrief(ctx) {
 		return briefTimeout
 	}
 	deadline, ok := ctx.Deadline()
@@ -90,7 +90,7 @@ func alone[T any](ctx context.Context, d *database, fn func(pgdb.DBTX) (T, error
 
 // confirm waits until the synchronous standbys have what is recorded, if that is unconfirmed. In a
 // caller's transaction its commit waits.
-func (d *database) confirm(ctx context.Context, on pgdb.DBTX, books engine.Books) error {
+func (d *database) confirm(ctx context.Context, on pgdb.DBTX, books driver.Books) error {
 	if !books.Unconfirmed || len(books.Recorded) == 0 {
 		return nil
 	}

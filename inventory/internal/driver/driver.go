@@ -1,6 +1,6 @@
-// Package engine is the seam between inventory, which decides, and its drivers, which know one
-// database's SQL: an engine runs statements and decides nothing.
-package engine
+// Package driver is the seam between inventory, which decides, and its drivers, which know one
+// database's SQL: a driver runs statements and decides nothing.
+package driver
 
 import (
 	"context"
@@ -253,8 +253,8 @@ func IsBrief(ctx context.Context) bool {
 	return brief
 }
 
-// Engine is one database. Its errors are what the driver says; Classify tells what they mean.
-type Engine interface {
+// Driver is one database. Its errors are what the driver says; Classify tells what they mean.
+type Driver interface {
 	// Ways are the ways to sell outright.
 	Ways() Ways
 
@@ -277,7 +277,7 @@ type Engine interface {
 	// error is sqlerr.Busy. It locks no stock and writes nothing.
 	AwaitKeys(ctx context.Context, rows []Row) error
 
-	// Tx returns a caller's transaction; false if it is not one of this engine's.
+	// Tx returns a caller's transaction; false if it is not one of this driver's.
 	Tx(tx CallerTx) (Tx, bool)
 
 	// Look reads what buyers have used of their limits, what is left of SKUs, in one bucket each, and then, no earlier, what is recorded:
@@ -319,7 +319,7 @@ type Engine interface {
 	// LimitedSKUs returns those of the given SKUs, or of all if none is given, of which buyers have limits.
 	LimitedSKUs(ctx context.Context, skus []string) ([]string, error)
 
-	// Classify tells what an error of this engine means.
+	// Classify tells what an error of this driver means.
 	Classify(err error) sqlerr.Class
 
 	// IsLocked reports that a lock was not had in time.
@@ -345,16 +345,16 @@ var ErrTxEnded = errors.New("the transaction has ended")
 // ErrTxReadOnly: such a transaction was begun read-only.
 var ErrTxReadOnly = errors.New("the transaction is read-only")
 
-// Tx is a caller's transaction, known to be one of the engine's.
+// Tx is a caller's transaction, known to be one of the driver's.
 type Tx interface {
 	// Decide does what Transact does, below a savepoint: an error, or a plan of nothing, leaves the
 	// transaction as it was. ErrTxEnded where it has ended. If decide says again, it reads again
 	// and decides again, with all locks kept. decide may call DueOf and Move.
 	Decide(ctx context.Context, ask Ask, decide func(Books) (plan Plan, again bool, err error)) error
-	// DueOf is that of Engine, as the transaction sees it. After an error the transaction goes on,
+	// DueOf is that of Driver, as the transaction sees it. After an error the transaction goes on,
 	// unless the server has ended it.
 	DueOf(ctx context.Context, buyers []string, limit int) (map[Quota][]string, error)
-	// Move does what Move of Engine does, below a savepoint, and makes nothing new. It passes over every row that is locked, whatever
+	// Move does what Move of Driver does, below a savepoint, and makes nothing new. It passes over every row that is locked, whatever
 	// fn asks for. An error leaves the transaction as it was. ErrTxEnded where it has ended.
 	Move(ctx context.Context, fn func(MoveTx) error) error
 }

@@ -1,4 +1,4 @@
-package engine
+package driver
 
 // Inventory has methods of package inventory for its drivers. Package inventory sets it at
 // initialization; package link, which can name the types of both, gives it a type.
