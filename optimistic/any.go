@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // Blind writes rows whatever their version is, and so overwrites what others have written unseen. Their writes with the old
@@ -21,7 +21,7 @@ func (b Blind[V, DB]) Update(ctx context.Context, db DB, key any, set Set) (V, e
 	if len(set) == 0 {
 		return none, invalid("set", "it is empty: to raise the version alone there is Touch")
 	}
-	return b.t.write(ctx, db, engine.UpdateAny, key, none, set)
+	return b.t.write(ctx, db, driver.UpdateAny, key, none, set)
 }
 
 // Touch gives the row with the key a new version, and returns it: a caller that has read the row
@@ -31,13 +31,13 @@ func (b Blind[V, DB]) Touch(ctx context.Context, db DB, key any) (V, error) {
 	if err := b.t.canTouch(); err != nil {
 		return none, err
 	}
-	return b.t.write(ctx, db, engine.UpdateAny, key, none, nil)
+	return b.t.write(ctx, db, driver.UpdateAny, key, none, nil)
 }
 
 // Delete deletes the row with the key.
 func (b Blind[V, DB]) Delete(ctx context.Context, db DB, key any) error {
 	var none V
-	_, err := b.t.write(ctx, db, engine.DeleteAny, key, none, nil)
+	_, err := b.t.write(ctx, db, driver.DeleteAny, key, none, nil)
 	return err
 }
 

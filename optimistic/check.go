@@ -2,21 +2,21 @@ package optimistic
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"reflect"
 	"strings"
 
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // checked is the table as it was found good for use. An error is not kept: the table may be altered, or the server come back.
-func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*engine.Plan, error) {
+func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*driver.Plan, error) {
 	if p := t.plan.Load(); p != nil {
 		return p, nil
 	}
-	facts, err := t.e.Look(ctx, db, t.spec)
+	facts, err := t.d.Look(ctx, db, t.spec)
 	if err != nil {
-		return nil, t.e.Wrong(ctx, t.spec.Table, false, err)
+		return nil, t.d.Wrong(ctx, t.spec.Table, false, err)
 	}
 	p, err := t.judge(facts)
 	if err != nil {
@@ -30,7 +30,7 @@ func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*engine.Pla
 }
 
 // judge says what is wrong with a table, and what to alter. Whether its key is unique is judged later.
-func (t *Table[V, DB]) judge(facts engine.Facts) (*engine.Plan, error) {
+func (t *Table[V, DB]) judge(facts driver.Facts) (*driver.Plan, error) {
 	s := t.spec
 	if len(facts.All) == 0 {
 		return nil, invalid("table", "there is no table %s where the connection looks: name its schema as well, or create it", s.Table)
@@ -38,13 +38,13 @@ func (t *Table[V, DB]) judge(facts engine.Facts) (*engine.Plan, error) {
 	if facts.Odd != "" {
 		return nil, invalid("table", "%s %s", s.Table, facts.Odd)
 	}
-	p := &engine.Plan{Spec: s, Facts: facts}
+	p := &driver.Plan{Spec: s, Facts: facts}
 	var known bool
-	if p.KeyColumn, known = facts.All[t.e.Fold(s.Key)]; !known {
+	if p.KeyColumn, known = facts.All[t.d.Fold(s.Key)]; !known {
 		return nil, invalid("key", "%s has no column %q", s.Table, s.Key)
 	}
 	for _, name := range s.Columns {
-		c, known := facts.All[t.e.Fold(name)]
+		c, known := facts.All[t.d.Fold(name)]
 		if err := t.judgeVersion(name, c, known); err != nil {
 			return nil, err
 		}
@@ -53,26 +53,26 @@ func (t *Table[V, DB]) judge(facts engine.Facts) (*engine.Plan, error) {
 	return p, nil
 }
 
-func (t *Table[V, DB]) judgeVersion(name string, c engine.Column, known bool) error {
+func (t *Table[V, DB]) judgeVersion(name string, c driver.Column, known bool) error {
 	s := t.spec
-	want := t.e.Definition(s)
+	want := t.d.Definition(s)
 	switch {
-	case !known && s.Kind == engine.Columns:
+	case !known && s.Kind == driver.Columns:
 		return invalid("version", "%s has no column %q", s.Table, name)
 	case !known:
 		return invalid("version", "%s has no column %q: ALTER TABLE and add it, %s", s.Table, name, want)
 	}
-	if s.Kind == engine.Columns {
-		if c.Class == engine.Inexact {
+	if s.Kind == driver.Columns {
+		if c.Class == driver.Inexact {
 			return invalid("version", "the column %q of %s is of the type %s, which can't be compared exactly: leave it out, "+
 				"or give the table a version", name, s.Table, c.Type)
 		}
-		if reason := t.e.Fits(s.Kind, c); reason != "" {
+		if reason := t.d.Fits(s.Kind, c); reason != "" {
 			return invalid("version", "the column %q of %s %s: leave it out, or give the table a version", name, s.Table, reason)
 		}
 		return nil
 	}
-	if reason := t.e.Fits(s.Kind, c); reason != "" {
+	if reason := t.d.Fits(s.Kind, c); reason != "" {
 		return invalid("version", "the column %q of %s %s: ALTER TABLE and make it %s", name, s.Table, reason, want)
 	}
 	if c.Nullable {
@@ -84,9 +84,9 @@ func (t *Table[V, DB]) judgeVersion(name string, c engine.Column, known bool) er
 
 // notUnique refuses a key without a unique index. If it is of several rows already, the error says
 // so.
-func (t *Table[V, DB]) notUnique(ctx context.Context, db DB, p *engine.Plan, key any) error {
+func (t *Table[V, DB]) notUnique(ctx context.Context, db DB, p *driver.Plan, key any) error {
 	if key != nil {
-		n, err := t.e.Twins(ctx, db, p, key)
+		n, err := t.d.Twins(ctx, db, p, key)
 		if err == nil && n > 1 {
 			return &manyRows{TooManyError{Table: t.spec.Table, Key: key, Rows: n}}
 		}
@@ -132,7 +132,7 @@ func checkKey(key any) error {
 	case reflect.Float32, reflect.Float64:
 		return invalid("key", "a float is no key")
 	}
-	if valuer, ok := key.(driver.Valuer); ok {
+	if valuer, ok := key.(sqldriver.Valuer); ok {
 		value, err := valuer.Value()
 		if err != nil {
 			return invalid("key", "%v", err)

@@ -67,6 +67,25 @@
 // version, so that both are the same. A statement of the caller's that leaves a row as it was hits
 // none, and is a conflict: set the version in every one.
 //
+// # Escalation
+//
+// EscalateAfter of a driver has the attempts after the first n made in a transaction that takes a
+// lock first. If it is the lock of the row, for which every writer of the row waits, the next
+// attempt succeeds. There is no pause before it: callers wait at the server, each with a connection.
+//
+// LockRowAfter is for a row that many callers want at once. Once an attempt has failed, the callers
+// of one process that want the row queue in FIFO order and try one after the other, instead of a
+// pause; later callers queue behind them. So they don't fail because of each other, and keep no
+// connection while they wait; the lock is for writers of other processes. A lone caller, and one
+// whose first attempt succeeds, does not wait.
+//
+// The wait is bounded by the context alone. Meanwhile another caller's mutate runs (with Do: fn),
+// which should be quick. A mutate that updates another row with this option has to pass on the
+// context that it is given. Such a nested update does not queue, and waits for the lock of its row
+// for a second. If it does not get it, the outer update rolls back and is tried again, as two may
+// lock their rows in opposite orders; what the nested one has written stays. To update several rows
+// together use Do.
+//
 // # Errors
 //
 // ErrStale, ErrNotFound, ErrSuppressed and ErrTooMany are this package's, each with a type that

@@ -9,19 +9,19 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/optimistic"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 	"github.com/dblock-go/dblock/optimistic/internal/link"
 )
 
-// noEngine has no statements: a call that needs one panics.
-type noEngine struct{ engine.Engine[struct{}] }
+// noDriver has no statements: a call that needs one panics.
+type noDriver struct{ driver.Driver[struct{}] }
 
-func (noEngine) Quote() string { return `"` }
+func (noDriver) Quote() string { return `"` }
 
-func (noEngine) Fold(name string) string { return name }
+func (noDriver) Fold(name string) string { return name }
 
 func newTable[V any](table, key string, version optimistic.Version[V]) (*optimistic.Table[V, struct{}], error) {
-	return link.NewTable[V, struct{}](noEngine{}, table, key, version)
+	return link.NewTable[V, struct{}](noDriver{}, table, key, version)
 }
 
 // second is the error of a call.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // Change is one of several writes.
@@ -80,10 +80,10 @@ const MaxChanges = dblock.MaxSetKeys
 // has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED,
 // and run again after a deadlock.
 func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode UpdateMode) ([]Outcome[V], error) {
-	op := engine.Many
+	op := driver.Many
 	switch {
 	case mode == UpdateAllOrNothing:
-		op = engine.ManyAll
+		op = driver.ManyAll
 	case mode != UpdateEachRow:
 		return nil, invalid("mode", "it is %d: give UpdateAllOrNothing or UpdateEachRow", mode)
 	}
@@ -102,8 +102,8 @@ func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V
 	if err != nil {
 		return nil, err
 	}
-	found, ambiguous, err := t.e.Many(ctx, db, p, s, rows)
-	var suppressed *engine.SuppressedError
+	found, ambiguous, err := t.d.Many(ctx, db, p, s, rows)
+	var suppressed *driver.SuppressedError
 	switch {
 	case errors.As(err, &suppressed):
 		return nil, &SuppressedError{Table: t.spec.Table, Key: changes[suppressed.Place].Key}
@@ -118,11 +118,11 @@ func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V
 }
 
 // rows checks the changes, as far as that goes without knowing the table.
-func (t *Table[V, DB]) rows(changes []Change[V]) ([]engine.Row, error) {
+func (t *Table[V, DB]) rows(changes []Change[V]) ([]driver.Row, error) {
 	if len(changes) == 0 || len(changes) > MaxChanges {
 		return nil, invalid("changes", "there are %d, not 1 to %d: give the others to another call", len(changes), MaxChanges)
 	}
-	rows := make([]engine.Row, len(changes))
+	rows := make([]driver.Row, len(changes))
 	for i, c := range changes {
 		if err := checkKey(c.Key); err != nil {
 			return nil, err
@@ -140,8 +140,8 @@ func (t *Table[V, DB]) rows(changes []Change[V]) ([]engine.Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		rows[i] = engine.Row{Key: c.Key, Expected: expected, Set: c.Set}
-		if t.spec.Kind == engine.UUID {
+		rows[i] = driver.Row{Key: c.Key, Expected: expected, Set: c.Set}
+		if t.spec.Kind == driver.UUID {
 			rows[i].Next.U = newUUID()
 		}
 	}
@@ -149,11 +149,11 @@ func (t *Table[V, DB]) rows(changes []Change[V]) ([]engine.Row, error) {
 }
 
 // compared makes keys and versions of what the server compares them with, and refuses a key that is there twice.
-func (t *Table[V, DB]) compared(p *engine.Plan, rows []engine.Row) (err error) {
+func (t *Table[V, DB]) compared(p *driver.Plan, rows []driver.Row) (err error) {
 	seen := make(map[any]bool, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		if r.Key, err = t.e.Key(p.KeyColumn, r.Key); err != nil {
+		if r.Key, err = t.d.Key(p.KeyColumn, r.Key); err != nil {
 			t.forget()
 			return err
 		}
@@ -173,7 +173,7 @@ func (t *Table[V, DB]) compared(p *engine.Plan, rows []engine.Row) (err error) {
 func identity(key any) any { return fmt.Sprint(shown(key)) }
 
 // outcomes says what became of the changes.
-func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode UpdateMode) ([]Outcome[V], error) {
+func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode UpdateMode) ([]Outcome[V], error) {
 	outcomes := make([]Outcome[V], len(changes))
 	var refused []error
 	var suppressed error

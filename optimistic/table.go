@@ -11,7 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/rowlock"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // Table writes rows of a table of yours, each only if it still has the version it was read with. V
@@ -41,20 +41,20 @@ import (
 // dblock.ErrOutcomeUnknown if the connection was lost under way: read the row to learn whether
 // it was written. Others are the server's.
 type Table[V, DB any] struct {
-	e     engine.Engine[DB]
-	spec  engine.Spec
+	d     driver.Driver[DB]
+	spec  driver.Spec
 	token Version[V]
-	plan  atomic.Pointer[engine.Plan] // nil until the table was found good
+	plan  atomic.Pointer[driver.Plan] // nil until the table was found good
 
 	mu    sync.RWMutex
-	stmts map[string]*engine.Stmt // by what they do and set
+	stmts map[string]*driver.Stmt // by what they do and set
 }
 
 // maxStmts bounds the texts that are kept. Who sets ever other columns has them made anew.
 const maxStmts = 512
 
 func init() {
-	engine.Describe = func(table, e any, name, key string, version any) error {
+	driver.Describe = func(table, e any, name, key string, version any) error {
 		return table.(describer).describe(e, name, key, version)
 	}
 }
@@ -66,7 +66,7 @@ type describer interface {
 
 // describe makes a new Table what NewTable of a driver returns.
 func (t *Table[V, DB]) describe(of any, table, key string, version any) error {
-	e, token := of.(engine.Engine[DB]), version.(Version[V])
+	e, token := of.(driver.Driver[DB]), version.(Version[V])
 	if token.kind == 0 {
 		return invalid("version", "make one with Int, IntFromZero, Timestamp, UUID or Columns")
 	}
@@ -90,8 +90,8 @@ func (t *Table[V, DB]) describe(of any, table, key string, version any) error {
 		}
 		seen[e.Fold(column)] = true
 	}
-	t.e, t.token, t.stmts = e, token, map[string]*engine.Stmt{}
-	t.spec = engine.Spec{Table: table, From: from, Key: key, Kind: token.kind, First: token.first, Columns: token.columns}
+	t.d, t.token, t.stmts = e, token, map[string]*driver.Stmt{}
+	t.spec = driver.Spec{Table: table, From: from, Key: key, Kind: token.kind, First: token.first, Columns: token.columns}
 	return nil
 }
 
@@ -121,8 +121,8 @@ func (t *Table[V, DB]) Version(ctx context.Context, db DB, key any) (version V, 
 }
 
 // read reads the version of a row, and refuses one that no row may have.
-func (t *Table[V, DB]) read(ctx context.Context, db DB, p *engine.Plan, key any, latest bool) (raw engine.Raw, exists bool, err error) {
-	raw, void, exists, err := t.e.Read(ctx, db, p, key, latest)
+func (t *Table[V, DB]) read(ctx context.Context, db DB, p *driver.Plan, key any, latest bool) (raw driver.Raw, exists bool, err error) {
+	raw, void, exists, err := t.d.Read(ctx, db, p, key, latest)
 	switch {
 	case err != nil:
 		return raw, false, t.wrong(ctx, key, false, err)
@@ -133,8 +133,8 @@ func (t *Table[V, DB]) read(ctx context.Context, db DB, p *engine.Plan, key any,
 }
 
 // sound refuses a version, found in a row, that protects nothing.
-func (t *Table[V, DB]) sound(key any, raw engine.Raw, void bool) error {
-	if t.spec.Kind == engine.Columns {
+func (t *Table[V, DB]) sound(key any, raw driver.Raw, void bool) error {
+	if t.spec.Kind == driver.Columns {
 		return nil
 	}
 	_, err := t.token.unpack(t.token.pack(raw))
@@ -146,15 +146,15 @@ func (t *Table[V, DB]) sound(key any, raw engine.Raw, void bool) error {
 		found = fmt.Sprint(shown(any(t.token.pack(raw))))
 	}
 	hint := ""
-	if t.spec.Kind == engine.Int && raw.N == 0 && !void {
+	if t.spec.Kind == driver.Int && raw.N == 0 && !void {
 		hint = "; " + fromZero
 	}
 	return invalid("version", "%s has %s in its column %q, which is no version; nothing was written: give it one, "+
-		"and have the column made as %s%s", Row{Table: t.spec.Table, Key: key}.name(), found, t.spec.Columns[0], t.e.Definition(t.spec), hint)
+		"and have the column made as %s%s", Row{Table: t.spec.Table, Key: key}.name(), found, t.spec.Columns[0], t.d.Definition(t.spec), hint)
 }
 
 // begin checks the key, and the table if that was not done yet.
-func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any) (*engine.Plan, any, error) {
+func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any) (*driver.Plan, any, error) {
 	if err := checkKey(key); err != nil {
 		return nil, nil, err
 	}
@@ -162,7 +162,7 @@ func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any) (*engine.Plan,
 	if err != nil {
 		return nil, nil, err
 	}
-	if key, err = t.e.Key(p.KeyColumn, key); err != nil {
+	if key, err = t.d.Key(p.KeyColumn, key); err != nil {
 		t.forget()
 	}
 	return p, key, err
@@ -173,11 +173,11 @@ func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error
 	if errors.As(err, new(*TooManyError)) || errors.Is(err, ErrStale) {
 		return err
 	}
-	if errors.As(err, new(*engine.SuppressedError)) {
+	if errors.As(err, new(*driver.SuppressedError)) {
 		return &SuppressedError{Table: t.spec.Table, Key: key}
 	}
-	err = t.e.Wrong(ctx, Row{Table: t.spec.Table, Key: key}.name(), wrote, err)
-	if errors.Is(err, engine.ErrAltered) {
+	err = t.d.Wrong(ctx, Row{Table: t.spec.Table, Key: key}.name(), wrote, err)
+	if errors.Is(err, driver.ErrAltered) {
 		t.forget()
 		return err
 	}
@@ -201,7 +201,7 @@ func (t *Table[V, DB]) forget() {
 
 // stmt is the statement that sets these columns, made if there is none yet. It allocates nothing if
 // there is.
-func (t *Table[V, DB]) stmt(p *engine.Plan, op engine.Op, set Set) (*engine.Stmt, error) {
+func (t *Table[V, DB]) stmt(p *driver.Plan, op driver.Op, set Set) (*driver.Stmt, error) {
 	var space [16]string
 	names := space[:0]
 	for name := range set {
@@ -223,7 +223,7 @@ func (t *Table[V, DB]) stmt(p *engine.Plan, op engine.Op, set Set) (*engine.Stmt
 	if err != nil {
 		return nil, err
 	}
-	s = &engine.Stmt{Op: op, Text: t.e.Text(p, op, columns), Columns: columns, Names: slices.Clone(names)}
+	s = &driver.Stmt{Op: op, Text: t.d.Text(p, op, columns), Columns: columns, Names: slices.Clone(names)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.stmts) >= maxStmts {
@@ -236,14 +236,14 @@ func (t *Table[V, DB]) stmt(p *engine.Plan, op engine.Op, set Set) (*engine.Stmt
 }
 
 // columns are those that are to be set, as the table has them.
-func (t *Table[V, DB]) columns(p *engine.Plan, names []string) ([]engine.Column, error) {
-	columns := make([]engine.Column, len(names))
+func (t *Table[V, DB]) columns(p *driver.Plan, names []string) ([]driver.Column, error) {
+	columns := make([]driver.Column, len(names))
 	seen := map[string]bool{}
 	for i, name := range names {
-		if _, err := rowlock.Name("set", name, t.e.Quote()); err != nil {
+		if _, err := rowlock.Name("set", name, t.d.Quote()); err != nil {
 			return nil, err
 		}
-		folded := t.e.Fold(name)
+		folded := t.d.Fold(name)
 		c, known := p.All[folded]
 		switch {
 		case !known:
@@ -253,7 +253,7 @@ func (t *Table[V, DB]) columns(p *engine.Plan, names []string) ([]engine.Column,
 			return nil, invalid("set", "the column %q is set twice", name)
 		case c.Name == p.KeyColumn.Name:
 			return nil, invalid("set", "%q is the key: delete the row and make another", name)
-		case t.spec.Kind != engine.Columns && c.Name == p.Token[0].Name:
+		case t.spec.Kind != driver.Columns && c.Name == p.Token[0].Name:
 			return nil, invalid("set", "%q is the version: every write sets it", name)
 		}
 		seen[folded] = true

@@ -6,17 +6,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // Version describes what shows that a row of a Table has changed, and its Go type. Make one with Int,
 // IntFromZero, Timestamp, UUID or Columns.
 type Version[V any] struct {
-	kind    engine.Kind
+	kind    driver.Kind
 	first   int64 // of Int: the version of a new row
 	columns []string
-	pack    func(engine.Raw) V
-	unpack  func(V) (engine.Raw, error)
+	pack    func(driver.Raw) V
+	unpack  func(V) (driver.Raw, error)
 }
 
 // Values are columns and what is in them.
@@ -41,16 +41,16 @@ func IntFromZero(column string) Version[int64] { return integer(column, 0) }
 
 func integer(column string, first int64) Version[int64] {
 	return Version[int64]{
-		kind: engine.Int, first: first, columns: []string{column},
-		pack: func(r engine.Raw) int64 { return r.N },
-		unpack: func(v int64) (engine.Raw, error) {
+		kind: driver.Int, first: first, columns: []string{column},
+		pack: func(r driver.Raw) int64 { return r.N },
+		unpack: func(v int64) (driver.Raw, error) {
 			switch {
 			case v >= first:
-				return engine.Raw{N: v}, nil
+				return driver.Raw{N: v}, nil
 			case v == 0:
-				return engine.Raw{}, invalid("expected", "the version 0 was never read from a row: versions begin at 1; %s", fromZero)
+				return driver.Raw{}, invalid("expected", "the version 0 was never read from a row: versions begin at 1; %s", fromZero)
 			}
-			return engine.Raw{}, invalid("expected", "the version %d was never read from a row: versions begin at %d", v, first)
+			return driver.Raw{}, invalid("expected", "the version %d was never read from a row: versions begin at %d", v, first)
 		},
 	}
 }
@@ -63,16 +63,16 @@ const fromZero = "if those of this table begin at 0, use IntFromZero"
 // set the column likewise.
 func Timestamp(column string) Version[time.Time] {
 	return Version[time.Time]{
-		kind: engine.Timestamp, columns: []string{column},
-		pack: func(r engine.Raw) time.Time { return time.UnixMicro(r.N).UTC() },
-		unpack: func(v time.Time) (engine.Raw, error) {
+		kind: driver.Timestamp, columns: []string{column},
+		pack: func(r driver.Raw) time.Time { return time.UnixMicro(r.N).UTC() },
+		unpack: func(v time.Time) (driver.Raw, error) {
 			if v.IsZero() {
-				return engine.Raw{}, invalid("expected", "the zero time was never read from a row")
+				return driver.Raw{}, invalid("expected", "the zero time was never read from a row")
 			}
 			if year := v.UTC().Year(); year < 1000 || year > 9999 {
-				return engine.Raw{}, invalid("expected", "the year %d is beyond what servers keep", year)
+				return driver.Raw{}, invalid("expected", "the year %d is beyond what servers keep", year)
 			}
-			return engine.Raw{N: v.UnixMicro()}, nil
+			return driver.Raw{N: v.UnixMicro()}, nil
 		},
 	}
 }
@@ -82,13 +82,13 @@ func Timestamp(column string) Version[time.Time] {
 // libraries are made of: they can be passed as they are.
 func UUID(column string) Version[[16]byte] {
 	return Version[[16]byte]{
-		kind: engine.UUID, columns: []string{column},
-		pack: func(r engine.Raw) [16]byte { return r.U },
-		unpack: func(v [16]byte) (engine.Raw, error) {
+		kind: driver.UUID, columns: []string{column},
+		pack: func(r driver.Raw) [16]byte { return r.U },
+		unpack: func(v [16]byte) (driver.Raw, error) {
 			if v == [16]byte{} {
-				return engine.Raw{}, invalid("expected", "the nil UUID was never read from a row")
+				return driver.Raw{}, invalid("expected", "the nil UUID was never read from a row")
 			}
-			return engine.Raw{U: v}, nil
+			return driver.Raw{U: v}, nil
 		},
 	}
 }
@@ -109,19 +109,19 @@ func UUID(column string) Version[[16]byte] {
 func Columns(columns ...string) Version[Values] {
 	columns = slices.Clone(columns)
 	return Version[Values]{
-		kind: engine.Columns, columns: columns,
-		pack: func(r engine.Raw) Values {
+		kind: driver.Columns, columns: columns,
+		pack: func(r driver.Raw) Values {
 			v := make(Values, len(columns))
 			for i, column := range columns {
 				v[column] = r.Values[i]
 			}
 			return v
 		},
-		unpack: func(v Values) (engine.Raw, error) {
+		unpack: func(v Values) (driver.Raw, error) {
 			if len(v) != len(columns) {
-				return engine.Raw{}, invalid("expected", "it has %d columns, not %d: give a value for each of %q", len(v), len(columns), columns)
+				return driver.Raw{}, invalid("expected", "it has %d columns, not %d: give a value for each of %q", len(v), len(columns), columns)
 			}
-			r := engine.Raw{Values: make([]any, len(columns))}
+			r := driver.Raw{Values: make([]any, len(columns))}
 			for i, column := range columns {
 				value, ok := v[column]
 				if !ok {
@@ -175,7 +175,7 @@ func newUUID() (u [16]byte) {
 // shown is a version as people read it.
 func shown(v any) any {
 	if u, ok := v.([16]byte); ok {
-		return engine.FormatUUID(u)
+		return driver.FormatUUID(u)
 	}
 	return v
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // Upsert inserts a row with the key and set if expected is Absent, and writes set to the row
@@ -38,19 +38,19 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 	if p.KeyColumn.Auto && isZero(dbKey) {
 		return version, invalid("key", "the server would make up another for 0, as %q is AUTO_INCREMENT", t.spec.Key)
 	}
-	w := engine.Write{Key: dbKey, Set: set}
-	if w.Stmt, err = t.stmt(p, engine.Insert, set); err != nil {
+	w := driver.Write{Key: dbKey, Set: set}
+	if w.Stmt, err = t.stmt(p, driver.Insert, set); err != nil {
 		return version, err
 	}
 	if err := t.whole(p, w.Stmt); err != nil {
 		return version, err
 	}
-	if t.spec.Kind == engine.UUID {
+	if t.spec.Kind == driver.UUID {
 		w.Next.U = newUUID()
 	}
-	var taken *engine.TakenError
+	var taken *driver.TakenError
 	for range suppressedTries { // again if the row was deleted before it was read
-		rows, raw, err := t.e.Write(ctx, db, p, w)
+		rows, raw, err := t.d.Write(ctx, db, p, w)
 		if err != nil && !errors.As(err, &taken) {
 			return version, t.wrong(ctx, key, true, err)
 		}
@@ -74,8 +74,8 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 }
 
 // whole refuses to set some of the columns that are compared, if nothing is known of the others.
-func (t *Table[V, DB]) whole(p *engine.Plan, s *engine.Stmt) error {
-	if t.spec.Kind != engine.Columns {
+func (t *Table[V, DB]) whole(p *driver.Plan, s *driver.Stmt) error {
+	if t.spec.Kind != driver.Columns {
 		return nil
 	}
 	for i, c := range p.Token {
@@ -87,7 +87,7 @@ func (t *Table[V, DB]) whole(p *engine.Plan, s *engine.Stmt) error {
 }
 
 // indexOf is the place of a column, or -1.
-func indexOf(columns []engine.Column, name string) int {
+func indexOf(columns []driver.Column, name string) int {
 	for i := range columns {
 		if columns[i].Name == name {
 			return i

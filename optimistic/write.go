@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // Update writes set to the row with the key, if it still has the version expected, and returns its new version.
@@ -14,7 +14,7 @@ func (t *Table[V, DB]) Update(ctx context.Context, db DB, key any, expected V, s
 		var none V
 		return none, invalid("set", "it is empty: to raise the version alone there is Touch")
 	}
-	return t.write(ctx, db, engine.Update, key, expected, set)
+	return t.write(ctx, db, driver.Update, key, expected, set)
 }
 
 // Touch gives the row with the key a new version, if it still has the one expected, and returns it. It is for a row whose version
@@ -24,11 +24,11 @@ func (t *Table[V, DB]) Touch(ctx context.Context, db DB, key any, expected V) (V
 		var none V
 		return none, err
 	}
-	return t.write(ctx, db, engine.Update, key, expected, nil)
+	return t.write(ctx, db, driver.Update, key, expected, nil)
 }
 
 func (t *Table[V, DB]) canTouch() error {
-	if t.spec.Kind == engine.Columns {
+	if t.spec.Kind == driver.Columns {
 		return invalid("version", "there is none to raise where columns are compared: give the table a version")
 	}
 	return nil
@@ -36,14 +36,14 @@ func (t *Table[V, DB]) canTouch() error {
 
 // Delete deletes the row with the key, if it still has the version expected.
 func (t *Table[V, DB]) Delete(ctx context.Context, db DB, key any, expected V) error {
-	_, err := t.write(ctx, db, engine.Delete, key, expected, nil)
+	_, err := t.write(ctx, db, driver.Delete, key, expected, nil)
 	return err
 }
 
 // write runs one statement on one row. The statements that take any version ignore the one expected.
-func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, expected V, set Set) (next V, err error) {
-	w := engine.Write{Set: set}
-	blind := op == engine.UpdateAny || op == engine.DeleteAny
+func (t *Table[V, DB]) write(ctx context.Context, db DB, op driver.Op, key any, expected V, set Set) (next V, err error) {
+	w := driver.Write{Set: set}
+	blind := op == driver.UpdateAny || op == driver.DeleteAny
 	if !blind {
 		if w.Expected, err = t.token.unpack(expected); err != nil {
 			return next, err
@@ -62,21 +62,21 @@ func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, 
 	if w.Stmt, err = t.stmt(p, op, set); err != nil {
 		return next, err
 	}
-	if op == engine.UpdateAny {
+	if op == driver.UpdateAny {
 		if err := t.whole(p, w.Stmt); err != nil {
 			return next, err
 		}
 	}
-	if t.spec.Kind == engine.UUID && op != engine.Delete && op != engine.DeleteAny {
+	if t.spec.Kind == driver.UUID && op != driver.Delete && op != driver.DeleteAny {
 		w.Next.U = newUUID()
 	}
-	rows, raw, err := t.e.Write(ctx, db, p, w)
+	rows, raw, err := t.d.Write(ctx, db, p, w)
 	for n := 1; err == nil && rows == 0; n++ { // it may have changed since, and changed back
 		err = t.missed(ctx, db, p, key, dbKey, expected, blind)
 		if !errors.Is(err, ErrSuppressed) || n == suppressedTries {
 			return next, err
 		}
-		rows, raw, err = t.e.Write(ctx, db, p, w)
+		rows, raw, err = t.d.Write(ctx, db, p, w)
 	}
 	switch {
 	case err != nil:
@@ -84,7 +84,7 @@ func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, 
 	case rows > 1: // the index was dropped since it was looked for
 		t.forget()
 		return next, &TooManyError{Table: t.spec.Table, Key: key, Rows: rows}
-	case op == engine.Delete || op == engine.DeleteAny:
+	case op == driver.Delete || op == driver.DeleteAny:
 		return next, nil
 	}
 	return t.token.pack(raw), nil
@@ -95,25 +95,25 @@ func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, 
 const suppressedTries = 8
 
 // expect makes an expected version of what the server compares it with.
-func (t *Table[V, DB]) expect(p *engine.Plan, r *engine.Raw) (err error) {
+func (t *Table[V, DB]) expect(p *driver.Plan, r *driver.Raw) (err error) {
 	switch t.spec.Kind {
-	case engine.Int:
+	case driver.Int:
 		if uint64(r.N) >= p.Token[0].Max {
 			t.forget() // the column may be larger by now
 			return invalid("expected", "the version %d is the last one that the column %q can hold: ALTER TABLE and make it BIGINT",
 				r.N, p.Token[0].Name)
 		}
-	case engine.Timestamp:
-		if r.N >= engine.LastMoment {
+	case driver.Timestamp:
+		if r.N >= driver.LastMoment {
 			return invalid("expected", "the time %v is the last one that servers keep", time.UnixMicro(r.N).UTC())
 		}
-	case engine.Columns:
+	case driver.Columns:
 		r.Sent = make([]any, len(r.Values))
 		for i, c := range p.Token {
 			if r.Values[i] == nil {
 				continue
 			}
-			if r.Sent[i], err = t.e.Value(c, r.Values[i]); err != nil {
+			if r.Sent[i], err = t.d.Value(c, r.Values[i]); err != nil {
 				t.forget()
 				return err
 			}
@@ -124,7 +124,7 @@ func (t *Table[V, DB]) expect(p *engine.Plan, r *engine.Raw) (err error) {
 
 // missed says why a statement hit no row. If the row is as it was expected, the write was
 // suppressed, unless the row has become so after the statement.
-func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, dbKey any, expected V, blind bool) error {
+func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *driver.Plan, key, dbKey any, expected V, blind bool) error {
 	raw, exists, err := t.read(ctx, db, p, dbKey, true)
 	switch {
 	case err != nil:
@@ -139,6 +139,6 @@ func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, d
 	return e
 }
 
-func (t *Table[V, DB]) conflict(key any, expected V, actual engine.Raw) *StaleError {
+func (t *Table[V, DB]) conflict(key any, expected V, actual driver.Raw) *StaleError {
 	return &StaleError{Table: t.spec.Table, Key: key, Expected: expected, Actual: t.token.pack(actual)}
 }

@@ -11,6 +11,6 @@ import (
 func TestPublicErrors(t *testing.T) {
 	t.Parallel()
 	answers.SameOnHostsTables(t, devdb.MySQL, func(err error) error {
-		return room{}.Wrong(t.Context(), "the update of account 17", true, err)
+		return dialect{}.Wrong(t.Context(), "the update of account 17", true, err)
 	})
 }

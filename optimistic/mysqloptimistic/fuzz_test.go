@@ -17,7 +17,7 @@ func FuzzVerdicts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, number uint16, state, message string, wrote bool) {
 		err := faultconn.MySQLError(number, state, message)
 		for what, told := range map[string]error{
-			"unwritten": unwritten(t.Context(), err), "maybeWritten": maybeWritten(t.Context(), err), "Wrong": room{}.Wrong(t.Context(), "a table", wrote, err),
+			"unwritten": attempts.Unwritten(t.Context(), err), "attempts.MaybeWritten": attempts.MaybeWritten(t.Context(), err), "Wrong": dialect{}.Wrong(t.Context(), "a table", wrote, err),
 		} {
 			if told == nil || !errors.Is(told, err) {
 				t.Errorf("%s: %v becomes %v", what, err, told)

@@ -3,7 +3,7 @@ package mysqloptimistic
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,12 +11,12 @@ import (
 
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/mysqllock"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // Many locks and reads the rows, and then writes those that are at the versions expected: so it needs a
 // transaction. It writes rows whose values are of different Go types by several statements.
-func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, rows []engine.Row) ([]engine.Found, bool, error) {
+func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, rows []driver.Row) ([]driver.Found, bool, error) {
 	b := batch{p: p, s: s, rows: rows}
 	if err := checkPool(ctx, db); err != nil {
 		return nil, false, err
@@ -39,15 +39,15 @@ func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, row
 
 // batch is a write of several rows.
 type batch struct {
-	p         *engine.Plan
-	s         *engine.Stmt
-	rows      []engine.Row
-	found     []engine.Found
+	p         *driver.Plan
+	s         *driver.Stmt
+	rows      []driver.Row
+	found     []driver.Found
 	ambiguous bool
 }
 
 func (b *batch) run(ctx context.Context, db DB) error {
-	b.found, b.ambiguous = make([]engine.Found, len(b.rows)), false
+	b.found, b.ambiguous = make([]driver.Found, len(b.rows)), false
 	now, err := b.look(ctx, db)
 	if err != nil || b.ambiguous {
 		return err
@@ -58,7 +58,7 @@ func (b *batch) run(ctx context.Context, db DB) error {
 			places = append(places, i)
 		}
 	}
-	if len(places) == 0 || b.s.Op == engine.ManyAll && len(places) < len(b.rows) {
+	if len(places) == 0 || b.s.Op == driver.ManyAll && len(places) < len(b.rows) {
 		return nil
 	}
 	for _, i := range places {
@@ -77,7 +77,7 @@ func (b *batch) run(ctx context.Context, db DB) error {
 				return err
 			}
 			n, err := result.RowsAffected()
-			if err == nil && n < int64(len(some)) && b.p.Kind != engine.Columns { // these may become what they are
+			if err == nil && n < int64(len(some)) && b.p.Kind != driver.Columns { // these may become what they are
 				err = b.suppressed(ctx, db, some)
 			}
 			if err != nil {
@@ -90,15 +90,15 @@ func (b *batch) run(ctx context.Context, db DB) error {
 
 // suppressed finds the rows that were not written, as they have their old versions.
 func (b *batch) suppressed(ctx context.Context, db DB, places []int) error {
-	now := batch{p: b.p, s: b.s, rows: b.rows, found: make([]engine.Found, len(b.rows))}
+	now := batch{p: b.p, s: b.s, rows: b.rows, found: make([]driver.Found, len(b.rows))}
 	if _, err := now.look(ctx, db); err != nil {
 		return err
 	}
 	for _, i := range places {
 		switch {
 		case !now.found[i].Held:
-		case b.s.Op == engine.ManyAll:
-			return &engine.SuppressedError{Place: i, Err: errors.New("the server wrote fewer rows than there are")}
+		case b.s.Op == driver.ManyAll:
+			return &driver.SuppressedError{Place: i, Err: errors.New("the server wrote fewer rows than there are")}
 		default:
 			b.found[i] = now.found[i]
 		}
@@ -107,17 +107,17 @@ func (b *batch) suppressed(ctx context.Context, db DB, places []int) error {
 }
 
 // next is the version that a row gets. It is locked, so that nobody else gives it one.
-func (b *batch) next(i int, now int64) engine.Raw {
+func (b *batch) next(i int, now int64) driver.Raw {
 	r := b.rows[i]
 	switch b.p.Kind {
-	case engine.Int:
-		return engine.Raw{N: r.Expected.N + 1}
-	case engine.Timestamp:
+	case driver.Int:
+		return driver.Raw{N: r.Expected.N + 1}
+	case driver.Timestamp:
 		return later(now, r.Expected)
-	case engine.UUID:
+	case driver.UUID:
 		return r.Next
 	default:
-		return engine.Raw{Values: became(b.p, b.s, r.Expected, r.Set)}
+		return driver.Raw{Values: became(b.p, b.s, r.Expected, r.Set)}
 	}
 }
 
@@ -221,7 +221,7 @@ func (b *batch) update(places []int) (string, []any) {
 	key := quoted(b.p.Key)
 	var names, values []string
 	var args []any
-	each := func(c engine.Column, value func(i int) any) {
+	each := func(c driver.Column, value func(i int) any) {
 		var text strings.Builder
 		fmt.Fprintf(&text, "CASE %s", key)
 		null := " WHEN ? THEN NULL"
@@ -244,11 +244,11 @@ func (b *batch) update(places []int) (string, []any) {
 		each(c, func(i int) any { return b.rows[i].Set[b.s.Names[j]] })
 	}
 	switch c := b.p.Token[0]; b.p.Kind {
-	case engine.Int:
+	case driver.Int:
 		names, values = append(names, quoted(c.Name)), append(values, bump(b.p))
-	case engine.Timestamp:
+	case driver.Timestamp:
 		each(c, func(i int) any { return instant(b.found[i].Version.N) })
-	case engine.UUID:
+	case driver.UUID:
 		each(c, func(i int) any { return uuid(c, b.rows[i].Next.U) })
 	}
 	for _, i := range places {
@@ -289,7 +289,7 @@ const (
 
 // fits refuses a row that no statement can carry. The server would close the connection before it has read all of the statement, so
 // the client would see a broken connection.
-func fits(p *engine.Plan, key any, set map[string]any) error {
+func fits(p *driver.Plan, key any, set map[string]any) error {
 	total := 0
 	for _, value := range set {
 		total += lengthOf(value)
@@ -325,7 +325,7 @@ func (b *batch) weight(place int) int {
 	for j, name := range b.s.Names {
 		total += key + weightOf(r.Set[name]) + len(b.s.Columns[j].Name)
 	}
-	if b.p.Kind == engine.Timestamp || b.p.Kind == engine.UUID {
+	if b.p.Kind == driver.Timestamp || b.p.Kind == driver.UUID {
 		total += key + termText
 	}
 	return total
@@ -336,7 +336,7 @@ func weightOf(value any) int { return termText + 2*lengthOf(value) }
 
 // lengthOf is how many bytes a value has; 0 for what is not a text.
 func lengthOf(value any) int {
-	plain, err := driver.DefaultParameterConverter.ConvertValue(value)
+	plain, err := sqldriver.DefaultParameterConverter.ConvertValue(value)
 	if err != nil {
 		return 0
 	}

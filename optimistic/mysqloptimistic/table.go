@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 	"github.com/dblock-go/dblock/optimistic/internal/link"
 )
 
@@ -30,48 +30,48 @@ type Table[V any] = optimistic.Table[V, DB]
 // Columns set what LAST_INSERT_ID() returns on their connection. Triggers may write other tables as they
 // like, but must not change the version.
 func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
-	return link.NewTable[V, DB](room{}, table, key, version)
+	return link.NewTable[V, DB](dialect{}, table, key, version)
 }
 
-// room is the engine of MySQL and MariaDB.
-type room struct{}
+// dialect is the driver for MySQL and MariaDB.
+type dialect struct{}
 
-var _ engine.Engine[DB] = room{}
+var _ driver.Driver[DB] = dialect{}
 
-func (room) Quote() string { return "`" }
+func (dialect) Quote() string { return "`" }
 
 // Fold: names of columns are compared without regard to case.
-func (room) Fold(name string) string { return strings.ToLower(name) }
+func (dialect) Fold(name string) string { return strings.ToLower(name) }
 
-func (room) Definition(s engine.Spec) string {
+func (dialect) Definition(s driver.Spec) string {
 	switch s.Kind {
-	case engine.Int:
+	case driver.Int:
 		return fmt.Sprintf("BIGINT NOT NULL DEFAULT %d", s.First)
-	case engine.Timestamp:
+	case driver.Timestamp:
 		return "DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))"
 	default:
 		return "BINARY(16) NOT NULL"
 	}
 }
 
-func (room) Fits(kind engine.Kind, c engine.Column) string {
-	uuid := c.Class == engine.Identifier || c.Type == "binary(16)" || c.Type == "char(36)" || c.Type == "varchar(36)"
+func (dialect) Fits(kind driver.Kind, c driver.Column) string {
+	uuid := c.Class == driver.Identifier || c.Type == "binary(16)" || c.Type == "char(36)" || c.Type == "varchar(36)"
 	switch {
-	case (kind == engine.Timestamp || kind == engine.Columns) && c.Class == engine.Instant:
+	case (kind == driver.Timestamp || kind == driver.Columns) && c.Class == driver.Instant:
 		return "is of the type " + c.Type + ", whose values depend on the session's time zone"
-	case kind == engine.Int && c.Class != engine.Integer,
-		kind == engine.Timestamp && c.Class != engine.DateTime,
-		kind == engine.UUID && !uuid:
+	case kind == driver.Int && c.Class != driver.Integer,
+		kind == driver.Timestamp && c.Class != driver.DateTime,
+		kind == driver.UUID && !uuid:
 		return "is of the type " + c.Type
-	case kind == engine.Timestamp && c.Precision < 6:
+	case kind == driver.Timestamp && c.Precision < 6:
 		return fmt.Sprintf("keeps %d digits of a second, not 6, and would miss changes", c.Precision)
 	}
 	return ""
 }
 
 // Look asks by SHOW, which finds what a statement would: temporary tables too, and in whatever case the name is written.
-func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error) {
-	f := engine.Facts{All: map[string]engine.Column{}}
+func (dialect) Look(ctx context.Context, db DB, s driver.Spec) (driver.Facts, error) {
+	f := driver.Facts{All: map[string]driver.Column{}}
 	if err := checkPool(ctx, db); err != nil {
 		return f, err
 	}
@@ -86,7 +86,7 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 		c := columnOf(line)
 		f.All[strings.ToLower(c.Name)] = c
 	}
-	if s.Kind == engine.Columns {
+	if s.Kind == driver.Columns {
 		if f.Location, err = locationOf(ctx, db, s, f.All); err != nil {
 			return f, err
 		}
@@ -110,10 +110,10 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 
 // locationOf returns the driver's location (loc) for a table with columns of times. Only parseTime
 // shows it. Without parseTime it has to be UTC, the default.
-func locationOf(ctx context.Context, db DB, s engine.Spec, all map[string]engine.Column) (*time.Location, error) {
+func locationOf(ctx context.Context, db DB, s driver.Spec, all map[string]driver.Column) (*time.Location, error) {
 	times := slices.IndexFunc(s.Columns, func(name string) bool {
 		class := all[strings.ToLower(name)].Class
-		return class == engine.Date || class == engine.DateTime
+		return class == driver.Date || class == driver.DateTime
 	})
 	if times < 0 {
 		return time.UTC, nil
@@ -160,7 +160,7 @@ func uniqueIndex(lines []map[string]string, key string) (index string) {
 	return index
 }
 
-func (room) Twins(ctx context.Context, db DB, p *engine.Plan, key any) (n int64, err error) {
+func (dialect) Twins(ctx context.Context, db DB, p *driver.Plan, key any) (n int64, err error) {
 	text := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s = ? LIMIT 2) AS twins LIMIT 1", p.From, quoted(p.Key))
 	rows, err := mysql.Query(ctx, db, text, key)
 	if err != nil {
@@ -179,7 +179,7 @@ func quoted(name string) string {
 }
 
 // Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it was at its beginning.
-func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, latest bool) (r engine.Raw, void, exists bool, err error) {
+func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, latest bool) (r driver.Raw, void, exists bool, err error) {
 	if err := checkPool(ctx, db); err != nil {
 		return r, false, false, err
 	}

@@ -2,7 +2,7 @@ package mysqloptimistic
 
 import (
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // columnOf reads a line of SHOW COLUMNS.
-func columnOf(line map[string]string) engine.Column {
-	c := engine.Column{
+func columnOf(line map[string]string) driver.Column {
+	c := driver.Column{
 		Name: line["Field"], Type: strings.ToLower(line["Type"]), Nullable: line["Null"] == "YES",
 		Auto: strings.Contains(strings.ToLower(line["Extra"]), "auto_increment"),
 	}
@@ -26,7 +26,7 @@ func columnOf(line map[string]string) engine.Column {
 		unsigned = "unsigned"
 	}
 	if bits := map[string]uint{"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}[name]; bits > 0 {
-		c.Class, c.Max = engine.Integer, 1<<(bits-1)-1
+		c.Class, c.Max = driver.Integer, 1<<(bits-1)-1
 		if unsigned == "unsigned" && bits < 64 { // versions are int64 in Go
 			c.Max = 1<<bits - 1
 		}
@@ -35,22 +35,22 @@ func columnOf(line map[string]string) engine.Column {
 	switch name {
 	case "decimal":
 		if precision, scale := digitsOf(rest); precision-scale <= wholeDigits {
-			c.Class = engine.Decimal
+			c.Class = driver.Decimal
 		}
 	case "char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum":
-		c.Class = engine.Text
+		c.Class = driver.Text
 	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
-		c.Class = engine.Bytes
+		c.Class = driver.Bytes
 	case "date":
-		c.Class = engine.Date
+		c.Class = driver.Date
 	case "datetime", "timestamp":
-		if c.Class = engine.DateTime; name == "timestamp" {
-			c.Class = engine.Instant
+		if c.Class = driver.DateTime; name == "timestamp" {
+			c.Class = driver.Instant
 		}
 		digits, _, _ := strings.Cut(rest, ")")
 		c.Precision, _ = strconv.Atoi(digits) // none are none
 	case "uuid":
-		c.Class = engine.Identifier
+		c.Class = driver.Identifier
 	}
 	return c
 }
@@ -74,25 +74,25 @@ func refused(field, format string, args ...any) error {
 
 // Key refuses what the server would compare in a way of its own: a text with a number, in which 0 is equal to every text without
 // digits, and a write would hit many rows.
-func (room) Key(c engine.Column, key any) (any, error) {
+func (dialect) Key(c driver.Column, key any) (any, error) {
 	plain, err := plainOf("key", key)
 	if err != nil {
 		return nil, err
 	}
 	switch c.Class {
-	case engine.Integer:
+	case driver.Integer:
 		switch plain.(type) {
 		case int64, uint64:
 			return plain, nil
 		}
-	case engine.Text, engine.Identifier:
+	case driver.Text, driver.Identifier:
 		switch v := plain.(type) {
 		case string:
 			return v, nil
 		case [16]byte:
-			return engine.FormatUUID(v), nil
+			return driver.FormatUUID(v), nil
 		}
-	case engine.Bytes:
+	case driver.Bytes:
 		switch v := plain.(type) {
 		case []byte:
 			return v, nil
@@ -108,7 +108,7 @@ func (room) Key(c engine.Column, key any) (any, error) {
 }
 
 // keeps tells that a column is sure to keep a key as it is, whatever the settings of the session.
-func keeps(c engine.Column, key any) bool {
+func keeps(c driver.Column, key any) bool {
 	name, rest, _ := strings.Cut(c.Type, "(")
 	length, _ := digitsOf(rest)
 	switch k := key.(type) {
@@ -140,7 +140,7 @@ func plainOf(field string, value any) (any, error) {
 	if of.Kind() == reflect.Array && of.Len() == 16 && of.Type().Elem().Kind() == reflect.Uint8 {
 		return of.Convert(reflect.TypeFor[[16]byte]()).Interface(), nil
 	}
-	if valuer, ok := value.(driver.Valuer); ok {
+	if valuer, ok := value.(sqldriver.Valuer); ok {
 		v, err := valuer.Value()
 		if err != nil {
 			return nil, refused(field, "%v", err)
@@ -172,30 +172,30 @@ func plainOf(field string, value any) (any, error) {
 var number = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?$`)
 
 // Value is what a column is compared with: the server is given texts, which it casts.
-func (room) Value(c engine.Column, value any) (any, error) {
+func (dialect) Value(c driver.Column, value any) (any, error) {
 	plain, err := plainOf("expected", value)
 	if err != nil || plain == nil {
 		return nil, err
 	}
-	if b, ok := plain.([]byte); ok && c.Class != engine.Bytes { // as drivers return texts
+	if b, ok := plain.([]byte); ok && c.Class != driver.Bytes { // as drivers return texts
 		plain = string(b)
 	}
 	switch c.Class {
-	case engine.Integer, engine.Decimal:
+	case driver.Integer, driver.Decimal:
 		if b, ok := plain.(bool); ok {
 			plain = map[bool]int64{true: 1}[b]
 		}
 		if text := fmt.Sprint(plain); number.MatchString(text) {
 			return text, nil
 		}
-	case engine.Text, engine.Identifier:
+	case driver.Text, driver.Identifier:
 		switch v := plain.(type) {
 		case string:
 			return v, nil
 		case [16]byte:
-			return engine.FormatUUID(v), nil
+			return driver.FormatUUID(v), nil
 		}
-	case engine.Bytes:
+	case driver.Bytes:
 		switch v := plain.(type) {
 		case []byte:
 			return v, nil
@@ -204,7 +204,7 @@ func (room) Value(c engine.Column, value any) (any, error) {
 		case [16]byte:
 			return v[:], nil
 		}
-	case engine.Date, engine.DateTime:
+	case driver.Date, driver.DateTime:
 		switch v := plain.(type) {
 		case string:
 			return v, nil
@@ -220,21 +220,21 @@ func (room) Value(c engine.Column, value any) (any, error) {
 
 func instant(n int64) string { return time.UnixMicro(n).UTC().Format("2006-01-02 15:04:05.000000") }
 
-func uuid(c engine.Column, u [16]byte) any {
-	if c.Class == engine.Bytes {
+func uuid(c driver.Column, u [16]byte) any {
+	if c.Class == driver.Bytes {
 		return u[:]
 	}
-	return engine.FormatUUID(u)
+	return driver.FormatUUID(u)
 }
 
 // expected appends the arguments that a version is compared with.
-func expected(args []any, p *engine.Plan, r engine.Raw) []any {
+func expected(args []any, p *driver.Plan, r driver.Raw) []any {
 	switch p.Kind {
-	case engine.Int:
+	case driver.Int:
 		return append(args, r.N)
-	case engine.Timestamp:
+	case driver.Timestamp:
 		return append(args, instant(r.N))
-	case engine.UUID:
+	case driver.UUID:
 		return append(args, uuid(p.Token[0], r.U))
 	default:
 		return append(args, r.Sent...)
@@ -247,7 +247,7 @@ type version struct {
 	places []any
 }
 
-func versions(p *engine.Plan) version {
+func versions(p *driver.Plan) version {
 	v := version{bytes: make([]sql.RawBytes, len(p.Token))}
 	for i := range v.bytes {
 		v.places = append(v.places, &v.bytes[i])
@@ -256,10 +256,10 @@ func versions(p *engine.Plan) version {
 }
 
 // raw is a version as it was read; void, if it is NULL.
-func (v version) raw(p *engine.Plan) (r engine.Raw, void bool, err error) {
+func (v version) raw(p *driver.Plan) (r driver.Raw, void bool, err error) {
 	text := v.bytes[0]
 	switch {
-	case p.Kind == engine.Columns:
+	case p.Kind == driver.Columns:
 		r.Values = make([]any, len(v.bytes))
 		for i, b := range v.bytes {
 			if b == nil {
@@ -271,10 +271,10 @@ func (v version) raw(p *engine.Plan) (r engine.Raw, void bool, err error) {
 		}
 	case text == nil:
 		return r, true, nil
-	case p.Kind == engine.UUID && p.Token[0].Class == engine.Bytes:
+	case p.Kind == driver.UUID && p.Token[0].Class == driver.Bytes:
 		copy(r.U[:], text)
-	case p.Kind == engine.UUID:
-		r.U, err = engine.ParseUUID(string(text))
+	case p.Kind == driver.UUID:
+		r.U, err = driver.ParseUUID(string(text))
 	default:
 		r.N, err = strconv.ParseInt(string(text), 10, 64)
 	}
@@ -283,19 +283,19 @@ func (v version) raw(p *engine.Plan) (r engine.Raw, void bool, err error) {
 
 // valueOf is a value of Columns in Go's types: int64 or uint64, a time in the driver's location,
 // []byte, else a string. A date without a day, such as 0000-00-00, is a string.
-func valueOf(c engine.Column, b []byte, in *time.Location) (any, error) {
+func valueOf(c driver.Column, b []byte, in *time.Location) (any, error) {
 	switch c.Class {
-	case engine.Integer:
+	case driver.Integer:
 		if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
 			return n, nil
 		}
 		return strconv.ParseUint(string(b), 10, 64)
-	case engine.DateTime:
+	case driver.DateTime:
 		if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
 			wall := time.UnixMicro(n).UTC()
 			return time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), wall.Nanosecond(), in), nil
 		}
-	case engine.Bytes:
+	case driver.Bytes:
 		return append([]byte{}, b...), nil
 	}
 	return string(b), nil
@@ -323,7 +323,7 @@ func kindOf(value any) kind {
 		return 0
 	case time.Time:
 		return moment
-	case driver.Valuer:
+	case sqldriver.Valuer:
 		if of := reflect.ValueOf(v); of.Kind() == reflect.Pointer && of.IsNil() {
 			return 0
 		}
@@ -331,7 +331,7 @@ func kindOf(value any) kind {
 		if err != nil {
 			return other // the driver says why
 		}
-		if _, again := plain.(driver.Valuer); again {
+		if _, again := plain.(sqldriver.Valuer); again {
 			return other
 		}
 		return kindOf(plain)

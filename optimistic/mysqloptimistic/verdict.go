@@ -11,32 +11,16 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/optimistic/internal/attempt"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// unwritten says what the error of a statement means that has left nothing written: it reads, or its transaction is rolled back.
-func unwritten(ctx context.Context, err error) error {
-	switch {
-	case attempt.IsDefinite(err), ctx.Err() != nil:
-		return err
-	case mysql.ErrorNumber(err) != 0 && mysql.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
-		return sqlerr.Wrap(sqlerr.Unavailable, err, "a statement failed", "")
-	default:
-		return err // it may well be the caller's own
-	}
-}
-
-// maybeWritten says what the error of a statement means that is a transaction by itself.
-func maybeWritten(ctx context.Context, err error) error {
-	if attempt.IsDefinite(err) {
-		return err
-	}
-	return engine.WrapCallers(ctx, classOf(err), err)
+// isUnavailable tells that the connection is to blame for the error of a statement that wrote nothing.
+func isUnavailable(err error) bool {
+	return mysql.ErrorNumber(err) != 0 && mysql.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable || isBroken(err)
 }
 
 // Wrong says what the error of a Table's own statement means, which is never the caller's.
-func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error {
+func (dialect) Wrong(ctx context.Context, what string, wrote bool, err error) error {
 	if errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrConflict) {
 		return fmt.Errorf("optimistic: %s: %w", what, err) // of a transaction of UpdateMany's own
 	}
@@ -47,12 +31,12 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	if !wrote {
 		known = sqlerr.Unwritten(err)
 	}
-	return engine.Wrap(classOf(known), what, err)
+	return driver.Wrap(classOf(ctx, known), what, err)
 }
 
 // classOf is mysql.Classify of a statement, and not of a commit: one that was never sent is not
 // unresolved.
-func classOf(err error) sqlerr.Class {
+func classOf(_ context.Context, err error) sqlerr.Class {
 	if mysql.NeverSent(err) {
 		return sqlerr.Unavailable
 	}

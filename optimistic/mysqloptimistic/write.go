@@ -10,40 +10,40 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/mysqllock"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // Write knows the new version before it writes: the server does not return it, and LAST_INSERT_ID() is
 // that of a trigger as soon as one inserts a row.
-func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (int64, engine.Raw, error) {
+func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, w driver.Write) (int64, driver.Raw, error) {
 	if err := checkPool(ctx, db); err != nil {
-		return 0, engine.Raw{}, err
+		return 0, driver.Raw{}, err
 	}
 	if err := fits(p, w.Key, w.Set); err != nil {
-		return 0, engine.Raw{}, err
+		return 0, driver.Raw{}, err
 	}
-	blind := w.Stmt.Op == engine.UpdateAny
-	if blind && (p.Kind == engine.Int || p.Kind == engine.Timestamp) {
+	blind := w.Stmt.Op == driver.UpdateAny
+	if blind && (p.Kind == driver.Int || p.Kind == driver.Timestamp) {
 		return writeAny(ctx, db, p, w)
 	}
-	if p.Kind == engine.Timestamp && (w.Stmt.Op == engine.Update || w.Stmt.Op == engine.Insert) {
+	if p.Kind == driver.Timestamp && (w.Stmt.Op == driver.Update || w.Stmt.Op == driver.Insert) {
 		now, err := clockOf(ctx, db)
 		if err != nil {
-			return 0, engine.Raw{}, err
+			return 0, driver.Raw{}, err
 		}
 		w.Next = later(now, w.Expected)
 	}
-	if w.Stmt.Op == engine.Insert && !keeps(p.KeyColumn, w.Key) {
+	if w.Stmt.Op == driver.Insert && !keeps(p.KeyColumn, w.Key) {
 		return insertKept(ctx, db, p, w)
 	}
 	rows, last, err := execute(ctx, db, p, w)
-	if w.Stmt.Op == engine.Insert && mysql.Classify(err) == sqlerr.Duplicate { // the index is in the text alone
-		return 0, engine.Raw{}, &engine.TakenError{Err: err}
+	if w.Stmt.Op == driver.Insert && mysql.Classify(err) == sqlerr.Duplicate { // the index is in the text alone
+		return 0, driver.Raw{}, &driver.TakenError{Err: err}
 	}
 	if err != nil {
-		return 0, engine.Raw{}, err
+		return 0, driver.Raw{}, err
 	}
-	if p.Kind == engine.Columns && rows == 0 && (blind || w.Stmt.Op == engine.Update) {
+	if p.Kind == driver.Columns && rows == 0 && (blind || w.Stmt.Op == driver.Update) {
 		// The server counts rows that have changed. If it says that LAST_INSERT_ID was set, it has
 		// found the row. Otherwise a trigger may have reset that.
 		if rows = 1; last == 0 {
@@ -55,7 +55,7 @@ func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) 
 
 // insertKept inserts a row, and refuses a key that the column has not kept. Without strict mode the
 // server cuts what it can't keep.
-func insertKept(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows int64, next engine.Raw, err error) {
+func insertKept(ctx context.Context, db DB, p *driver.Plan, w driver.Write) (rows int64, next driver.Raw, err error) {
 	const savepoint = "dblock_upsert"
 	err = underRowLock(ctx, db, func(db DB) error {
 		if _, err := db.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
@@ -77,13 +77,13 @@ func insertKept(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (row
 		return errors.Join(err, sqlerr.Unwritten(failed))
 	})
 	if mysql.Classify(err) == sqlerr.Duplicate {
-		err = &engine.TakenError{Err: err}
+		err = &driver.TakenError{Err: err}
 	}
 	return rows, nextOf(p, w), err
 }
 
 // execute runs the statement of w, and returns the two numbers that the server answers with.
-func execute(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows, last int64, err error) {
+func execute(ctx context.Context, db DB, p *driver.Plan, w driver.Write) (rows, last int64, err error) {
 	result, err := mysql.Exec(ctx, db, w.Stmt.Text, argsOf(p, w)...)
 	if err != nil {
 		return 0, 0, err
@@ -96,47 +96,47 @@ func execute(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows, 
 }
 
 // argsOf are the arguments of a statement, in the order of its text.
-func argsOf(p *engine.Plan, w engine.Write) []any {
+func argsOf(p *driver.Plan, w driver.Write) []any {
 	args := make([]any, 0, 3+len(p.Token)+len(w.Stmt.Names))
 	op := w.Stmt.Op
-	if op == engine.Insert {
+	if op == driver.Insert {
 		args = append(args, w.Key)
 	}
 	for _, name := range w.Stmt.Names {
 		args = append(args, w.Set[name])
 	}
-	if op != engine.Delete && op != engine.DeleteAny {
+	if op != driver.Delete && op != driver.DeleteAny {
 		switch p.Kind {
-		case engine.UUID:
+		case driver.UUID:
 			args = append(args, uuid(p.Token[0], w.Next.U))
-		case engine.Timestamp:
+		case driver.Timestamp:
 			args = append(args, instant(w.Next.N))
 		}
 	}
-	if op != engine.Insert {
+	if op != driver.Insert {
 		args = append(args, w.Key)
 	}
-	if op == engine.Update || op == engine.Delete {
+	if op == driver.Update || op == driver.Delete {
 		args = expected(args, p, w.Expected)
 	}
 	return args
 }
 
 // nextOf is the version that w gives a row.
-func nextOf(p *engine.Plan, w engine.Write) engine.Raw {
+func nextOf(p *driver.Plan, w driver.Write) driver.Raw {
 	switch {
-	case p.Kind == engine.Int && w.Stmt.Op == engine.Insert:
-		return engine.Raw{N: p.First}
-	case p.Kind == engine.Int:
-		return engine.Raw{N: w.Expected.N + 1}
-	case p.Kind == engine.Columns:
-		return engine.Raw{Values: became(p, w.Stmt, w.Expected, w.Set)}
+	case p.Kind == driver.Int && w.Stmt.Op == driver.Insert:
+		return driver.Raw{N: p.First}
+	case p.Kind == driver.Int:
+		return driver.Raw{N: w.Expected.N + 1}
+	case p.Kind == driver.Columns:
+		return driver.Raw{Values: became(p, w.Stmt, w.Expected, w.Set)}
 	}
 	return w.Next
 }
 
 // later is the time of a clock, or the one after a version, whichever is later.
-func later(now int64, version engine.Raw) engine.Raw { return engine.Raw{N: max(now, version.N+1)} }
+func later(now int64, version driver.Raw) driver.Raw { return driver.Raw{N: max(now, version.N+1)} }
 
 // clockOf reads the server's clock, in microseconds since 1970.
 func clockOf(ctx context.Context, db DB) (now int64, err error) {
@@ -146,7 +146,7 @@ func clockOf(ctx context.Context, db DB) (now int64, err error) {
 
 // writeAny reads the version of a row and writes the row at that version. If another write came in
 // between, it does so again, with the row locked.
-func writeAny(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows int64, next engine.Raw, err error) {
+func writeAny(ctx context.Context, db DB, p *driver.Plan, w driver.Write) (rows int64, next driver.Raw, err error) {
 	changed := true
 	try := func(db DB) error {
 		rows, changed = 0, false
@@ -155,7 +155,7 @@ func writeAny(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows 
 			return sqlerr.Unwritten(err)
 		}
 		w.Expected, w.Next = version, later(now, version)
-		w.Stmt = &engine.Stmt{Op: engine.Update, Text: w.Stmt.Text, Columns: w.Stmt.Columns, Names: w.Stmt.Names}
+		w.Stmt = &driver.Stmt{Op: driver.Update, Text: w.Stmt.Text, Columns: w.Stmt.Columns, Names: w.Stmt.Names}
 		next = nextOf(p, w)
 		rows, _, err = execute(ctx, db, p, w)
 		changed = rows == 0
@@ -169,7 +169,7 @@ func writeAny(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows 
 
 // lockVersion reads the version of a row and the server's clock. It locks the row, within a transaction.
 // It is not ok if there is no row, or if its version has no next one.
-func lockVersion(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.Raw, now int64, ok bool, err error) {
+func lockVersion(ctx context.Context, db DB, p *driver.Plan, key any) (r driver.Raw, now int64, ok bool, err error) {
 	text := fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s = ? LIMIT %s FOR UPDATE", clock, strings.Join(read(p), ", "), p.From, quoted(p.Key), mysql.AllRows)
 	rows, err := mysql.Query(ctx, db, text, key)
 	if err != nil {
@@ -186,7 +186,7 @@ func lockVersion(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.
 			return r, 0, false, err
 		}
 	}
-	if ok = r.N < engine.LastMoment; p.Kind == engine.Int { // some modes cut what is beyond the last version
+	if ok = r.N < driver.LastMoment; p.Kind == driver.Int { // some modes cut what is beyond the last version
 		ok = r.N >= p.First && uint64(r.N) < p.Token[0].Max
 	}
 	return r, now, ok && !void, rows.Err()
@@ -194,7 +194,7 @@ func lockVersion(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.
 
 // unchanged tells how many rows a statement has found that has changed none: 1 if the row has the values
 // expected, and those that are to be set as well.
-func unchanged(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows int64, err error) {
+func unchanged(ctx context.Context, db DB, p *driver.Plan, w driver.Write) (rows int64, err error) {
 	if found, err := isAt(ctx, db, p, w, "LOCK IN SHARE MODE"); err != nil || !found {
 		return 0, err
 	}
@@ -211,9 +211,9 @@ func unchanged(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows
 }
 
 // isAt tells whether there is a row with the key, at the version expected if there is one.
-func isAt(ctx context.Context, db DB, p *engine.Plan, w engine.Write, lock string) (bool, error) {
+func isAt(ctx context.Context, db DB, p *driver.Plan, w driver.Write, lock string) (bool, error) {
 	text, args := fmt.Sprintf("SELECT 1 FROM %s WHERE %s = ?", p.From, quoted(p.Key)), []any{w.Key}
-	if w.Stmt.Op == engine.Update {
+	if w.Stmt.Op == driver.Update {
 		text, args = text+" AND "+matches(p), expected(args, p, w.Expected)
 	}
 	rows, err := mysql.Query(ctx, db, text+" LIMIT "+mysql.AllRows+" "+lock, args...)
@@ -268,7 +268,7 @@ func isInTx(ctx context.Context, conn *sql.Conn) (bool, error) {
 }
 
 // became are the values expected of a row with those in their place that were set.
-func became(p *engine.Plan, s *engine.Stmt, expected engine.Raw, set map[string]any) []any {
+func became(p *driver.Plan, s *driver.Stmt, expected driver.Raw, set map[string]any) []any {
 	values := make([]any, len(p.Token))
 	copy(values, expected.Values)
 	for i, c := range p.Token {

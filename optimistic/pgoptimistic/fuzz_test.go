@@ -17,7 +17,7 @@ func FuzzVerdicts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, wrote bool) {
 		err := faultconn.PostgresError(body)
 		for what, told := range map[string]error{
-			"unwritten": unwritten(t.Context(), err), "maybeWritten": maybeWritten(t.Context(), err), "Wrong": room{}.Wrong(t.Context(), "a table", wrote, err),
+			"unwritten": attempts.Unwritten(t.Context(), err), "attempts.MaybeWritten": attempts.MaybeWritten(t.Context(), err), "Wrong": dialect{}.Wrong(t.Context(), "a table", wrote, err),
 		} {
 			if told == nil || !errors.Is(told, err) {
 				t.Errorf("%s: %q becomes %v", what, body, told)

@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // many is one statement. want are the rows asked for, with their place; held are those there are, locked in the order of their
 // keys, and whether each has the version expected: as they are now, whatever the statement's snapshot shows. A row
 // that two keys mean is counted twice, and nothing is written then. single tells which columns can't be
 // sent as an array of their values; each value of so many rows is a parameter of its own then.
-func many(p *engine.Plan, op engine.Op, set []engine.Column, single []bool, rows int) string {
+func many(p *driver.Plan, op driver.Op, set []driver.Column, single []bool, rows int) string {
 	n := 0
 	var arrays, names []string
 	list := func(name, typ string) string {
@@ -25,13 +25,13 @@ func many(p *engine.Plan, op engine.Op, set []engine.Column, single []bool, rows
 	list("key", sent(p.KeyColumn))
 	condition := matches(p, func(i int) string {
 		name := list(fmt.Sprintf("v%d", i), versionType(p, i))
-		if p.Kind == engine.Columns && p.Token[i].Own {
+		if p.Kind == driver.Columns && p.Token[i].Own {
 			return name + "::text"
 		}
 		return name
 	})
 	given := ""
-	if p.Kind == engine.UUID {
+	if p.Kind == driver.UUID {
 		given = list("next", "text")
 	}
 	columns, values := []string{}, []string{}
@@ -52,11 +52,11 @@ func many(p *engine.Plan, op engine.Op, set []engine.Column, single []bool, rows
 		}
 		columns, values = append(columns, quoted(c.Name)), append(values, value)
 	}
-	if p.Kind != engine.Columns {
+	if p.Kind != driver.Columns {
 		columns, values = append(columns, quoted(p.Token[0].Name)), append(values, bump(p, given))
 	}
 	all, lacking := "", "false"
-	if op == engine.ManyAll {
+	if op == driver.ManyAll {
 		all = " AND (SELECT count(*) FROM held WHERE held.same) = (SELECT count(*) FROM want)"
 		lacking = fmt.Sprintf("CASE WHEN h.same AND NOT (SELECT yes FROM twice)%s THEN %s ELSE false END",
 			all, raised("w.place"))
@@ -92,25 +92,25 @@ FROM want AS w LEFT JOIN held AS h ON h.place = w.place LEFT JOIN done AS d ON d
 }
 
 // sent is the type that values of a column are sent in: pgx knows no arrays of the host's own types.
-func sent(c engine.Column) string {
+func sent(c driver.Column) string {
 	if c.Own {
 		return "text"
 	}
 	return c.Type
 }
 
-func versionType(p *engine.Plan, i int) string {
+func versionType(p *driver.Plan, i int) string {
 	switch p.Kind {
-	case engine.Int:
+	case driver.Int:
 		return "bigint"
-	case engine.Timestamp, engine.UUID:
+	case driver.Timestamp, driver.UUID:
 		return "text"
 	default:
 		return sent(p.Token[i])
 	}
 }
 
-func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, rows []engine.Row) ([]engine.Found, bool, error) {
+func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, rows []driver.Row) ([]driver.Found, bool, error) {
 	text, args, err := statement(p, s, rows)
 	if err != nil {
 		return nil, false, err
@@ -120,7 +120,7 @@ func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, row
 		return nil, false, err
 	}
 	defer answer.Close()
-	found := make([]engine.Found, len(rows))
+	found := make([]driver.Found, len(rows))
 	ambiguous := false
 	for answer.Next() {
 		values, err := answer.Values()
@@ -146,12 +146,12 @@ func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, row
 
 // statement is that of several rows, with its arguments. Arrays are kept as texts; a column whose values make
 // none is written in a text of its own.
-func statement(p *engine.Plan, s *engine.Stmt, rows []engine.Row) (text string, args []any, err error) {
+func statement(p *driver.Plan, s *driver.Stmt, rows []driver.Row) (text string, args []any, err error) {
 	var lists [][]any
 	for i, r := range rows {
 		line := expected([]any{r.Key}, p.Kind, r.Expected)
-		if p.Kind == engine.UUID {
-			line = append(line, engine.FormatUUID(r.Next.U))
+		if p.Kind == driver.UUID {
+			line = append(line, driver.FormatUUID(r.Next.U))
 		}
 		if i == 0 {
 			lists = make([][]any, len(line))

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 	"github.com/dblock-go/dblock/optimistic/internal/link"
 )
 
@@ -21,36 +21,36 @@ type Table[V any] = optimistic.Table[V, DB]
 // are, and may contain anything but, in the table's, a further dot. Nothing is sent: Table.Check
 // asks the server.
 func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
-	return link.NewTable[V, DB](room{}, table, key, version)
+	return link.NewTable[V, DB](dialect{}, table, key, version)
 }
 
-// room is the engine of Postgres.
-type room struct{}
+// dialect is the driver for Postgres.
+type dialect struct{}
 
-var _ engine.Engine[DB] = room{}
+var _ driver.Driver[DB] = dialect{}
 
-func (room) Quote() string { return `"` }
+func (dialect) Quote() string { return `"` }
 
-func (room) Fold(name string) string { return name }
+func (dialect) Fold(name string) string { return name }
 
-func (room) Definition(s engine.Spec) string {
+func (dialect) Definition(s driver.Spec) string {
 	switch s.Kind {
-	case engine.Int:
+	case driver.Int:
 		return fmt.Sprintf("BIGINT NOT NULL DEFAULT %d", s.First)
-	case engine.Timestamp:
+	case driver.Timestamp:
 		return "TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()"
 	default:
 		return "UUID NOT NULL DEFAULT gen_random_uuid()"
 	}
 }
 
-func (room) Fits(kind engine.Kind, c engine.Column) string {
+func (dialect) Fits(kind driver.Kind, c driver.Column) string {
 	switch {
-	case kind == engine.Int && c.Class != engine.Integer,
-		kind == engine.Timestamp && c.Class != engine.Instant && c.Class != engine.DateTime,
-		kind == engine.UUID && c.Class != engine.Identifier:
+	case kind == driver.Int && c.Class != driver.Integer,
+		kind == driver.Timestamp && c.Class != driver.Instant && c.Class != driver.DateTime,
+		kind == driver.UUID && c.Class != driver.Identifier:
 		return "is of the type " + c.Type
-	case kind == engine.Timestamp && c.Precision < 6:
+	case kind == driver.Timestamp && c.Precision < 6:
 		return fmt.Sprintf("keeps %d digits of a second, not 6, and would miss changes", c.Precision)
 	}
 	return ""
@@ -82,15 +82,15 @@ JOIN pg_namespace n ON n.oid = t.typnamespace
 JOIN pg_attribute a ON a.attrelid = base.attrelid AND a.attnum = base.attnum
 JOIN pg_class c ON c.oid = base.attrelid`
 
-func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error) {
-	f := engine.Facts{All: map[string]engine.Column{}}
+func (dialect) Look(ctx context.Context, db DB, s driver.Spec) (driver.Facts, error) {
+	f := driver.Facts{All: map[string]driver.Column{}}
 	rows, err := db.Query(ctx, columns, postgres.CheckPath{}, s.From)
 	if err != nil {
 		return f, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var c engine.Column
+		var c driver.Column
 		var base, kind, relation string
 		var notNull, unique, parent bool
 		var modifier int32
@@ -99,7 +99,7 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 			return f, err
 		}
 		c.Nullable = !notNull
-		c.Class, c.Max = classOf(base, kind)
+		c.Class, c.Max = columnClass(base, kind)
 		c.Padded = base == "bpchar"
 		if c.Precision = 6; modifier >= 0 {
 			c.Precision = int(modifier)
@@ -118,63 +118,63 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 	return f, rows.Err()
 }
 
-// classOf is what kind of values a type has, and the greatest of an integer.
-func classOf(name, kind string) (engine.Class, uint64) {
+// columnClass is what kind of values a type has, and the greatest of an integer.
+func columnClass(name, kind string) (driver.Class, uint64) {
 	if kind == "e" {
-		return engine.Text, 0
+		return driver.Text, 0
 	}
 	switch name {
 	case "int2":
-		return engine.Integer, 1<<15 - 1
+		return driver.Integer, 1<<15 - 1
 	case "int4":
-		return engine.Integer, 1<<31 - 1
+		return driver.Integer, 1<<31 - 1
 	case "int8":
-		return engine.Integer, 1<<63 - 1
+		return driver.Integer, 1<<63 - 1
 	case "numeric":
-		return engine.Decimal, 0
+		return driver.Decimal, 0
 	case "bool":
-		return engine.Boolean, 0
+		return driver.Boolean, 0
 	case "text", "varchar", "bpchar", "citext":
-		return engine.Text, 0
+		return driver.Text, 0
 	case "bytea":
-		return engine.Bytes, 0
+		return driver.Bytes, 0
 	case "date":
-		return engine.Date, 0
+		return driver.Date, 0
 	case "timestamp":
-		return engine.DateTime, 0
+		return driver.DateTime, 0
 	case "timestamptz":
-		return engine.Instant, 0
+		return driver.Instant, 0
 	case "uuid":
-		return engine.Identifier, 0
+		return driver.Identifier, 0
 	}
-	return engine.Inexact, 0
+	return driver.Inexact, 0
 }
 
-func (room) Twins(ctx context.Context, db DB, p *engine.Plan, key any) (n int64, err error) {
+func (dialect) Twins(ctx context.Context, db DB, p *driver.Plan, key any) (n int64, err error) {
 	text := fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s AS t WHERE %s LIMIT 2) AS twins", p.From, hasKey(p, "$1"))
 	err = db.QueryRow(ctx, text, key).Scan(&n)
 	return n, err
 }
 
 // Key leaves a key as it is, but for integers: the server takes only what has the column's type.
-func (room) Key(_ engine.Column, key any) (any, error) { return plain(key), nil }
+func (dialect) Key(_ driver.Column, key any) (any, error) { return plain(key), nil }
 
 // Value leaves a value as it is, for the same reason; but UUIDs and times are texts: if pgx does
 // not ask for the types of parameters, it would send nothing, or a moment of which the session's
 // time zone makes the date.
-func (room) Value(c engine.Column, value any) (any, error) {
+func (dialect) Value(c driver.Column, value any) (any, error) {
 	switch v := value.(type) {
 	case [16]byte:
-		if c.Class == engine.Identifier {
-			return engine.FormatUUID(v), nil
+		if c.Class == driver.Identifier {
+			return driver.FormatUUID(v), nil
 		}
 	case time.Time:
 		switch c.Class {
-		case engine.Date:
+		case driver.Date:
 			return v.Format(time.DateOnly), nil
-		case engine.DateTime:
+		case driver.DateTime:
 			return v.Format("2006-01-02 15:04:05.999999"), nil
-		case engine.Instant:
+		case driver.Instant:
 			return instant(v.UnixMicro()), nil
 		}
 	}
@@ -187,7 +187,7 @@ func quoted(name string) string {
 }
 
 // Read: in a transaction that sees rows as they were the server has refused a write of one that is not, so that nothing is later.
-func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, _ bool) (r engine.Raw, void, exists bool, err error) {
+func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, _ bool) (r driver.Raw, void, exists bool, err error) {
 	text := fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s AND %s", strings.Join(read(p), ", "), p.From, hasKey(p, "$1"), unaltered(p, nil))
 	rows, err := db.Query(ctx, text, key)
 	if err != nil {

@@ -1,15 +1,30 @@
+// Package pgoptimistic is the driver of package optimistic for Postgres, with pgx. Package
+// optimistic has the contract and the guarantees. Update and Do of this package know the server's
+// errors and can take a lock (EscalateAfter, LockRow, LockRowAfter). NewTable is for tables without
+// queries.
 package pgoptimistic
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/pglock"
 )
+
+// DB is what sqlc calls DBTX: a *pgxpool.Pool, a connection or a pgx.Tx.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
 
 // Update reads a row, changes it and writes it, and does all of that again if another caller has
 // written the row meanwhile; see optimistic.Update. load and save are given what their statements
@@ -22,7 +37,8 @@ import (
 // repeat the whole transaction, as Do does. That is a pgx.Tx, a connection that is in a
 // transaction, and whatever can't begin one.
 //
-// Besides what optimistic.Do says, deadlocks and failed serializations are tried again, as pglock.Retryable tells them.
+// Besides what optimistic.Do says, deadlocks and failed serializations are tried again, as
+// pglock.Retryable tells them.
 //
 // Errors: those of optimistic.Do; load's and save's, as they are, but: dblock.ErrUnavailable if
 // there is no connection, or it was lost before save; nothing was written. dblock.ErrOutcomeUnknown
@@ -33,95 +49,105 @@ func Update[T any](
 	ctx context.Context, db DB, load func(context.Context, DB) (T, error), mutate func(context.Context, *T) error,
 	save func(context.Context, DB, T) (T, error), opts ...optimistic.Option,
 ) (T, error) {
-	var saved, none T
-	e, err := effortOn(db, opts)
+	on, err := targetOf(db)
 	if err != nil {
+		var none T
 		return none, err
 	}
-	if err := attempt.CheckSteps(load != nil, mutate != nil, save != nil); err != nil {
-		return none, err
+	return attempt.Update(ctx, &attempts, on, attempt.Steps[T, DB]{Load: load, Mutate: mutate, Save: save}, opts)
+}
+
+// Do calls fn in a new transaction at READ COMMITTED each time, and commits it if fn returns nil.
+// If fn returns a conflict, or the server reports one, the transaction is rolled back, and after a
+// pause there is the next one. attempt is 1 the first time. It is for changes of several rows, each
+// by its version, that are written together or not at all. What fn does outside of the transaction
+// it does more than once.
+//
+// fn must return the errors of its statements, must not end the transaction, nor use it after it
+// has returned; see pglock.RunTx, which runs it. With EscalateAfter the lock is taken before fn is
+// called.
+//
+// Errors: those of optimistic.Do and of pglock.RunTx; fn's own, as it is, if that is nothing to be
+// tried again. Nothing was written, but for dblock.ErrOutcomeUnknown, if the connection was lost,
+// or ctx ended, while it committed: that is not repeated.
+func Do(ctx context.Context, pool pglock.TxBeginner, fn func(ctx context.Context, tx pgx.Tx, attempt int) error, opts ...optimistic.Option) error {
+	var call func(context.Context, DB, int) error
+	if fn != nil {
+		call = func(ctx context.Context, tx DB, n int) error { return fn(ctx, tx.(pgx.Tx), n) }
 	}
-	s := steps[T]{load, mutate, save}
-	err = e.plan.Run(ctx, func(ctx context.Context, attempt int) (err error) {
-		if e.plan.Escalates(attempt) {
-			saved, err = underLock(ctx, e, s)
-		} else {
-			saved, err = s.once(ctx, db, e.alone)
+	d := attempts
+	d.InTx = func(ctx context.Context, _ DB, fn func(DB) error) error { return inTx(ctx, pool, fn) }
+	return attempt.Do(ctx, &d, attempt.Target[DB]{Queue: queueOf(pool)}, call, opts)
+}
+
+// attempts is the driver of Update and Do.
+var attempts = attempt.Driver[DB]{
+	IsConflict:    postgres.IsConflict,
+	IsUnavailable: isUnavailable,
+	ClassOf:       classOf,
+	InTx: func(ctx context.Context, db DB, fn func(DB) error) error {
+		return inTx(ctx, db.(pglock.TxBeginner), fn) // the target is one, as it is not the caller's transaction
+	},
+}
+
+// inTx runs one transaction: the attempts are counted by the plan.
+func inTx(ctx context.Context, pool pglock.TxBeginner, fn func(DB) error) error {
+	return pglock.RunTx(ctx, pool, pglock.TxOptions{Attempts: 1}, func(tx pgx.Tx) error { return fn(tx) })
+}
+
+// targetOf tells whether db is in a transaction, or can't begin one.
+func targetOf(db DB) (attempt.Target[DB], error) {
+	on := attempt.Target[DB]{DB: db, CallersTx: true}
+	if _, is := db.(pgx.Tx); is {
+		return on, nil
+	}
+	conn, isNil := postgres.ConnOf(db)
+	switch {
+	case isNil:
+		return on, attempt.Invalid("db", "it is nil")
+	case postgres.InTransaction(conn):
+		return on, nil
+	}
+	_, begins := db.(pglock.TxBeginner) // a type of the host's may have no such method
+	on.Alone, on.CallersTx, on.Queue = true, !begins, queueOf(db)
+	return on, nil
+}
+
+// queueOf has the callers of one pool queue for a row.
+func queueOf(db any) any {
+	if pool, is := db.(*pgxpool.Pool); is {
+		return pool
+	}
+	return nil
+}
+
+// EscalateAfter has the attempts after the first n made in a transaction that takes a lock first:
+// see Escalation of package optimistic. n is 1 to one less than Attempts. Default: no lock is taken.
+//
+//	pgoptimistic.EscalateAfter(3, pgoptimistic.LockRow("account", "id", id))
+//
+// lock runs its statements on what it is given, a pgx.Tx. Its errors are the attempt's. In a
+// transaction of the caller's it is never called.
+func EscalateAfter(n int, lock func(context.Context, DB) error) optimistic.Option {
+	return attempt.Escalate(n, lock, nil)
+}
+
+// LockRow is a lock for EscalateAfter: that of the row of a table in which column has the value
+// key, as pglock.LockRow takes it. It waits for as long as the server does (lock_timeout, which is
+// off by default), or a second in a nested update, while the context lives. No row is
+// pgx.ErrNoRows.
+func LockRow[K any](table, column string, key K) func(context.Context, DB) error {
+	return func(ctx context.Context, db DB) error {
+		tx, ok := db.(pglock.Tx)
+		if !ok {
+			return attempt.Invalid("db", "%T is no transaction, and a lock of it would be free again at once", db)
 		}
-		return err
-	})
-	if err != nil {
-		return none, err
+		return pglock.LockRow(ctx, tx, table, column, key, dblock.RowLock{Wait: attempt.LockWait(ctx)})
 	}
-	return saved, nil
 }
 
-// steps are those of one attempt.
-type steps[T any] struct {
-	load   func(context.Context, DB) (T, error)
-	mutate func(context.Context, *T) error
-	save   func(context.Context, DB, T) (T, error)
+// LockRowAfter is EscalateAfter with the lock LockRow. Besides, the callers of one process queue for
+// the row after a conflict: see Escalation of package optimistic.
+func LockRowAfter[K any](n int, table, column string, key K) optimistic.Option {
+	return attempt.Escalate(n, LockRow(table, column, key), table+"\x00"+column+"\x00"+fmt.Sprint(key))
 }
-
-// once takes them. What save writes is written then and there if it is alone.
-func (s steps[T]) once(ctx context.Context, db DB, alone bool) (saved T, err error) {
-	row, err := s.load(ctx, db)
-	if err != nil {
-		return saved, unwritten(ctx, err)
-	}
-	if err := s.mutate(ctx, &row); err != nil {
-		return saved, attempt.Stop(err)
-	}
-	saved, err = s.save(ctx, db, row)
-	if alone {
-		return saved, maybeWritten(ctx, err)
-	}
-	return saved, unwritten(ctx, err)
-}
-
-// underLock takes them in a transaction. It has copies of all: what a transaction keeps is on the heap, and who needs none
-// does not pay for that.
-func underLock[T any](ctx context.Context, e effort, s steps[T]) (saved T, err error) {
-	err = e.locked(ctx, func(tx pgx.Tx) (err error) {
-		saved, err = s.once(ctx, tx, false)
-		return err
-	})
-	return saved, err
-}
-
-// effort is a plan, and what it is carried out on.
-type effort struct {
-	plan  attempt.Plan
-	pool  pglock.TxBeginner // nil: the transaction is the caller's, or may be
-	lock  func(context.Context, DB) error
-	alone bool // a statement is written when it has run, and not with a transaction later
-}
-
-func effortOn(db DB, opts []optimistic.Option) (e effort, err error) {
-	if e.plan, err = attempt.New(opts); err != nil {
-		return e, err
-	}
-	if e.lock, err = lockOf(&e.plan); err != nil {
-		return e, err
-	}
-	e.plan.IsConflict = postgres.IsConflict
-	e.pool, e.alone, err = beginnerOf(db)
-	if e.pool == nil {
-		e.plan.CallersTx, e.plan.Lock = true, nil
-	}
-	e.plan.Row = e.row()
-	return e, err
-}
-
-// locked runs fn in a transaction, behind the lock.
-func (e *effort) locked(ctx context.Context, fn func(pgx.Tx) error) error {
-	return pglock.RunTx(ctx, e.pool, onceOnly, func(tx pgx.Tx) error {
-		if err := e.lock(ctx, tx); err != nil {
-			return unwritten(ctx, err)
-		}
-		return fn(tx)
-	})
-}
-
-// onceOnly: who counts the attempts is the plan.
-var onceOnly = pglock.TxOptions{Attempts: 1}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // instant is a time as the server reads it, without regard to time zones and to DateStyle.
@@ -17,31 +17,31 @@ func instant(micros int64) string {
 }
 
 // expected appends the arguments that a version is compared with.
-func expected(args []any, kind engine.Kind, r engine.Raw) []any {
+func expected(args []any, kind driver.Kind, r driver.Raw) []any {
 	switch kind {
-	case engine.Int:
+	case driver.Int:
 		return append(args, r.N)
-	case engine.Timestamp:
+	case driver.Timestamp:
 		return append(args, instant(r.N))
-	case engine.UUID:
-		return append(args, engine.FormatUUID(r.U))
+	case driver.UUID:
+		return append(args, driver.FormatUUID(r.U))
 	default:
 		return append(args, r.Sent...)
 	}
 }
 
 // version reads one that the columns' own reading (see read) selects.
-func version(p *engine.Plan, rows pgx.Rows) (r engine.Raw, void bool, err error) {
-	if p.Kind == engine.Columns {
+func version(p *driver.Plan, rows pgx.Rows) (r driver.Raw, void bool, err error) {
+	if p.Kind == driver.Columns {
 		r.Values, err = rows.Values()
 		return r, false, err
 	}
-	if p.Kind == engine.UUID {
+	if p.Kind == driver.UUID {
 		var text *string
 		if err = rows.Scan(&text); err != nil || text == nil {
 			return r, err == nil, err
 		}
-		r.U, err = engine.ParseUUID(*text)
+		r.U, err = driver.ParseUUID(*text)
 		return r, false, err
 	}
 	var n *int64
@@ -53,8 +53,8 @@ func version(p *engine.Plan, rows pgx.Rows) (r engine.Raw, void bool, err error)
 }
 
 // rawOf is a version of what pgx has read.
-func rawOf(p *engine.Plan, values []any) (r engine.Raw, void bool, err error) {
-	if p.Kind == engine.Columns {
+func rawOf(p *driver.Plan, values []any) (r driver.Raw, void bool, err error) {
+	if p.Kind == driver.Columns {
 		r.Values = values
 		return r, false, nil
 	}
@@ -64,7 +64,7 @@ func rawOf(p *engine.Plan, values []any) (r engine.Raw, void bool, err error) {
 	case int64:
 		r.N = v
 	case string:
-		r.U, err = engine.ParseUUID(v)
+		r.U, err = driver.ParseUUID(v)
 	default:
 		err = fmt.Errorf("optimistic: a version came as %T", v)
 	}

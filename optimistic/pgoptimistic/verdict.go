@@ -15,46 +15,35 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/optimistic/internal/attempt"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// unwritten says what the error of a statement means that has left nothing written: it reads, or its transaction is rolled back.
-func unwritten(ctx context.Context, err error) error {
-	switch {
-	case attempt.IsDefinite(err), ctx.Err() != nil:
-		return err
-	case postgres.Code(err) != "" && postgres.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
-		return sqlerr.Wrap(sqlerr.Unavailable, err, "a statement failed", "")
-	default:
-		return err // it may well be the caller's own
-	}
+// isUnavailable tells that the connection is to blame for the error of a statement that wrote nothing.
+func isUnavailable(err error) bool {
+	return postgres.Code(err) != "" && postgres.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable || isBroken(err)
 }
 
-// maybeWritten says what the error of a statement means that is a transaction by itself.
-func maybeWritten(ctx context.Context, err error) error {
-	if attempt.IsDefinite(err) {
-		return err
-	}
+// classOf is the class of a statement's error. It has none if ctx ended before the statement was sent.
+func classOf(ctx context.Context, err error) sqlerr.Class {
 	if postgres.NeverSent(err) && ctx.Err() != nil {
-		return err
+		return sqlerr.Unclassified
 	}
-	return engine.WrapCallers(ctx, postgres.Classify(err), err)
+	return postgres.Classify(err)
 }
 
 // Wrong says what the error of a Table's own statement means, which is never the caller's.
-func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error {
+func (dialect) Wrong(ctx context.Context, what string, wrote bool, err error) error {
 	if isUnsent(err) || !wrote && postgres.Code(err) == "" && ctx.Err() == nil && !isBroken(err) {
 		return fmt.Errorf("optimistic: %s: %w", what, err)
 	}
 	if isAltered(err) {
-		return fmt.Errorf("%w: %s: %w, nothing was written: roll back and repeat: %w", dblock.ErrConflict, what, engine.ErrAltered, err)
+		return fmt.Errorf("%w: %s: %w, nothing was written: roll back and repeat: %w", dblock.ErrConflict, what, driver.ErrAltered, err)
 	}
 	known := err
 	if !wrote {
 		known = sqlerr.Unwritten(err)
 	}
-	return engine.Wrap(postgres.Classify(known), what, err)
+	return driver.Wrap(postgres.Classify(known), what, err)
 }
 
 // isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has no type for the first; whatever
@@ -98,5 +87,5 @@ func ofTrigger(err error) error {
 	if !found || failed != nil {
 		return err
 	}
-	return &engine.SuppressedError{Place: max(n-1, 0), Err: err}
+	return &driver.SuppressedError{Place: max(n-1, 0), Err: err}
 }

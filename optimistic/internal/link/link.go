@@ -3,15 +3,15 @@ package link
 
 import (
 	"github.com/dblock-go/dblock/optimistic"
-	"github.com/dblock-go/dblock/optimistic/internal/engine"
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // NewTable makes the description of a table, whose statements are those of e.
 func NewTable[V, DB any](
-	e engine.Engine[DB], table, key string, version optimistic.Version[V],
+	e driver.Driver[DB], table, key string, version optimistic.Version[V],
 ) (*optimistic.Table[V, DB], error) {
 	t := new(optimistic.Table[V, DB])
-	if err := engine.Describe(t, e, table, key, version); err != nil {
+	if err := driver.Describe(t, e, table, key, version); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -1,6 +1,6 @@
-// Package engine is the seam between optimistic.Table, which decides, and its drivers, which know
-// one database's SQL: an engine writes texts and runs them.
-package engine
+// Package driver is the seam between optimistic.Table, which decides, and its drivers, which know
+// one database's SQL: a driver writes texts and runs them.
+package driver
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 // LastMoment is the last microsecond of the year 9999: no time after it is a version.
 const LastMoment = 253402300799_999999
 
-// Raw is a version as engines see it; which of the fields counts is told by its kind.
+// Raw is a version as drivers see it; which of the fields counts is told by its kind.
 type Raw struct {
 	N      int64 // Int: the version; Timestamp: microseconds since 1970
 	U      [16]byte
@@ -75,7 +75,7 @@ type Column struct {
 
 // Facts are what the server says of a table.
 type Facts struct {
-	All   map[string]Column // by name, folded as the engine compares names; none: there is no such table
+	All   map[string]Column // by name, folded as the server compares names; none: there is no such table
 	Index string            // the one by which the key is unique; empty: it is not
 	Rows  string            // the type of its rows; empty on MySQL and MariaDB
 	Most  int               // bytes that a statement may have; 0: no bound is known
@@ -162,8 +162,8 @@ type Found struct {
 	Void    bool // that is NULL
 }
 
-// Engine runs statements on DB. Those it returns errors from say what they mean: see Wrong.
-type Engine[DB any] interface {
+// Driver runs statements on DB. Those it returns errors from say what they mean: see Wrong.
+type Driver[DB any] interface {
 	// Quote is the sign around names. Fold is how names are compared.
 	Quote() string
 	Fold(name string) string

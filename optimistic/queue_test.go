@@ -27,7 +27,7 @@ func TestOneAfterTheOther(t *testing.T) {
 		var inside, together, crowded atomic.Int64
 		for range people {
 			all.Go(func() {
-				if err := queued(row).Run(t.Context(), func(_ context.Context, attempt int) error {
+				if err := queued(row).Run(t.Context(), func(_ context.Context, attempt int, _ bool) error {
 					if attempt == 1 {
 						failed.Done()
 						failed.Wait() // all have begun before there is a line
@@ -58,21 +58,21 @@ func TestOneAfterTheOther(t *testing.T) {
 // TestWhoComesLaterStandsBehind: a first attempt waits for those in line, but for those of another row, or where none is known.
 func TestWhoComesLaterStandsBehind(t *testing.T) {
 	t.Parallel()
-	err := queued("behind").Run(t.Context(), func(ctx context.Context, attempt int) error {
+	err := queued("behind").Run(t.Context(), func(ctx context.Context, attempt int, _ bool) error {
 		if attempt == 1 {
 			return optimistic.ErrStale
 		}
 		for _, row := range []any{"another", nil} {
 			ran := false
-			if err := queued(row).Run(ctx, func(context.Context, int) error { ran = true; return nil }); err != nil || !ran {
+			if err := queued(row).Run(ctx, func(context.Context, int, bool) error { ran = true; return nil }); err != nil || !ran {
 				t.Errorf("%v has to wait: %v", row, err)
 			}
 		}
-		if err := queued("behind").Run(ctx, func(context.Context, int) error { return nil }); err != nil {
+		if err := queued("behind").Run(ctx, func(context.Context, int, bool) error { return nil }); err != nil {
 			t.Errorf("one within has to wait: %v", err)
 		}
 		waits, mine := impatient(t.Context()) // another caller's
-		err := queued("behind").Run(waits, func(context.Context, int) error { t.Error("it did not wait"); return nil })
+		err := queued("behind").Run(waits, func(context.Context, int, bool) error { t.Error("it did not wait"); return nil })
 		if !errors.Is(err, mine) || !errors.Is(err, context.Canceled) || errors.Is(err, optimistic.ErrStale) {
 			t.Errorf("got %v", err)
 		}
@@ -81,7 +81,7 @@ func TestWhoComesLaterStandsBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := queued("behind").Run(waitsForNobody{t.Context()}, func(context.Context, int) error { return nil }); err != nil {
+	if err := queued("behind").Run(waitsForNobody{t.Context()}, func(context.Context, int, bool) error { return nil }); err != nil {
 		t.Errorf("a line is left: %v", err)
 	}
 }
@@ -93,10 +93,10 @@ func TestAContextEndsInLine(t *testing.T) {
 	first := make(chan error)
 	waits, mine := impatient(t.Context())
 	calls := 0
-	err := queued("ended").Run(waits, func(context.Context, int) error {
+	err := queued("ended").Run(waits, func(context.Context, int, bool) error {
 		calls++
 		go func() {
-			first <- queued("ended").Run(t.Context(), func(_ context.Context, attempt int) error {
+			first <- queued("ended").Run(t.Context(), func(_ context.Context, attempt int, _ bool) error {
 				if attempt == 1 {
 					return optimistic.ErrStale
 				}
