@@ -39,9 +39,9 @@ type Guards struct {
 // and so are permits.
 //
 // Errors: dblock.ErrFenced if the lease is not ours any more: roll back. dblock.ErrConflict if tx
-// is REPEATABLE READ or SERIALIZABLE and began before the lease was granted, so that it cannot see
-// it: roll back and begin again. A shared lease that tx does not see is always ErrConflict there.
-// Others are pgx's.
+// is REPEATABLE READ or SERIALIZABLE and began before the lease was granted, or last changed: roll
+// back and begin again. A shared lease that tx does not see is always ErrConflict there. Others are
+// pgx's.
 func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	idle := g.IdleTimeout
 	if idle <= 0 {
@@ -83,8 +83,9 @@ var guards = map[dblock.Mode]string{dblock.ModeExclusive: pgdb.Guard, dblock.Mod
 // token and all pass. It protects data in another database than the lease, and is the first step of
 // the critical section. That database needs dblock's tables, too.
 //
-// Errors: dblock.ErrFenced if a holder with a larger token came first; dblock.ErrUnsupported for
-// permits. Others are pgx's.
+// Errors: dblock.ErrFenced if a holder with a larger token came first; dblock.ErrConflict if the
+// fence changed after a REPEATABLE READ or SERIALIZABLE tx began; dblock.ErrUnsupported for permits.
+// Others are pgx's.
 func (g Guards) AdvanceFence(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
 	if err := root.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
@@ -100,7 +101,8 @@ func (g Guards) AdvanceFence(ctx context.Context, tx Tx, f dblock.Fence, resourc
 // CheckFence checks that the fence of resource has not advanced since AdvanceFence, and keeps it so
 // until tx ends. Call it in each transaction that writes the resource.
 //
-// Errors: dblock.ErrFenced if the fence has advanced: roll back. Others are pgx's.
+// Errors: dblock.ErrFenced if the fence has advanced: roll back. dblock.ErrConflict as for
+// AdvanceFence. Others are pgx's.
 func (g Guards) CheckFence(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
 	handle, err := lease.FenceHandle(f)
 	if err != nil {
@@ -124,11 +126,11 @@ func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgc
 	return home.OnHost(tx).Exec(ctx, query, args...)
 }
 
-// fenced reads the answer of a guard. In REPEATABLE READ and above a row that has changed is a
-// failed serialization.
+// fenced reads the answer of a guard. In REPEATABLE READ and above the row may have changed after the
+// snapshot: the holder has moved its end, or another holder has come. Only a new snapshot can show which.
 func fenced(tag pgconn.CommandTag, err error, what string) error {
 	if postgres.IsUnserializable(err) {
-		return fmt.Errorf("%w: %s: %w", dblock.ErrFenced, what, err)
+		return fmt.Errorf("%w: %s changed after the transaction began: roll back and begin again: %w", dblock.ErrConflict, what, err)
 	}
 	if err == nil && tag.RowsAffected() != 1 {
 		return fmt.Errorf("%w: %s is not ours any more: roll back", dblock.ErrFenced, what)

@@ -175,7 +175,7 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 // Others are pgx's.
 func (l *LeaseLocker) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	err := l.guards.Guard(ctx, tx, f)
-	if errors.Is(err, dblock.ErrFenced) && !postgres.IsUnserializable(err) {
+	if errors.Is(err, dblock.ErrFenced) {
 		l.locker.Fenced(f)
 	}
 	return err
