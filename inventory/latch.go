@@ -100,14 +100,8 @@ func (s *Store) latch(books driver.Books, plan driver.Plan, p proofs) {
 	if s.latches.lasts == 0 {
 		return
 	}
-	for sku, buckets := range books.Stock {
-		left := total(buckets)
-		for _, u := range plan.Take {
-			if u.SKU == sku {
-				left -= u.Qty
-			}
-		}
-		if left <= 0 && !books.Skipped(sku) {
+	for sku := range books.Stock {
+		if plan.Left(books, sku) <= 0 && !books.Skipped(sku) {
 			s.latches.prove(sku, p.news[sku], p.sent)
 		}
 	}

@@ -27,6 +27,9 @@ func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(dri
 			return slices.Contains(passes, sku) && int64(len(books.Stock[sku])) < known.of(sku)
 		}
 		plan := decide(books)
+		if ask.Own == 0 && slices.ContainsFunc(passes, func(sku string) bool { return plan.Left(books, sku) <= 0 }) {
+			known.read() // it is asked for after the transaction
+		}
 		if known.err != nil {
 			return false, known.err
 		}
@@ -129,8 +132,8 @@ func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string
 	})
 }
 
-// buckets counts the buckets of each SKU, locked or not, when that is first asked: only who does
-// not fit makes it matter.
+// buckets counts the buckets of each SKU, locked or not, when that is first asked: it matters if an
+// order does not fit, or nothing is left.
 type buckets struct {
 	ctx   context.Context
 	on    mysqldb.DBTX
@@ -141,15 +144,20 @@ type buckets struct {
 }
 
 func (b *buckets) of(sku string) int64 {
-	if b.known == nil {
-		b.known = make(map[string]int64, len(b.skus))
-		var rows []mysqldb.KnownBucketsRow
-		rows, b.err = b.d.q.KnownBuckets(b.ctx, b.on, blobs(b.skus))
-		for _, r := range rows {
-			b.known[string(r.Sku)] = r.Buckets
-		}
-	}
+	b.read()
 	return b.known[sku]
+}
+
+func (b *buckets) read() {
+	if b.known != nil {
+		return
+	}
+	b.known = make(map[string]int64, len(b.skus))
+	var rows []mysqldb.KnownBucketsRow
+	rows, b.err = b.d.q.KnownBuckets(b.ctx, b.on, blobs(b.skus))
+	for _, r := range rows {
+		b.known[string(r.Sku)] = r.Buckets
+	}
 }
 
 // recorded are the reservations under keys, their lines in order.

@@ -114,7 +114,8 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask driver.Ask)
 	return books, err
 }
 
-// skipped are the SKUs of which there are more rows than were locked. It asks only if those that were don't have enough for everybody.
+// skipped are the SKUs of which there are more rows than were locked. It asks only if the batch may take all units of
+// those that were.
 func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask driver.Ask, stock map[string][]driver.Bucket) (map[string]bool, error) {
 	var short []string
 	for _, sku := range ask.SKUs {
@@ -122,7 +123,7 @@ func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask driver.Ask, st
 		for _, b := range stock[sku] {
 			left += b.Left
 		}
-		if left < ask.Units[sku] {
+		if left <= ask.Units[sku] {
 			short = append(short, sku)
 		}
 	}

@@ -83,6 +83,7 @@
 //   - ClosesBesideASilentSweep: Close returns beside a sweep that gets no answer.
 //   - ALatchRefusesWithoutLocks: A known sold-out SKU is refused without a lock.
 //   - ALatchEndsWithWhatComesIn: New units end that state.
+//   - ALatchNeedsAllOfTheStock: An SKU with a locked row is not known to be sold out.
 //
 // # Hooks and callers' transactions
 //

@@ -258,6 +258,23 @@ func (mergeTests) ALatchEndsWithWhatComesIn(t *testing.T, s *env) {
 	s.sound(t)
 }
 
+// ALatchNeedsAllOfTheStock sells all units of an SKU but for those of a locked row. They are for sale once it is free.
+func (mergeTests) ALatchNeedsAllOfTheStock(t *testing.T, s *env) {
+	store := s.latched(t)
+	s.leaveAllotment(t, 4, "sale")
+	s.stock(t, "other", 10)
+	unlock := s.Locked(t, "SELECT 1 FROM dblock_stock WHERE sku = 'sale' AND bucket = 0 FOR UPDATE")
+	lines := []inventory.Line{{SKU: "other", Qty: 1}, {SKU: "sale", Qty: 3}}
+	_, err := store.ReserveAll(t.Context(), inventory.Cart{Key: "cart", Lines: lines})
+	require.NoError(t, err)
+	unlock()
+	for i := range 7 {
+		sellsIn(t, store, order(fmt.Sprint("free ", i), "sale", 1))
+	}
+	isLatched(t, store, "sale")
+	s.sound(t)
+}
+
 // ARefusalWaitsForNoLock orders more than is left beside a transaction that has locked the row. The
 // control is what the Store has not seen: units that came in by another Store are sold.
 func (mergeTests) ARefusalWaitsForNoLock(t *testing.T, s *env) {

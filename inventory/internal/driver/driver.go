@@ -74,7 +74,7 @@ func (a Ask) Waits() (waits, passes []string) {
 // Books is what a transaction reads before it decides.
 type Books struct {
 	Stock    map[string][]Bucket   // what is left of each SKU, by number, each row locked
-	Skipped  func(sku string) bool // whether somebody else has locked a row of the SKU
+	Skipped  func(sku string) bool // whether another transaction has locked a row of the SKU; also asked of what the plan leaves empty
 	Used     map[Quota]int64       // units that count against a quota; none where somebody else has locked it
 	Recorded map[string][]Row      // reservations that exist already, by key, their lines in order
 
@@ -88,6 +88,19 @@ type Plan struct {
 	Insert []Row   // sorted by key and line, so that two batches never wait for each other crosswise
 	Count  []Count // sorted by quota
 	Take   []Units // sorted by SKU and bucket
+}
+
+// Left is how many units of an SKU the plan leaves in the rows that were read.
+func (p Plan) Left(books Books, sku string) (left int64) {
+	for _, b := range books.Stock[sku] {
+		left += b.Left
+	}
+	for _, u := range p.Take {
+		if u.SKU == sku {
+			left -= u.Qty
+		}
+	}
+	return left
 }
 
 // Count is by how many units a quota is used, and how many there may be.
