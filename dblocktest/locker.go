@@ -43,7 +43,7 @@ type LeaseOptions struct {
 // concurrent use.
 type LeaseLocker struct {
 	server *Server
-	share  *lease.Share[*memlease.Engine]
+	share  *lease.Share[*memlease.Driver]
 	locker *lease.Locker
 	leave  func(context.Context) error
 
@@ -88,10 +88,10 @@ func (s *Server) NewLeaseLocker(o LeaseOptions) (*LeaseLocker, error) {
 		return nil, err
 	}
 	l := &LeaseLocker{server: s, locks: make(map[*dblock.Lock]struct{})}
-	engine := s.rows.Open()
-	engine.Disturb(l.disturb)
-	var own lease.Shares[struct{}, *memlease.Engine]
-	l.share, err = own.Enter(struct{}{}, m, func() (*memlease.Engine, func(), error) { return engine, func() {}, nil })
+	rows := s.rows.Open()
+	rows.Disturb(l.disturb)
+	var own lease.Shares[struct{}, *memlease.Driver]
+	l.share, err = own.Enter(struct{}{}, m, func() (*memlease.Driver, lease.Backend, error) { return rows, rows.Backend(), nil })
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (l *LeaseLocker) Evict() {
 	var kept []*dblock.Lock
 	l.mu.Lock()
 	for lock := range l.locks {
-		if f := lock.Fences()[0]; l.server.rows.Keeps(life.ID, lease.Back{Key: f.Key, Handle: f.Handle, Mode: f.Mode}) {
+		if f := lock.Fences()[0]; l.server.rows.Keeps(life.ID, lease.ReleaseRequest{Key: f.Key, Handle: f.Handle, Mode: f.Mode}) {
 			kept = append(kept, lock)
 		}
 	}

@@ -13,26 +13,41 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 )
 
-// Acquire is one UPDATE where all of a batch is granted, and one SELECT more where not. Rows that are missing are made,
+// Acquire grants what is free of a batch.
+func (e *leaseDriver) Acquire(ctx context.Context, b lease.AcquireBatch) ([]lease.AcquireResult, error) {
+	switch b.Kind {
+	case lease.KindShared:
+		return e.acquireShared(ctx, b.By, b.Requests)
+	case lease.KindPermits:
+		return e.acquirePermits(ctx, b.By, b.Requests)
+	case lease.KindSet:
+		return e.acquireSet(ctx, b.By, b.Requests)
+	case lease.KindFair:
+		return e.enqueue(ctx, b.By, b.Requests)
+	}
+	return e.acquireExclusive(ctx, b.By, b.Requests)
+}
+
+// acquireExclusive is one UPDATE where all of a batch is granted, and one SELECT more where not. Rows that are missing are made,
 // and granted by that; a lone ask tries it before it looks. What was held before is looked at first, so that a poll
 // locks nothing.
-func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+func (e *leaseDriver) acquireExclusive(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	if err := lease.CheckKeys(asks); err != nil {
 		return nil, err
 	}
 	if asks[0].InTurn {
 		return e.inTurn(ctx, by, asks)
 	}
-	if !slices.ContainsFunc(asks, func(a lease.Ask) bool { return !a.Contended }) {
+	if !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return !a.Contended }) {
 		return e.poll(ctx, by, asks)
 	}
 	if len(asks) == 1 {
 		return e.acquireOne(ctx, by, asks[0])
 	}
-	if slices.ContainsFunc(asks, func(a lease.Ask) bool { return a.Over }) {
+	if slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return a.Over }) {
 		return e.apart(ctx, by, asks)
 	}
-	answers := make([]lease.Answer, len(asks))
+	answers := make([]lease.AcquireResult, len(asks))
 	taken, token, err := e.take(ctx, by, asks)
 	if err != nil || taken == int64(len(asks)) && token != 0 {
 		return counted(asks, token), err
@@ -48,23 +63,23 @@ func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 }
 
 // failed is the answer to a batch after an error that left some of it undecided. What was decided before counts.
-func failed(answers []lease.Answer, left []int, err error) ([]lease.Answer, error) {
+func failed(answers []lease.AcquireResult, left []int, err error) ([]lease.AcquireResult, error) {
 	if len(left) == len(answers) {
 		return nil, err
 	}
 	for _, i := range left {
-		answers[i] = lease.Answer{Err: err}
+		answers[i] = lease.AcquireResult{Err: err}
 	}
 	return answers, nil
 }
 
 // poll asks for those only that are not held any more.
-func (e *engine) poll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	answers := make([]lease.Answer, len(asks))
+func (e *leaseDriver) poll(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+	answers := make([]lease.AcquireResult, len(asks))
 	if _, err := e.see(ctx, by, asks, answers, 0); err != nil {
 		return nil, err
 	}
-	var left []lease.Ask
+	var left []lease.AcquireRequest
 	var at []int
 	for i, a := range answers {
 		if !a.Held && !a.Shared {
@@ -77,11 +92,11 @@ func (e *engine) poll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lea
 }
 
 // acquireAt asks for those of a batch that stand at the given places, if there are any.
-func (e *engine) acquireAt(ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer) ([]lease.Answer, error) {
+func (e *leaseDriver) acquireAt(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) ([]lease.AcquireResult, error) {
 	if len(asks) == 0 {
 		return answers, nil
 	}
-	got, err := e.Acquire(ctx, by, asks)
+	got, err := e.acquireExclusive(ctx, by, asks)
 	if err != nil {
 		return failed(answers, at, err)
 	}
@@ -92,9 +107,9 @@ func (e *engine) acquireAt(ctx context.Context, by lease.By, asks []lease.Ask, a
 }
 
 // apart asks singly for what is wanted over readers, and for the rest together.
-func (e *engine) apart(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	answers := make([]lease.Answer, len(asks))
-	var rest []lease.Ask
+func (e *leaseDriver) apart(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+	answers := make([]lease.AcquireResult, len(asks))
+	var rest []lease.AcquireRequest
 	var at []int
 	for i, a := range asks {
 		if !a.Over {
@@ -112,8 +127,8 @@ func (e *engine) apart(ctx context.Context, by lease.By, asks []lease.Ask) ([]le
 
 // acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it. On MySQL, where
 // making a row takes three round trips, it looks first whether it is missing.
-func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) ([]lease.Answer, error) {
-	asks, answers := []lease.Ask{a}, make([]lease.Answer, 1)
+func (e *leaseDriver) acquireOne(ctx context.Context, by lease.By, a lease.AcquireRequest) ([]lease.AcquireResult, error) {
+	asks, answers := []lease.AcquireRequest{a}, make([]lease.AcquireResult, 1)
 	taken, token, err := e.takeOne(ctx, by, a)
 	if err == nil && taken == 0 && e.db.MariaDB {
 		token, taken, err = e.makeRows(ctx, by, asks)
@@ -134,7 +149,7 @@ func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) ([]le
 }
 
 // take grants what is free. All have the same token.
-func (e *engine) take(ctx context.Context, by lease.By, asks []lease.Ask) (taken, token int64, err error) {
+func (e *leaseDriver) take(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (taken, token int64, err error) {
 	if len(asks) == 1 {
 		return e.takeOne(ctx, by, asks[0])
 	}
@@ -149,7 +164,7 @@ func (e *engine) take(ctx context.Context, by lease.By, asks []lease.Ask) (taken
 
 // takeLeft tries what was free, and not granted with the others: it was locked for a moment, or its token is ahead of
 // the clock. An error of one is its own.
-func (e *engine) takeLeft(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer) {
+func (e *leaseDriver) takeLeft(ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult) {
 	for i, a := range answers {
 		if a.Err != nil || a.Token != 0 || a.Held || a.Shared || a.MemberGone {
 			continue
@@ -164,13 +179,13 @@ func (e *engine) takeLeft(ctx context.Context, by lease.By, asks []lease.Ask, an
 			answers[i] = counted(one, token)[0]
 		}
 		if err != nil {
-			answers[i] = lease.Answer{Err: err}
+			answers[i] = lease.AcquireResult{Err: err}
 		}
 	}
 }
 
 // change runs a statement, which may carry a token as its insert id. See changed.
-func (e *engine) change(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
+func (e *leaseDriver) change(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
 		rows, token, err = execChange(ctx, on, statement, args)
 		return err
@@ -179,7 +194,7 @@ func (e *engine) change(ctx context.Context, statement string, args []any) (rows
 }
 
 // changeAtOnce is change that fails as locked on MariaDB if a row is. On MySQL the statement passes over such rows.
-func (e *engine) changeAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
+func (e *leaseDriver) changeAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
 		rows, token, err = execChange(ctx, mysql.AtOnce(on), statement, args)
 		return err
@@ -198,10 +213,10 @@ func execChange(ctx context.Context, on mysqldb.DBTX, statement string, args []a
 // counted are the answers to asks that a statement granted all of, by the number of rows that it changed: an UPDATE
 // returns none of them. Each ask is for another row, and what the statement writes to a row is the handle of its ask. If
 // fewer rows were changed, those that were are read back by their handles.
-func counted(asks []lease.Ask, token int64) []lease.Answer {
-	answers := make([]lease.Answer, len(asks))
+func counted(asks []lease.AcquireRequest, token int64) []lease.AcquireResult {
+	answers := make([]lease.AcquireResult, len(asks))
 	for i, a := range asks {
-		answers[i] = lease.Answer{Token: token, Handle: a.Handle}
+		answers[i] = lease.AcquireResult{Token: token, Handle: a.Handle}
 	}
 	return answers
 }
@@ -211,8 +226,8 @@ var errUnseen = errors.New("dblock: a lease was granted, and not found when it w
 
 // see reads who has what; a lease that is there under an ask's handle was granted to it, and so many were at least. It
 // returns which of the rows are missing.
-func (e *engine) see(
-	ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer, granted int64,
+func (e *leaseDriver) see(
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult, granted int64,
 ) (missing []int, err error) {
 	of, err := e.seeKeys(ctx, by, asks)
 	if err != nil {
@@ -225,7 +240,7 @@ func (e *engine) see(
 		case !is:
 			missing = append(missing, i)
 		case r.Handle.Valid && id(r.Handle.String) == a.Handle:
-			answers[i] = lease.Answer{Token: r.Token, Handle: id(r.Handle.String)}
+			answers[i] = lease.AcquireResult{Token: r.Token, Handle: id(r.Handle.String)}
 			seen++
 		default:
 			answers[i] = refused(r, a)
@@ -234,7 +249,7 @@ func (e *engine) see(
 	if seen < granted { // what was granted is not seen: better reconciled than held for ever
 		for i, a := range answers {
 			if a.Token == 0 {
-				answers[i] = lease.Answer{Err: errUnseen}
+				answers[i] = lease.AcquireResult{Err: errUnseen}
 			}
 		}
 		return nil, nil
@@ -243,8 +258,8 @@ func (e *engine) see(
 }
 
 // refused says why an ask was not granted: a key that is free but for readers is nobody's.
-func refused(r mysqldb.SeeLeasesRow, a lease.Ask) lease.Answer {
-	answer := lease.Answer{MemberGone: !r.Alive}
+func refused(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) lease.AcquireResult {
+	answer := lease.AcquireResult{MemberGone: !r.Alive}
 	switch {
 	case r.Shared && !a.Over && freeFor(r, a):
 		answer.Shared = true
@@ -259,19 +274,19 @@ func refused(r mysqldb.SeeLeasesRow, a lease.Ask) lease.Answer {
 }
 
 // freeFor tells whether nobody has a key for itself, or only a member that the ask knows to be gone.
-func freeFor(r mysqldb.SeeLeasesRow, a lease.Ask) bool {
+func freeFor(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) bool {
 	return r.Held == 0 || r.MemberID.Valid && id(r.MemberID.String) == a.Gone
 }
 
 // alike tells whether AcquireAlike may take these.
-func alike(asks []lease.Ask) bool {
-	return !slices.ContainsFunc(asks, func(a lease.Ask) bool {
+func alike(asks []lease.AcquireRequest) bool {
+	return !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool {
 		return a.Detached || a.Hold != 0 || len(a.Data) > 0 || a.Label != asks[0].Label
 	})
 }
 
 // takeAlike fails as locked where any of the rows is.
-func (e *engine) takeAlike(ctx context.Context, by lease.By, asks []lease.Ask) (taken, token int64, err error) {
+func (e *leaseDriver) takeAlike(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (taken, token int64, err error) {
 	var whens []any
 	var keys, insteads, gones mysql.List
 	for _, a := range asks {
@@ -289,7 +304,7 @@ func (e *engine) takeAlike(ctx context.Context, by lease.By, asks []lease.Ask) (
 }
 
 // askArgs are the arguments of AcquireLeases.
-func askArgs(by lease.By, asks []lease.Ask) []any {
+func askArgs(by lease.By, asks []lease.AcquireRequest) []any {
 	args := []any{by.Member[:], by.Beat}
 	for _, a := range asks {
 		args = append(args, []byte(a.Key), a.Handle[:], a.Instead[:], a.Gone[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
@@ -298,7 +313,7 @@ func askArgs(by lease.By, asks []lease.Ask) []any {
 }
 
 // keeper is whose heartbeat keeps the lease; empty is nobody.
-func keeper(by lease.By, a lease.Ask) []byte {
+func keeper(by lease.By, a lease.AcquireRequest) []byte {
 	if a.Detached {
 		return nil
 	}

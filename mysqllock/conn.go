@@ -15,11 +15,11 @@ import (
 // once runs one autocommit statement on a connection of the pool. One that had no chance is
 // repeated: its connection was dead, or it was rolled back for others' sake. To have the connection
 // first tells what never reached the server from what may have: the pool's own methods don't.
-func (e *engine) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
+func (e *leaseDriver) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
 	return e.onConn(ctx, func(conn *sql.Conn) error { return statement(e.db.On(conn)) })
 }
 
-func (e *engine) onConn(ctx context.Context, statement func(*sql.Conn) error) error {
+func (e *leaseDriver) onConn(ctx context.Context, statement func(*sql.Conn) error) error {
 	for n := 1; ; n++ {
 		conn, err := e.db.Conn(ctx)
 		if err != nil {
@@ -47,7 +47,7 @@ const (
 // bounded is once for a statement that makes rows, which would wait for a transaction that has
 // locked a row or a gap. It waits for boundWait on MySQL, and on MariaDB for as long as it is told.
 // It fails as locked then.
-func (e *engine) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
+func (e *leaseDriver) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
 	if e.db.MariaDB {
 		return e.once(ctx, func(on mysqldb.DBTX) error { return statement(wait(on)) })
 	}
@@ -65,7 +65,7 @@ func (e *engine) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DB
 }
 
 // read is once for a query.
-func read[T any](ctx context.Context, e *engine, query func(mysqldb.DBTX) (T, error)) (answer T, err error) {
+func read[T any](ctx context.Context, e *leaseDriver, query func(mysqldb.DBTX) (T, error)) (answer T, err error) {
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
 		answer, err = query(on)
 		return err

@@ -58,7 +58,7 @@ func TestBoundedLeavesNoLevel(t *testing.T) {
 				r.Errorf("after a statement %s the host sees %d uncommitted rows, and waits for %d s, not %d", name, dirty, wait, own)
 			}
 		}
-		if r.engine.db.MariaDB {
+		if r.leaseDriver.db.MariaDB {
 			return
 		}
 		r.exec(bound)

@@ -6,7 +6,7 @@ import (
 )
 
 // undurable names the setting for which a commit may be gone after a crash of the server; empty: none.
-func (e *engine) undurable(ctx context.Context) (setting string, err error) {
+func (e *leaseDriver) undurable(ctx context.Context) (setting string, err error) {
 	d, err := e.q.Durability(ctx, e.db.On(e.db))
 	switch {
 	case err != nil:

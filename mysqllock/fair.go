@@ -13,9 +13,9 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Enqueue is one INSERT for the batch, and one SELECT for its tickets. A release may serve a ticket, and drop it, between
+// enqueue is one INSERT for the batch, and one SELECT for its tickets. A release may serve a ticket, and drop it, between
 // the two. Such a call gets number 1, which comes before all others: it has the key.
-func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]int64, error) {
+func (e *leaseDriver) enqueue(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	args := []any{by.Member[:], by.Beat}
 	var keys, handles [][]byte
 	for i, a := range asks {
@@ -27,7 +27,7 @@ func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 		keys, handles = append(keys, []byte(a.Key)), append(handles, a.Handle[:])
 	}
 	noted, _, err := e.change(ctx, mysqldb.Enqueue, args)
-	tickets := make([]int64, len(asks))
+	tickets := make([]lease.AcquireResult, len(asks))
 	if err != nil || noted == 0 {
 		return tickets, err
 	}
@@ -45,13 +45,13 @@ func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 		given[id(string(r.Handle))] = r.Ticket
 	}
 	for i, a := range asks {
-		tickets[i] = cmp.Or(given[a.Handle], 1) // a ticket that is gone already was served
+		tickets[i].Ticket = cmp.Or(given[a.Handle], 1) // a ticket that is gone already was served
 	}
 	return tickets, nil
 }
 
-// inTurn is Acquire for those whose keys nobody has a ticket for; the others are told who has them.
-func (e *engine) inTurn(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+// inTurn is acquireExclusive for those whose keys nobody has a ticket for; the others are told who has them.
+func (e *leaseDriver) inTurn(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	queued, err := read(ctx, e, func(on mysqldb.DBTX) ([][]byte, error) {
 		return e.q.QueuedKeys(ctx, on, askedKeys(asks))
 	})
@@ -62,7 +62,7 @@ func (e *engine) inTurn(ctx context.Context, by lease.By, asks []lease.Ask) ([]l
 	for _, key := range queued {
 		waits[string(key)] = true
 	}
-	answers := make([]lease.Answer, len(asks))
+	answers := make([]lease.AcquireResult, len(asks))
 	var behind, first []int
 	for i, a := range asks {
 		if waits[a.Key] {
@@ -72,7 +72,7 @@ func (e *engine) inTurn(ctx context.Context, by lease.By, asks []lease.Ask) ([]l
 		}
 	}
 	if len(behind) > 0 {
-		seen := make([]lease.Answer, len(behind))
+		seen := make([]lease.AcquireResult, len(behind))
 		if _, err := e.see(ctx, by, pick(asks, behind), seen, 0); err != nil {
 			return nil, err
 		}
@@ -96,16 +96,16 @@ func pick[T any](of []T, at []int) []T {
 	return picked
 }
 
-// SeeTurn reads one row.
-func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.Turn, error) {
+// Entry reads one row.
+func (e *leaseDriver) Entry(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.QueueEntry, error) {
 	r, err := read(ctx, e, func(on mysqldb.DBTX) (mysqldb.SeeTurnRow, error) {
 		return e.q.SeeTurn(ctx, on, mysqldb.SeeTurnParams{Handle: handle[:], Ticket: ticket, Waiting: handle[:], LeaseKey: []byte(key)})
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return lease.Turn{Missing: true, Waits: true}, nil
+		return lease.QueueEntry{Missing: true, Waits: true}, nil
 	}
-	return lease.Turn{
-		Answer: lease.Answer{
+	return lease.QueueEntry{
+		AcquireResult: lease.AcquireResult{
 			Token: r.Granted, Handle: id(r.Handle.String), Held: r.Held == 1, Shared: r.Shared && (r.Held == 0 || r.HolderDead == 1), Holder: lease.Holder{
 				Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Dead: r.HolderDead == 1, Remaining: micros(r.RemainingUs),
 			},
@@ -115,7 +115,7 @@ func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, t
 }
 
 // Serve is an UPDATE of the row that is free and of the ticket.
-func (e *engine) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
+func (e *leaseDriver) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
 	return e.next(ctx, key, lease.Handle{}, func(on mysqldb.DBTX, ticket int64) (int64, error) {
 		return e.q.Serve(ctx, on, []byte(key), gone[:], ticket)
 	})
@@ -123,7 +123,7 @@ func (e *engine) Serve(ctx context.Context, key string, gone member.ID) (bool, e
 
 // next has a key granted to the next one who waits, and drops its ticket; false where nobody does, or the key is not
 // to be had. Only who has the lease's row locked changes a ticket, so it does not matter that it was read before.
-func (e *engine) next(
+func (e *leaseDriver) next(
 	ctx context.Context, key string, but lease.Handle, grant func(on mysqldb.DBTX, ticket int64) (int64, error),
 ) (bool, error) {
 	for tried := int64(0); ; {
@@ -152,7 +152,7 @@ func (e *engine) next(
 	}
 }
 
-func (e *engine) dropTicket(ctx context.Context, key string, ticket int64) (dropped int64, err error) {
+func (e *leaseDriver) dropTicket(ctx context.Context, key string, ticket int64) (dropped int64, err error) {
 	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
 		dropped, err = e.q.DropTicket(ctx, on, []byte(key), ticket)
 		return err
@@ -160,13 +160,13 @@ func (e *engine) dropTicket(ctx context.Context, key string, ticket int64) (drop
 	return dropped, err
 }
 
-// PassOn withdraws what may wait still: without a ticket it is granted no more. Then each key that one of the batch
+// passOnAll withdraws what may wait still: without a ticket it is granted no more. Then each key that one of the batch
 // holds is passed on by itself, as each may go to another waiter.
-func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+func (e *leaseDriver) passOnAll(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	if err := e.withdraw(ctx, lease.MayWait(backs)); err != nil {
 		return nil, ofBatch(err, len(backs))
 	}
-	answers := make([]lease.Returned, len(backs))
+	answers := make([]lease.ReleaseResult, len(backs))
 	held, err := e.heldOf(ctx, backs)
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Return
 }
 
 // heldOf returns the places of those that hold their keys, or may: what was granted needs no look.
-func (e *engine) heldOf(ctx context.Context, backs []lease.Back) (held []int, err error) {
+func (e *leaseDriver) heldOf(ctx context.Context, backs []lease.ReleaseRequest) (held []int, err error) {
 	unsure := lease.MayWait(backs)
 	if len(unsure) == 0 {
 		return places(len(backs)), nil
@@ -201,22 +201,22 @@ func (e *engine) heldOf(ctx context.Context, backs []lease.Back) (held []int, er
 }
 
 // passOn gives a key to the next waiter, or back if there is none.
-func (e *engine) passOn(ctx context.Context, b lease.Back) (lease.Returned, error) {
+func (e *leaseDriver) passOn(ctx context.Context, b lease.ReleaseRequest) (lease.ReleaseResult, error) {
 	passed, err := e.next(ctx, b.Key, b.Handle, func(on mysqldb.DBTX, ticket int64) (int64, error) {
 		return e.q.PassOn(ctx, on, []byte(b.Key), b.Handle[:], ticket)
 	})
 	if passed || err != nil {
-		return lease.Returned{Freed: passed}, err
+		return lease.ReleaseResult{Freed: passed}, err
 	}
-	got, err := e.Release(ctx, []lease.Back{b})
+	got, err := e.release(ctx, []lease.ReleaseRequest{b})
 	if err != nil {
-		return lease.Returned{}, err
+		return lease.ReleaseResult{}, err
 	}
 	return got[0], nil
 }
 
 // withdraw ends what waits.
-func (e *engine) withdraw(ctx context.Context, backs []lease.Back) error {
+func (e *leaseDriver) withdraw(ctx context.Context, backs []lease.ReleaseRequest) error {
 	if len(backs) == 0 {
 		return nil
 	}

@@ -21,14 +21,14 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 			r.Fatalf("over readers: %+v", got)
 		}
 		waiter := ask("a")
-		tickets, err := r.Enqueue(r.ctx, us, []lease.Ask{waiter})
+		tickets, err := r.enqueue(r.ctx, us, []lease.AcquireRequest{waiter})
 		r.ok(err)
-		returned, err := r.PassOn(r.ctx, []lease.Back{{Key: "a", Handle: over.Handle}})
+		returned, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{{Key: "a", Handle: over.Handle}})
 		r.ok(err)
 		if !returned[0].Freed {
 			r.Errorf("it was not given back: %+v", returned[0])
 		}
-		turn, err := r.SeeTurn(r.ctx, "a", waiter.Handle, tickets[0])
+		turn, err := r.Entry(r.ctx, "a", waiter.Handle, tickets[0].Ticket)
 		r.ok(err)
 		if turn.Token != 0 || turn.Held || !turn.Shared || !turn.Waits {
 			r.Errorf("a waiter beside readers: %+v", turn)
@@ -41,23 +41,23 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 func TestALockedTicketFailsAlone(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us := r.join("us")
-		waits, held := lease.Ask{Key: "locked", Handle: member.NewID()}, lease.Ask{Key: "free", Handle: member.NewID()}
-		r.acquire(us, lease.Ask{Key: "locked", Handle: member.NewID()}, held)
-		_, err := r.Enqueue(r.ctx, us, []lease.Ask{waits})
+		waits, held := lease.AcquireRequest{Key: "locked", Handle: member.NewID()}, lease.AcquireRequest{Key: "free", Handle: member.NewID()}
+		r.acquire(us, lease.AcquireRequest{Key: "locked", Handle: member.NewID()}, held)
+		_, err := r.enqueue(r.ctx, us, []lease.AcquireRequest{waits})
 		r.ok(err)
 		tx, err := r.db.BeginTx(r.ctx, nil)
 		r.ok(err)
 		defer func() { _ = tx.Rollback() }()
 		_, err = tx.ExecContext(r.ctx, "SELECT ticket FROM dblock_ticket FOR UPDATE")
 		r.ok(err)
-		withdrawn, released := lease.Back{Key: "locked", Handle: waits.Handle}, lease.Back{Key: "free", Handle: held.Handle}
-		if _, err := r.PassOn(r.ctx, []lease.Back{withdrawn, released}); err == nil || r.Classify(err) != sqlerr.BadInput {
+		withdrawn, released := lease.ReleaseRequest{Key: "locked", Handle: waits.Handle}, lease.ReleaseRequest{Key: "free", Handle: held.Handle}
+		if _, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{withdrawn, released}); err == nil || r.Classify(err) != sqlerr.BadInput {
 			r.Errorf("a batch with a locked ticket: %v, want an error that splits it", err)
 		}
-		if _, err := r.PassOn(r.ctx, []lease.Back{withdrawn}); err == nil || r.Classify(err) != sqlerr.Busy {
+		if _, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{withdrawn}); err == nil || r.Classify(err) != sqlerr.Busy {
 			r.Errorf("the withdrawal of a locked ticket: %v, want a busy row", err)
 		}
-		got, err := r.PassOn(r.ctx, []lease.Back{released})
+		got, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{released})
 		r.ok(err)
 		if !got[0].Freed {
 			r.Errorf("the other release: %+v", got)
@@ -74,18 +74,18 @@ func TestReleasesABatchOfOneKey(t *testing.T) {
 		if got := r.acquire(us, held)[0]; got.Token == 0 {
 			r.Fatalf("a free key: %+v", got)
 		}
-		waits := []lease.Ask{ask("a"), ask("a"), ask("a")}
-		tickets, err := r.Enqueue(r.ctx, us, waits)
+		waits := []lease.AcquireRequest{ask("a"), ask("a"), ask("a")}
+		tickets, err := r.enqueue(r.ctx, us, waits)
 		r.ok(err)
-		returned, err := r.PassOn(r.ctx, []lease.Back{
+		returned, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{
 			{Key: "a", Handle: waits[0].Handle}, {Key: "a", Handle: held.Handle}, {Key: "a", Handle: waits[1].Handle},
 		})
 		r.ok(err)
-		if want := []lease.Returned{{}, {Freed: true}, {}}; !slices.Equal(returned, want) {
+		if want := []lease.ReleaseResult{{}, {Freed: true}, {}}; !slices.Equal(returned, want) {
 			r.Errorf("released: %+v, want %+v", returned, want)
 		}
 		for i, w := range waits {
-			turn, err := r.SeeTurn(r.ctx, "a", w.Handle, tickets[i])
+			turn, err := r.Entry(r.ctx, "a", w.Handle, tickets[i].Ticket)
 			r.ok(err)
 			if granted := turn.Token != 0; granted != (i == 2) || turn.Waits {
 				r.Errorf("waiter %d: %+v", i, turn)

@@ -12,7 +12,7 @@ import (
 )
 
 // ExpireIn is one UPDATE, and one SELECT more if it changed nothing: rows may be locked, or not ours any more.
-func (e *engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Duration) (bool, error) {
+func (e *leaseDriver) ExpireIn(ctx context.Context, backs []lease.ReleaseRequest, d time.Duration) (bool, error) {
 	for n := 1; ; n++ {
 		rows, err := e.expire(ctx, backs, d)
 		if err != nil || rows > 0 {
@@ -29,7 +29,7 @@ func (e *engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Durati
 }
 
 // expire ends all of an acquisition, or nothing if a row of it is locked.
-func (e *engine) expire(ctx context.Context, backs []lease.Back, d time.Duration) (rows int64, err error) {
+func (e *leaseDriver) expire(ctx context.Context, backs []lease.ReleaseRequest, d time.Duration) (rows int64, err error) {
 	b := backs[0]
 	if b.Mode == dblock.ModeExclusive {
 		var args []any
@@ -65,7 +65,7 @@ func (e *engine) expire(ctx context.Context, backs []lease.Back, d time.Duration
 }
 
 // Holding tells which acquisitions are still ours.
-func (e *engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error) {
+func (e *leaseDriver) Holding(ctx context.Context, backs []lease.ReleaseRequest) ([]bool, error) {
 	keys := keysOf(backs)
 	type handled struct {
 		key    string

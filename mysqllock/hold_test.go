@@ -13,7 +13,7 @@ import (
 )
 
 // over is an ask for what a member held that is gone.
-func over(key string, gone member.ID) lease.Ask {
+func over(key string, gone member.ID) lease.AcquireRequest {
 	a := ask(key)
 	a.Label, a.Gone = "taken over", gone
 	return a
@@ -49,7 +49,7 @@ func TestTakeOver(t *testing.T) {
 		if got := r.acquire(us, over("k", them.Member))[0]; got.Token != 0 {
 			r.Errorf("taken over twice: %+v", got)
 		}
-		if got := r.release(old); got[0] != (lease.Returned{}) {
+		if got := r.release(old); got[0] != (lease.ReleaseResult{}) {
 			r.Errorf("the dead one released it: %+v", got)
 		}
 		r.ok(r.Leave(r.ctx, us.Member))
@@ -73,13 +73,13 @@ func TestGuard(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		r.ok((Guards{}).Guard(r.ctx, tx, fence))
 		began := time.Now()
-		if got := r.release(back, free); got[0] != (lease.Returned{Stood: true}) || got[1] != (lease.Returned{Freed: true}) {
+		if got := r.release(back, free); got[0] != (lease.ReleaseResult{Stood: true}) || got[1] != (lease.ReleaseResult{Freed: true}) {
 			r.Errorf("released under a guard: %+v", got)
 		}
-		if got := r.release(back); got[0] != (lease.Returned{Stood: true}) {
+		if got := r.release(back); got[0] != (lease.ReleaseResult{Stood: true}) {
 			r.Errorf("released under a guard: %+v", got)
 		}
-		if _, err := r.ExpireIn(r.ctx, []lease.Back{back}, time.Hour); r.Classify(err) != sqlerr.Busy {
+		if _, err := r.ExpireIn(r.ctx, []lease.ReleaseRequest{back}, time.Hour); r.Classify(err) != sqlerr.Busy {
 			r.Errorf("ended under a guard: %v", err)
 		}
 		if got := r.acquire(us, ask("k"))[0]; !got.Held {
@@ -121,21 +121,21 @@ func TestHolds(t *testing.T) {
 		r.take(them, ask("detached"))
 
 		back := r.take(them, ask("k"))
-		if ours, err := r.ExpireIn(r.ctx, []lease.Back{back}, 2*time.Hour); err != nil || !ours {
+		if ours, err := r.ExpireIn(r.ctx, []lease.ReleaseRequest{back}, 2*time.Hour); err != nil || !ours {
 			r.Errorf("ExpireIn: %v, %v", ours, err)
 		}
 		if got := r.acquire(them, ask("k"))[0]; !got.Held || got.Holder.Remaining > time.Hour {
 			r.Errorf("the heartbeat's end comes first: %+v", got)
 		}
-		if ours, err := r.ExpireIn(r.ctx, []lease.Back{back}, time.Millisecond); err != nil || !ours {
+		if ours, err := r.ExpireIn(r.ctx, []lease.ReleaseRequest{back}, time.Millisecond); err != nil || !ours {
 			r.Errorf("ExpireIn: %v, %v", ours, err)
 		}
 		time.Sleep(20 * time.Millisecond)
-		if ours, err := r.ExpireIn(r.ctx, []lease.Back{back}, time.Hour); err != nil || ours {
+		if ours, err := r.ExpireIn(r.ctx, []lease.ReleaseRequest{back}, time.Hour); err != nil || ours {
 			r.Errorf("ExpireIn of what has ended: %v, %v", ours, err)
 		}
 		r.take(them, ask("k"))
-		if got := r.release(back); got[0] != (lease.Returned{}) {
+		if got := r.release(back); got[0] != (lease.ReleaseResult{}) {
 			r.Errorf("released what somebody else has: %+v", got)
 		}
 	})
@@ -150,13 +150,13 @@ func TestSweep(t *testing.T) {
 		ended := ask("ended")
 		ended.Hold, ended.Detached = time.Millisecond, true
 		r.take(us, ended)
-		var asks []lease.Ask
-		var backs []lease.Back
+		var asks []lease.AcquireRequest
+		var backs []lease.ReleaseRequest
 		for i := range 450 {
 			asks = append(asks, ask(fmt.Sprint("free ", i)))
 		}
 		for i, a := range r.acquire(us, asks...) {
-			backs = append(backs, lease.Back{Key: asks[i].Key, Token: a.Token, Handle: asks[i].Handle})
+			backs = append(backs, lease.ReleaseRequest{Key: asks[i].Key, Token: a.Token, Handle: asks[i].Handle})
 		}
 		for _, got := range r.release(backs...) {
 			if !got.Freed {
@@ -169,7 +169,7 @@ func TestSweep(t *testing.T) {
 		r.ok(r.Wait(r.ctx, []string{"held"}, us.Member, time.Hour))
 		r.ok(r.Wait(r.ctx, []string{"held"}, dead.Member, time.Microsecond))
 		r.ok(r.Wait(r.ctx, []string{"stopped"}, us.Member, time.Hour))
-		r.ok(r.StopWaiting(r.ctx, []string{"stopped"}, us.Member))
+		r.ok(r.Wait(r.ctx, []string{"stopped"}, us.Member, 0))
 		expired := r.join("expired")
 		r.exec("UPDATE dblock_lease SET member_id = ? WHERE lease_key = 'of the expired'", expired.Member[:])
 		r.kill(expired)
@@ -185,7 +185,7 @@ func TestSweep(t *testing.T) {
 		}
 		var left int
 		r.ok(r.db.QueryRow("SELECT COUNT(*) FROM dblock_lease WHERE lease_key IN ('held', 'fresh')").Scan(&left))
-		listed, err := r.List(r.ctx)
+		listed, err := r.List(r.ctx, "")
 		r.ok(err)
 		if left != 2 || len(listed) != 1 || listed[0].Waiters != 1 {
 			r.Errorf("%d rows left, listed %+v", left, listed)

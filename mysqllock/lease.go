@@ -126,14 +126,14 @@ func NewLeaseLocker(ctx context.Context, pool *sql.DB, o LeaseOptions) (*LeaseLo
 		return nil, err
 	}
 	key := shareKey{pool, o.Schema, m.TTL, m.Margin, watch}
-	s, err := shares.Enter(key, m, func() (*engine, func(), error) { return openEngine(ctx, pool, o.Schema, watch) })
+	s, err := shares.Enter(key, m, func() (*leaseDriver, lease.Backend, error) { return openDriver(ctx, pool, o.Schema, watch) })
 	if err != nil {
 		return nil, err
 	}
 	return &LeaseLocker{
 		locker: lease.New(s, lo),
 		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema},
-		notDurable: s.Engine.notDurable,
+		notDurable: s.Of.notDurable,
 	}, nil
 }
 
@@ -349,4 +349,4 @@ type shareKey struct {
 	ttl, margin, watch time.Duration
 }
 
-var shares lease.Shares[shareKey, *engine]
+var shares lease.Shares[shareKey, *leaseDriver]

@@ -11,17 +11,20 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// List reads what is held in one statement, and so in one snapshot.
-func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
+// List reads what is held, of all keys or of one, in one statement, and so in one snapshot.
+func (e *leaseDriver) List(ctx context.Context, key string) ([]lease.HeldLease, error) {
+	if key != "" {
+		return e.holdersOf(ctx, key)
+	}
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ListHeldRow, error) {
 		return e.q.ListHeld(ctx, on)
 	})
 	if err != nil {
 		return nil, err
 	}
-	listed := make([]lease.Listed, len(rows))
+	listed := make([]lease.HeldLease, len(rows))
 	for i, r := range rows {
-		listed[i] = lease.Listed{
+		listed[i] = lease.HeldLease{
 			Key: string(r.LeaseKey), Mode: dblock.Mode(r.Mode), Permits: int(r.Permits), Limit: int(r.LimitedTo),
 			Token: r.Token, Handle: id(r.Handle.String),
 			Holder: lease.Holder{
@@ -33,17 +36,17 @@ func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
 	return listed, nil
 }
 
-// HoldersOf reads the acquisitions that hold one key.
-func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, error) {
+// holdersOf reads the acquisitions that hold one key.
+func (e *leaseDriver) holdersOf(ctx context.Context, key string) ([]lease.HeldLease, error) {
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.HoldersOfKeyRow, error) {
 		return e.q.HoldersOfKey(ctx, on, []byte(key), []byte(key), []byte(key))
 	})
 	if err != nil {
 		return nil, err
 	}
-	holders := make([]lease.Listed, len(rows))
+	holders := make([]lease.HeldLease, len(rows))
 	for i, r := range rows {
-		holders[i] = lease.Listed{
+		holders[i] = lease.HeldLease{
 			Key: key, Mode: dblock.Mode(r.Mode), Token: r.Token, Handle: id(r.Handle.String), MemberLabel: string(r.MemberLabel),
 			Holder: lease.Holder{Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token},
 		}
@@ -52,7 +55,7 @@ func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, err
 }
 
 // HeldBy reads what stands under a member, in one statement.
-func (e *engine) HeldBy(ctx context.Context, m member.ID) ([]lease.Back, error) {
+func (e *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseRequest, error) {
 	of := sql.NullString{String: string(m[:]), Valid: true}
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.HeldByMemberRow, error) {
 		return e.q.HeldByMember(ctx, on, mysqldb.HeldByMemberParams{OfLeases: of, OfReaders: of, OfPermits: of, OfTickets: m[:]})
@@ -60,15 +63,15 @@ func (e *engine) HeldBy(ctx context.Context, m member.ID) ([]lease.Back, error) 
 	if err != nil {
 		return nil, err
 	}
-	held := make([]lease.Back, len(rows))
+	held := make([]lease.ReleaseRequest, len(rows))
 	for i, r := range rows {
-		held[i] = lease.Back{Key: string(r.LeaseKey), Handle: id(r.Handle.String), Mode: dblock.Mode(r.Mode)}
+		held[i] = lease.ReleaseRequest{Key: string(r.LeaseKey), Handle: id(r.Handle.String), Mode: dblock.Mode(r.Mode)}
 	}
 	return held, nil
 }
 
 // Look reads one lease.
-func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
+func (e *leaseDriver) Look(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
 	r, err := read(ctx, e, func(on mysqldb.DBTX) (mysqldb.LookAtLeaseRow, error) {
 		return e.q.LookAtLease(ctx, on, []byte(key))
 	})
@@ -78,7 +81,7 @@ func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held boo
 	if err != nil {
 		return l, false, err
 	}
-	return lease.Listed{
+	return lease.HeldLease{
 		Key: string(r.LeaseKey), Token: r.Token, Handle: id(r.Handle.String),
 		Holder: lease.Holder{
 			Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Remaining: micros(r.RemainingUs),
@@ -88,13 +91,13 @@ func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held boo
 }
 
 // lookBeside reads a holder of a key that none holds exclusively, or else the key's last token.
-func (e *engine) lookBeside(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
+func (e *leaseDriver) lookBeside(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
 	r, err := read(ctx, e, func(on mysqldb.DBTX) (mysqldb.LookAtSharedOrPermitsRow, error) {
 		return e.q.LookAtSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
 	})
 	switch {
 	case err == nil:
-		return lease.Listed{
+		return lease.HeldLease{
 			Key: key, Mode: dblock.Mode(r.Mode), Permits: int(r.Permits), Limit: int(r.LimitedTo),
 			Token: r.Token, Handle: id(string(r.Handle)),
 			Holder: lease.Holder{

@@ -10,7 +10,7 @@ import (
 )
 
 // takeOne grants one key where it is free, and not locked by anybody at this moment.
-func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, token int64, err error) {
+func (e *leaseDriver) takeOne(ctx context.Context, by lease.By, a lease.AcquireRequest) (taken, token int64, err error) {
 	p := mysqldb.AcquireLeaseParams{
 		Handle: a.Handle[:], Keeper: keeper(by, a), HoldUs: a.Hold.Microseconds(), Label: []byte(a.Label), Data: a.Data,
 		LeaseKey: []byte(a.Key), Instead: a.Instead[:], Gone: a.Gone[:], MemberID: by.Member[:], Beat: by.Beat,
@@ -42,7 +42,7 @@ func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, 
 }
 
 // freeOne gives one lease back, where nobody has locked it at this moment.
-func (e *engine) freeOne(ctx context.Context, b lease.Back) (freed int64, err error) {
+func (e *leaseDriver) freeOne(ctx context.Context, b lease.ReleaseRequest) (freed int64, err error) {
 	p := mysqldb.ReleaseLeaseParams{LeaseKey: []byte(b.Key), Handle: b.Handle[:], Token: b.Token}
 	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
 		if e.db.MariaDB {

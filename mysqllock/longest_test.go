@@ -11,18 +11,18 @@ import (
 // batch can be split.
 func TestLongestStatement(t *testing.T) {
 	each(t, plain, func(r rig) {
-		if r.engine.db.Longest < 1<<20 {
-			r.Fatalf("the server takes %d bytes", r.engine.db.Longest)
+		if r.leaseDriver.db.Longest < 1<<20 {
+			r.Fatalf("the server takes %d bytes", r.leaseDriver.db.Longest)
 		}
 		us := r.join("us")
-		r.engine.db.Longest = 16 << 10
-		var asks []lease.Ask
+		r.leaseDriver.db.Longest = 16 << 10
+		var asks []lease.AcquireRequest
 		for _, key := range []string{"a", "b", "c"} {
 			a := ask(key)
 			a.Data = make([]byte, 3<<10)
 			asks = append(asks, a)
 		}
-		if _, err := r.Acquire(r.ctx, us, asks); r.Classify(err) != sqlerr.BadInput {
+		if _, err := r.acquireExclusive(r.ctx, us, asks); r.Classify(err) != sqlerr.BadInput {
 			r.Errorf("a batch that is too long: %v", err)
 		}
 		var rows int64

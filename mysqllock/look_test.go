@@ -15,7 +15,7 @@ import (
 // watching is an engine that watches.
 func (r rig) watching() lease.Watch {
 	r.Helper()
-	r.engine.watch = time.Millisecond
+	r.leaseDriver.watch = time.Millisecond
 	w, err := r.Watch(r.ctx)
 	r.ok(err)
 	r.Cleanup(w.Close)
@@ -24,18 +24,18 @@ func (r rig) watching() lease.Watch {
 
 // kind is the server's.
 func (r rig) kind() devdb.Kind {
-	if r.engine.db.MariaDB {
+	if r.leaseDriver.db.MariaDB {
 		return devdb.MariaDB
 	}
 	return devdb.MySQL
 }
 
 // looking has the server look at keys, and returns what it saw.
-func (r rig) looking(w lease.Watch, told []lease.Seen, keys ...string) <-chan []lease.Seen {
+func (r rig) looking(w lease.Watch, told []lease.LeaseState, keys ...string) <-chan []lease.LeaseState {
 	r.Helper()
-	seen := make(chan []lease.Seen, 1)
+	seen := make(chan []lease.LeaseState, 1)
 	go func() {
-		var got []lease.Seen
+		var got []lease.LeaseState
 		for r.ctx.Err() == nil && len(got) == 0 {
 			var err error
 			if got, err = w.Look(r.ctx, keys, nil, told, time.Second); err != nil {
@@ -57,9 +57,9 @@ func (r rig) looking(w lease.Watch, told []lease.Seen, keys ...string) <-chan []
 }
 
 // saw fails unless the lease was seen free under its token.
-func (r rig) saw(seen <-chan []lease.Seen, want lease.Back) {
+func (r rig) saw(seen <-chan []lease.LeaseState, want lease.ReleaseRequest) {
 	r.Helper()
-	if got := <-seen; len(got) != 1 || got[0] != (lease.Seen{Key: want.Key, Token: want.Token}) {
+	if got := <-seen; len(got) != 1 || got[0] != (lease.LeaseState{Key: want.Key, Token: want.Token}) {
 		r.Errorf("saw %+v, want %q under %d", got, want.Key, want.Token)
 	}
 }
@@ -102,7 +102,7 @@ func TestLookPassesOverWhatWasTold(t *testing.T) {
 		w := r.watching()
 		a, b := r.take(us, ask("a")), r.take(us, ask("b"))
 		r.release(a, b)
-		told := []lease.Seen{{Key: "a", Token: a.Token}, {Key: "b", Token: b.Token}}
+		told := []lease.LeaseState{{Key: "a", Token: a.Token}, {Key: "b", Token: b.Token}}
 		for _, keys := range [][]string{{"a"}, {"a", "b", "nobody's"}} {
 			began := time.Now()
 			got, err := w.Look(r.ctx, keys, nil, told, 100*time.Millisecond)
@@ -171,7 +171,7 @@ func TestAWatchIsNotPooled(t *testing.T) {
 // TestASmallPoolIsNotWatchedWith: it has no connection to spare.
 func TestASmallPoolIsNotWatchedWith(t *testing.T) {
 	each(t, plain, func(r rig) {
-		r.engine.watch = time.Millisecond
+		r.leaseDriver.watch = time.Millisecond
 		r.db.SetMaxOpenConns(sparing - 1)
 		if _, err := r.Watch(r.ctx); !errors.Is(err, dblock.ErrUnsupported) {
 			r.Errorf("got %v", err)

@@ -15,14 +15,14 @@ import (
 // transaction has locked the place of a row, the batch is halved while there is time to wait for
 // each half, so that one locked place delays few keys. Any other error is the answer of those that
 // were in the failed statement, once the batch was divided by a sqlerr.Trial.
-func (e *engine) makeMissing(ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer) {
+func (e *leaseDriver) makeMissing(ctx context.Context, by lease.By, asks []lease.AcquireRequest, missing []int, answers []lease.AcquireResult) {
 	if len(missing) > 0 {
 		e.makeDivided(ctx, by, asks, missing, answers, new(sqlerr.Trial))
 	}
 }
 
-func (e *engine) makeDivided(
-	ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer, trial *sqlerr.Trial,
+func (e *leaseDriver) makeDivided(
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, missing []int, answers []lease.AcquireResult, trial *sqlerr.Trial,
 ) {
 	fresh := pick(asks, missing)
 	token, made, err := e.makeRows(ctx, by, fresh)
@@ -51,19 +51,19 @@ func (e *engine) makeDivided(
 	for n, i := range missing {
 		answers[i] = got[n]
 		if err != nil {
-			answers[i] = lease.Answer{Err: err}
+			answers[i] = lease.AcquireResult{Err: err}
 		}
 	}
 }
 
 // hasTime reports whether two statements can wait for their full bound before ctx ends.
-func (e *engine) hasTime(ctx context.Context) bool {
+func (e *leaseDriver) hasTime(ctx context.Context) bool {
 	deadline, has := ctx.Deadline()
 	return e.db.MariaDB || !has || time.Until(deadline) > 2*boundWait
 }
 
 // suspect marks rows that are still missing: this process's member seems to be gone, or another transaction has locked the gap.
-func suspect(missing []int, answers []lease.Answer) {
+func suspect(missing []int, answers []lease.AcquireResult) {
 	for _, i := range missing {
 		answers[i].MemberGone = true
 	}
@@ -73,7 +73,7 @@ func suspect(missing []int, answers []lease.Answer) {
 // locked the place of a row, the error is a locked one. On MySQL the statement passes over a row that another transaction has
 // inserted and not committed. With a short TTL ctx may end before the server stops waiting: makeRows waits for the answer all
 // the same.
-func (e *engine) makeRows(ctx context.Context, by lease.By, asks []lease.Ask) (token, made int64, err error) {
+func (e *leaseDriver) makeRows(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (token, made int64, err error) {
 	args := []any{by.Member[:], by.Beat}
 	for _, a := range asks {
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)

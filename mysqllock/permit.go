@@ -19,9 +19,9 @@ type limited struct {
 	limit int
 }
 
-// AcquirePermits is one UPDATE for each semaphore, and one SELECT more where not all was granted. What was held
+// acquirePermits is one UPDATE for each semaphore, and one SELECT more where not all was granted. What was held
 // before is looked at first, so that a poll locks nothing.
-func (e *engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+func (e *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	of := make(map[limited][]int)
 	var order []limited
 	for i, a := range asks {
@@ -31,7 +31,7 @@ func (e *engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.A
 		}
 		of[s] = append(of[s], i)
 	}
-	answers := make([]lease.Answer, len(asks))
+	answers := make([]lease.AcquireResult, len(asks))
 	for _, s := range order {
 		left, err := e.permitsOf(ctx, by, asks, of[s], answers)
 		if err == nil {
@@ -46,8 +46,8 @@ func (e *engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.A
 
 // permitsOf answers those at the given places, who ask for one semaphore. Whoever wants fewest comes first: who is refused then
 // would not have fitted in beside the others either. An error is that of those who are left.
-func (e *engine) permitsOf(
-	ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer,
+func (e *leaseDriver) permitsOf(
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (left []int, err error) {
 	at = slices.SortedStableFunc(slices.Values(at), func(i, j int) int { return cmp.Compare(asks[i].Permits, asks[j].Permits) })
 	beyond := 0
@@ -73,8 +73,8 @@ func (e *engine) permitsOf(
 
 // takePermits grants what there is to the first of those at the given places; so many are believed to be held past
 // the semaphore's number.
-func (e *engine) takePermits(
-	ctx context.Context, by lease.By, asks []lease.Ask, at []int, beyond int, answers []lease.Answer,
+func (e *leaseDriver) takePermits(
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, beyond int, answers []lease.AcquireResult,
 ) (granted int, err error) {
 	first, total := asks[at[0]], int64(0)
 	var of []any
@@ -106,10 +106,10 @@ func (e *engine) takePermits(
 }
 
 // permitToken reads the token of permits that one statement granted. Not all of the asks need to be granted.
-func (e *engine) permitToken(ctx context.Context, asks []lease.Ask) (token int64, err error) {
-	backs := make([]lease.Back, len(asks))
+func (e *leaseDriver) permitToken(ctx context.Context, asks []lease.AcquireRequest) (token int64, err error) {
+	backs := make([]lease.ReleaseRequest, len(asks))
 	for i, a := range asks {
-		backs[i] = lease.Back{Key: a.Key, Handle: a.Handle}
+		backs[i] = lease.ReleaseRequest{Key: a.Key, Handle: a.Handle}
 	}
 	rows, err := e.slots(ctx, backs)
 	for _, r := range rows {
@@ -123,8 +123,8 @@ func (e *engine) permitToken(ctx context.Context, asks []lease.Ask) (token int64
 
 // seePermits says why those at the given places, who ask for one semaphore, were refused, how many of its permits are
 // free for them, and how many are held past its number.
-func (e *engine) seePermits(
-	ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer,
+func (e *leaseDriver) seePermits(
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (usable, beyond int, err error) {
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeePermitsRow, error) {
 		return e.q.SeePermits(ctx, on, by.Member[:], by.Beat, []byte(asks[at[0]].Key))
@@ -132,7 +132,7 @@ func (e *engine) seePermits(
 	if err != nil {
 		return 0, 0, err
 	}
-	var why lease.Answer
+	var why lease.AcquireResult
 	for _, r := range rows {
 		why.Stored, why.MemberGone = int(r.LimitedTo), !r.Alive
 		holder := id(r.MemberID.String)
@@ -157,8 +157,8 @@ func (e *engine) seePermits(
 	return usable, beyond, nil
 }
 
-// MakeSemaphore is two statements: the permits stand before their number does.
-func (e *engine) MakeSemaphore(ctx context.Context, key string, limit int) error {
+// makeSemaphore is two statements: the permits stand before their number does.
+func (e *leaseDriver) makeSemaphore(ctx context.Context, key string, limit int) error {
 	if err := e.makePermits(ctx, key, limit); err != nil {
 		return err
 	}
@@ -167,8 +167,8 @@ func (e *engine) MakeSemaphore(ctx context.Context, key string, limit int) error
 	})
 }
 
-// SetPermits is two statements, as MakeSemaphore is.
-func (e *engine) SetPermits(ctx context.Context, key string, limit int) error {
+// SetPermits is two statements, as makeSemaphore is.
+func (e *leaseDriver) SetPermits(ctx context.Context, key string, limit int) error {
 	if err := e.makePermits(ctx, key, limit); err != nil {
 		return sqlerr.Unwritten(err) // permits that nobody may have yet
 	}
@@ -181,7 +181,7 @@ func (e *engine) SetPermits(ctx context.Context, key string, limit int) error {
 const permitsStep = 1000
 
 // makePermits makes those that are missing. It leaves the others alone, which may be locked.
-func (e *engine) makePermits(ctx context.Context, key string, limit int) error {
+func (e *leaseDriver) makePermits(ctx context.Context, key string, limit int) error {
 	latest, err := read(ctx, e, func(on mysqldb.DBTX) (int64, error) {
 		return e.q.LatestPermit(ctx, on, []byte(key))
 	})
@@ -201,8 +201,8 @@ func (e *engine) makePermits(ctx context.Context, key string, limit int) error {
 
 // releasePermits looks for the permits first, without a lock, and then frees them by their numbers. An acquisition is freed
 // when all of its permits are.
-func (e *engine) releasePermits(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	answers := make([]lease.Returned, len(backs))
+func (e *leaseDriver) releasePermits(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
+	answers := make([]lease.ReleaseResult, len(backs))
 	for n := 1; ; n++ {
 		ours, err := e.slots(ctx, backs)
 		if err != nil {
@@ -214,7 +214,7 @@ func (e *engine) releasePermits(ctx context.Context, backs []lease.Back) ([]leas
 		}
 		for i, b := range backs {
 			was := answers[i]
-			answers[i] = lease.Returned{Freed: (was.Freed || was.Stood) && !stands[b.Handle], Stood: stands[b.Handle]}
+			answers[i] = lease.ReleaseResult{Freed: (was.Freed || was.Stood) && !stands[b.Handle], Stood: stands[b.Handle]}
 		}
 		if len(ours) == 0 || n > passes {
 			return answers, nil
@@ -225,7 +225,7 @@ func (e *engine) releasePermits(ctx context.Context, backs []lease.Back) ([]leas
 		}
 		if freed == int64(len(ours)) {
 			for i, a := range answers {
-				answers[i] = lease.Returned{Freed: a.Freed || a.Stood}
+				answers[i] = lease.ReleaseResult{Freed: a.Freed || a.Stood}
 			}
 			return answers, nil
 		}
@@ -236,13 +236,13 @@ func (e *engine) releasePermits(ctx context.Context, backs []lease.Back) ([]leas
 }
 
 // slots reads which permits are those of some acquisitions.
-func (e *engine) slots(ctx context.Context, backs []lease.Back) ([]mysqldb.PermitSlotsRow, error) {
+func (e *leaseDriver) slots(ctx context.Context, backs []lease.ReleaseRequest) ([]mysqldb.PermitSlotsRow, error) {
 	return read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.PermitSlotsRow, error) {
 		return e.q.PermitSlots(ctx, on, keysOf(backs), nullable(handlesOf(backs)))
 	})
 }
 
-func handlesOf(backs []lease.Back) []member.ID {
+func handlesOf(backs []lease.ReleaseRequest) []member.ID {
 	handles := make([]member.ID, len(backs))
 	for i, b := range backs {
 		handles[i] = b.Handle
@@ -261,7 +261,7 @@ func nullable(ids []member.ID) []sql.NullString {
 
 // endPermits frees permits that still belong to the acquisition, in steps that fit into a statement. It passes over rows
 // that are locked at this moment.
-func (e *engine) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) (freed int64, err error) {
+func (e *leaseDriver) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) (freed int64, err error) {
 	for step := range slices.Chunk(rows, permitsStep) {
 		var args []any
 		for _, r := range step {
@@ -277,7 +277,7 @@ func (e *engine) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) 
 }
 
 // reapPermits ends what dead members have, and what has ended by itself.
-func (e *engine) reapPermits(ctx context.Context, key string, gone []member.ID) error {
+func (e *leaseDriver) reapPermits(ctx context.Context, key string, gone []member.ID) error {
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.EndedPermitsRow, error) {
 		return e.q.EndedPermits(ctx, on, []byte(key), nullable(gone))
 	})

@@ -15,33 +15,33 @@ import (
 )
 
 // permits asks for n of as many.
-func permits(key string, n, limit int) lease.Ask {
+func permits(key string, n, limit int) lease.AcquireRequest {
 	a := ask(key)
 	a.Permits, a.Limit = n, limit
 	return a
 }
 
-func (r rig) takePermitsOf(by lease.By, asks ...lease.Ask) []lease.Answer {
+func (r rig) takePermitsOf(by lease.By, asks ...lease.AcquireRequest) []lease.AcquireResult {
 	r.Helper()
-	answers, err := r.AcquirePermits(r.ctx, by, asks)
+	answers, err := r.acquirePermits(r.ctx, by, asks)
 	r.ok(err)
 	return answers
 }
 
-func permitsBack(a lease.Ask) lease.Back {
-	return lease.Back{Key: a.Key, Handle: a.Handle, Mode: dblock.ModePermit}
+func permitsBack(a lease.AcquireRequest) lease.ReleaseRequest {
+	return lease.ReleaseRequest{Key: a.Key, Handle: a.Handle, Mode: dblock.ModePermit}
 }
 
 // TestPermitsBatch has one batch with several asks for each of two semaphores, and one that is unknown.
 func TestPermitsBatch(t *testing.T) {
 	each(t, settings, func(r rig) {
 		us, them := r.join("us"), r.join("them")
-		r.ok(r.MakeSemaphore(r.ctx, "a", 5))
-		r.ok(r.MakeSemaphore(r.ctx, "a", 9))
+		r.ok(r.makeSemaphore(r.ctx, "a", 5))
+		r.ok(r.makeSemaphore(r.ctx, "a", 9))
 		r.ok(r.SetPermits(r.ctx, "b", 1500))
 		theirs := permits("a", 1, 5)
 		before := r.takePermitsOf(them, theirs)[0]
-		asks := []lease.Ask{
+		asks := []lease.AcquireRequest{
 			permits("a", 3, 5), permits("b", 1499, 1500), permits("a", 2, 5), permits("c", 1, 1), permits("a", 1, 5), permits("a", 1, 9), permits("b", 1, 1500),
 		}
 		asks[2].Label, asks[2].Data, asks[2].Hold = "l'abel", []byte("da\x00ta"), time.Hour
@@ -71,7 +71,7 @@ func TestPermitsBatch(t *testing.T) {
 			r.Errorf("after the dead were ended: %+v", got)
 		}
 		freed := r.release(permitsBack(asks[2]), permitsBack(theirs), permitsBack(asks[1]))
-		if freed[0] != (lease.Returned{Freed: true}) || freed[1] != (lease.Returned{}) || freed[2] != (lease.Returned{Freed: true}) {
+		if freed[0] != (lease.ReleaseResult{Freed: true}) || freed[1] != (lease.ReleaseResult{}) || freed[2] != (lease.ReleaseResult{Freed: true}) {
 			r.Errorf("released %+v", freed)
 		}
 		stale := us
@@ -86,7 +86,7 @@ func TestPermitsBatch(t *testing.T) {
 func TestPermitsRace(t *testing.T) {
 	each(t, races, func(r rig) {
 		const limit = 5
-		r.ok(r.MakeSemaphore(r.ctx, "k", limit))
+		r.ok(r.makeSemaphore(r.ctx, "k", limit))
 		var within, most, grants atomic.Int64
 		var crowd sync.WaitGroup
 		for range 8 {
@@ -100,8 +100,8 @@ func TestPermitsRace(t *testing.T) {
 						}
 						us.Beat = beat
 					}
-					asks := []lease.Ask{permits("k", 1+rand.IntN(3), limit), permits("k", 1, limit)}[:1+n%2]
-					got, err := r.AcquirePermits(r.ctx, us, asks)
+					asks := []lease.AcquireRequest{permits("k", 1+rand.IntN(3), limit), permits("k", 1, limit)}[:1+n%2]
+					got, err := r.acquirePermits(r.ctx, us, asks)
 					if err != nil {
 						r.Errorf("acquire: %v", err)
 						return
@@ -139,7 +139,7 @@ func TestPermitsRace(t *testing.T) {
 func TestGuardPermits(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, them := r.join("us"), r.join("them")
-		r.ok(r.MakeSemaphore(r.ctx, "k", 4))
+		r.ok(r.makeSemaphore(r.ctx, "k", 4))
 		begin := func() *sql.Tx {
 			tx, err := r.db.BeginTx(r.ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 			r.ok(err)
@@ -160,7 +160,7 @@ func TestGuardPermits(t *testing.T) {
 		if got := r.takePermitsOf(them, theirs)[0]; got.Token == 0 {
 			r.Errorf("what nobody has, beside a guard: %+v", got)
 		}
-		if got := r.release(permitsBack(ours))[0]; got != (lease.Returned{Stood: true}) {
+		if got := r.release(permitsBack(ours))[0]; got != (lease.ReleaseResult{Stood: true}) {
 			r.Errorf("released below a guard: %+v", got)
 		}
 		if got := r.release(permitsBack(theirs))[0]; !got.Freed {

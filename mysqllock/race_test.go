@@ -37,16 +37,16 @@ func TestRace(t *testing.T) {
 						us.Beat = beat
 					}
 					keys := rand.Perm(4)[:1+n%2]
-					asks := make([]lease.Ask, len(keys))
+					asks := make([]lease.AcquireRequest, len(keys))
 					for i, k := range keys {
 						asks[i] = ask(fmt.Sprint(k))
 					}
-					got, err := r.Acquire(r.ctx, us, asks)
+					got, err := r.acquireExclusive(r.ctx, us, asks)
 					if err != nil {
 						fail("acquire: %v", err)
 						return
 					}
-					var backs []lease.Back
+					var backs []lease.ReleaseRequest
 					for i, k := range keys {
 						if got[i].Token == 0 {
 							continue
@@ -58,20 +58,20 @@ func TestRace(t *testing.T) {
 						if before := last[k].Swap(got[i].Token); before >= got[i].Token {
 							fail("the token of %d went from %d to %d", k, before, got[i].Token)
 						}
-						backs = append(backs, lease.Back{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle})
+						backs = append(backs, lease.ReleaseRequest{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle})
 					}
 					for _, k := range keys {
-						if slices.ContainsFunc(backs, func(b lease.Back) bool { return b.Key == fmt.Sprint(k) }) {
+						if slices.ContainsFunc(backs, func(b lease.ReleaseRequest) bool { return b.Key == fmt.Sprint(k) }) {
 							holders[k].Add(-1)
 						}
 					}
 					for len(backs) > 0 {
-						got, err := r.Release(r.ctx, backs)
+						got, err := r.releaseBatch(backs)
 						if err != nil {
 							fail("release: %v", err)
 							return
 						}
-						var left []lease.Back
+						var left []lease.ReleaseRequest
 						for i, b := range backs {
 							if got[i].Stood {
 								stood.Add(1)
@@ -99,7 +99,7 @@ func TestFreshKeys(t *testing.T) {
 			us := r.join("racer")
 			crowd.Go(func() {
 				for n := range granted {
-					got, err := r.Acquire(r.ctx, us, []lease.Ask{ask(fmt.Sprint("fresh ", n))})
+					got, err := r.acquireExclusive(r.ctx, us, []lease.AcquireRequest{ask(fmt.Sprint("fresh ", n))})
 					if err != nil {
 						r.Errorf("acquire: %v", err)
 						return
@@ -134,7 +134,7 @@ func TestAHeartbeatComesThrough(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
 		defer cancel()
-		if _, err := r.Acquire(short, us, []lease.Ask{ask("k")}); r.Classify(err) != sqlerr.Busy {
+		if _, err := r.acquireExclusive(short, us, []lease.AcquireRequest{ask("k")}); r.Classify(err) != sqlerr.Busy {
 			r.Errorf("no connection: %v", err)
 		}
 		// A connection that broke is made anew.
@@ -180,15 +180,15 @@ func TestHeartbeatsAmongAcquires(t *testing.T) {
 			crowd.Go(func() {
 				for n := range r.rounds(60) {
 					a := ask(fmt.Sprint(g%8, " ", n%3))
-					got, err := r.Acquire(r.ctx, lease.By{Member: us.Member, Beat: beat.Load() + 1000}, []lease.Ask{a})
+					got, err := r.acquireExclusive(r.ctx, lease.By{Member: us.Member, Beat: beat.Load() + 1000}, []lease.AcquireRequest{a})
 					if err != nil {
 						r.Errorf("acquire: %v", err)
 						return
 					}
 					if got[0].Token != 0 {
-						back := lease.Back{Key: a.Key, Token: got[0].Token, Handle: a.Handle}
+						back := lease.ReleaseRequest{Key: a.Key, Token: got[0].Token, Handle: a.Handle}
 						for stood := true; stood; {
-							got, err := r.Release(r.ctx, []lease.Back{back})
+							got, err := r.releaseBatch([]lease.ReleaseRequest{back})
 							if err != nil || !got[0].Freed && !got[0].Stood {
 								r.Errorf("release: %+v, %v", got, err)
 								return

@@ -16,18 +16,28 @@ import (
 // locks its row for a moment, and a guard for long: only that is worth another heartbeat.
 const passes = 8
 
-// Release is one UPDATE where all of a batch are ours, and one SELECT more where not all were freed.
+// Release releases what is still held of a batch.
+func (e *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.ReleaseResult, error) {
+	switch b.Kind {
+	case lease.KindSet:
+		return e.releaseSet(ctx, b.Requests)
+	case lease.KindFair:
+		return e.passOnAll(ctx, b.Requests)
+	case lease.KindPermits:
+		return e.releasePermits(ctx, b.Requests)
+	}
+	return e.release(ctx, b.Requests)
+}
+
+// release is one UPDATE where all of a batch are ours, and one SELECT more where not all were freed.
 // The server counts what it freed, and does not say which. Where not all were freed, a lease that has its token counts as
 // freed if its row is free now. One without its token does not: the acquisition may be under way still.
-func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+func (e *leaseDriver) release(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	free, standing := e.free, e.standing
-	switch backs[0].Mode {
-	case dblock.ModePermit:
-		return e.releasePermits(ctx, backs)
-	case dblock.ModeShared:
+	if backs[0].Mode == dblock.ModeShared {
 		free, standing = e.freeShared, e.standingShared
 	}
-	answers := make([]lease.Returned, len(backs))
+	answers := make([]lease.ReleaseResult, len(backs))
 	left := places(len(backs))
 	for n := 1; ; n++ {
 		freed, err := free(ctx, backs, left)
@@ -36,7 +46,7 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 		}
 		if freed == int64(len(left)) {
 			for _, i := range left {
-				answers[i] = lease.Returned{Freed: true}
+				answers[i] = lease.ReleaseResult{Freed: true}
 			}
 			return answers, nil
 		}
@@ -50,7 +60,7 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 }
 
 // free gives back those at the given places.
-func (e *engine) free(ctx context.Context, backs []lease.Back, at []int) (freed int64, err error) {
+func (e *leaseDriver) free(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
 	if len(at) == 1 {
 		return e.freeOne(ctx, backs[at[0]])
 	}
@@ -69,7 +79,7 @@ func (e *engine) free(ctx context.Context, backs []lease.Back, at []int) (freed 
 }
 
 // freeAlike fails as locked where any of the rows is.
-func (e *engine) freeAlike(ctx context.Context, backs []lease.Back, at []int) (freed int64, err error) {
+func (e *leaseDriver) freeAlike(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
 	var keys, handles mysql.List
 	for _, i := range at {
 		keys, handles = append(keys, []byte(backs[i].Key)), append(handles, backs[i].Handle[:])
@@ -80,15 +90,15 @@ func (e *engine) freeAlike(ctx context.Context, backs []lease.Back, at []int) (f
 
 // standing reads which rows are still ours, and notes which of the others were freed: all, where they are
 // as many as were freed.
-func (e *engine) standing(
-	ctx context.Context, backs []lease.Back, at []int, freed int64, answers []lease.Returned,
+func (e *leaseDriver) standing(
+	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
 ) (left []int, err error) {
 	keys := make([][]byte, len(at))
 	places := make(map[string]int, len(at))
 	for n, i := range at {
 		keys[n] = []byte(backs[i].Key)
 		places[backs[i].Key] = i
-		answers[i] = lease.Returned{}
+		answers[i] = lease.ReleaseResult{}
 	}
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
 		return e.q.LeaseHandles(ctx, on, keys)

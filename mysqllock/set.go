@@ -8,10 +8,10 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 )
 
-// AcquireAll is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
+// acquireSet is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
 // whole locks nothing, for others to find it free.
-func (e *engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	answers := make([]lease.Answer, len(asks))
+func (e *leaseDriver) acquireSet(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+	answers := make([]lease.AcquireResult, len(asks))
 	missing, err := e.see(ctx, by, asks, answers, 0)
 	if err != nil || len(missing) > 0 {
 		return answers, err
@@ -33,7 +33,7 @@ func (e *engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) 
 	}
 	switch granted {
 	case 0:
-		return make([]lease.Answer, len(asks)), nil
+		return make([]lease.AcquireResult, len(asks)), nil
 	case int64(len(asks)):
 		if token != 0 {
 			return counted(asks, token), nil
@@ -47,16 +47,19 @@ func (e *engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) 
 	return answers, err
 }
 
-func refusedOne(a lease.Answer) bool { return a.Token == 0 }
+func refusedOne(a lease.AcquireResult) bool { return a.Token == 0 }
 
-// MakeFree makes the rows of keys.
-func (e *engine) MakeFree(ctx context.Context, keys []string) error {
+// Make makes rows that are missing and free: leases, or a semaphore of so many permits.
+func (e *leaseDriver) Make(ctx context.Context, keys []string, permits int) error {
+	if permits > 0 {
+		return e.makeSemaphore(ctx, keys[0], permits)
+	}
 	return e.makeUnheld(ctx, false, slices.Sorted(slices.Values(keys)))
 }
 
-// ReleaseAll is one UPDATE where all of a set are ours. Where some are not any more, or are locked, a SELECT tells how many are.
-func (e *engine) ReleaseAll(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	answers := make([]lease.Returned, len(backs))
+// releaseSet is one UPDATE where all of a set are ours. Where some are not any more, or are locked, a SELECT tells how many are.
+func (e *leaseDriver) releaseSet(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
+	answers := make([]lease.ReleaseResult, len(backs))
 	at := places(len(backs))
 	for n := 1; ; n++ {
 		var args []any
@@ -69,7 +72,7 @@ func (e *engine) ReleaseAll(ctx context.Context, backs []lease.Back) ([]lease.Re
 		}
 		if freed > 0 {
 			for _, i := range at {
-				answers[i] = lease.Returned{Freed: true}
+				answers[i] = lease.ReleaseResult{Freed: true}
 			}
 			return answers, nil
 		}

@@ -17,12 +17,12 @@ import (
 // openings is how often readers come again at once, after a key was opened to them.
 const openings = 3
 
-// AcquireShared is one INSERT where all keys of a batch are open to readers already. Those that are free are opened, and
+// acquireShared is one INSERT where all keys of a batch are open to readers already. Those that are free are opened, and
 // asked for again. What was held before is looked at first, so that a poll locks nothing.
-func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	answers := make([]lease.Answer, len(asks))
+func (e *leaseDriver) acquireShared(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+	answers := make([]lease.AcquireResult, len(asks))
 	left := places(len(asks))
-	looks := !slices.ContainsFunc(asks, func(a lease.Ask) bool { return !a.Contended })
+	looks := !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return !a.Contended })
 	for n := 1; ; n++ {
 		var err error
 		if n > 1 || !looks {
@@ -58,7 +58,7 @@ func places(n int) []int {
 }
 
 // enter lets those at the given places in where keys are open; the others are left.
-func (e *engine) enter(ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer) (left []int, err error) {
+func (e *leaseDriver) enter(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (left []int, err error) {
 	args := []any{by.Member[:], by.Beat}
 	one := true
 	for _, i := range at {
@@ -85,12 +85,12 @@ func (e *engine) enter(ctx context.Context, by lease.By, asks []lease.Ask, at []
 }
 
 // readBack tells which of those at the given places were let in, as so many were.
-func (e *engine) readBack(
-	ctx context.Context, asks []lease.Ask, at []int, answers []lease.Answer, entered int64,
+func (e *leaseDriver) readBack(
+	ctx context.Context, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult, entered int64,
 ) (left []int, err error) {
-	backs := make([]lease.Back, len(at))
+	backs := make([]lease.ReleaseRequest, len(at))
 	for n, i := range at {
-		backs[n] = lease.Back{Key: asks[i].Key, Handle: asks[i].Handle}
+		backs[n] = lease.ReleaseRequest{Key: asks[i].Key, Handle: asks[i].Handle}
 	}
 	tokens, err := e.readerTokens(ctx, backs)
 	if err != nil {
@@ -105,13 +105,13 @@ func (e *engine) readBack(
 			left = append(left, i)
 			continue
 		}
-		answers[i] = lease.Answer{Token: token, Handle: asks[i].Handle}
+		answers[i] = lease.AcquireResult{Token: token, Handle: asks[i].Handle}
 	}
 	return left, nil
 }
 
 // readerTokens reads which acquisitions stand.
-func (e *engine) readerTokens(ctx context.Context, backs []lease.Back) (map[lease.Handle]int64, error) {
+func (e *leaseDriver) readerTokens(ctx context.Context, backs []lease.ReleaseRequest) (map[lease.Handle]int64, error) {
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ReaderHandlesRow, error) {
 		return e.q.ReaderHandles(ctx, on, keysOf(backs), handlesIn(backs))
 	})
@@ -123,12 +123,12 @@ func (e *engine) readerTokens(ctx context.Context, backs []lease.Back) (map[leas
 }
 
 // keysOf lists each key once.
-func keysOf(backs []lease.Back) [][]byte {
+func keysOf(backs []lease.ReleaseRequest) [][]byte {
 	return distinct(len(backs), func(i int) string { return backs[i].Key })
 }
 
 // askedKeys lists each key once.
-func askedKeys(asks []lease.Ask) [][]byte {
+func askedKeys(asks []lease.AcquireRequest) [][]byte {
 	return distinct(len(asks), func(i int) string { return asks[i].Key })
 }
 
@@ -143,7 +143,7 @@ func distinct(n int, key func(i int) string) (keys [][]byte) {
 	return keys
 }
 
-func handlesIn(backs []lease.Back) [][]byte {
+func handlesIn(backs []lease.ReleaseRequest) [][]byte {
 	handles := make([][]byte, len(backs))
 	for i := range backs {
 		handles[i] = backs[i].Handle[:]
@@ -152,7 +152,7 @@ func handlesIn(backs []lease.Back) [][]byte {
 }
 
 // open says who has the keys at the given places, and has those shared that are free; false where none was.
-func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer) (opened bool, err error) {
+func (e *leaseDriver) open(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (opened bool, err error) {
 	seen, err := e.seeKeys(ctx, by, pick(asks, at))
 	if err != nil {
 		return false, err
@@ -165,7 +165,7 @@ func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []i
 		switch {
 		case !is:
 			missing[a.Key] = true
-			answers[i] = lease.Answer{}
+			answers[i] = lease.AcquireResult{}
 		case !r.Alive, r.Shared && !r.Handle.Valid, !freeFor(r, a):
 		default:
 			free[a.Key] = a.Gone
@@ -182,7 +182,7 @@ func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []i
 		}))
 		for _, i := range at {
 			if err != nil && asks[i].Key == key {
-				answers[i] = lease.Answer{Err: err}
+				answers[i] = lease.AcquireResult{Err: err}
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []i
 }
 
 // seeKeys reads the rows of some keys.
-func (e *engine) seeKeys(ctx context.Context, by lease.By, asks []lease.Ask) (map[string]mysqldb.SeeLeasesRow, error) {
+func (e *leaseDriver) seeKeys(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (map[string]mysqldb.SeeLeasesRow, error) {
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeeLeasesRow, error) {
 		return e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, askedKeys(asks))
 	})
@@ -203,7 +203,7 @@ func (e *engine) seeKeys(ctx context.Context, by lease.By, asks []lease.Ask) (ma
 
 // makeUnheld makes rows that are missing, and grants nothing. The keys are in order. One whose place another transaction has
 // locked is told apart from the others by halves, while there is time to wait for each, and is left out.
-func (e *engine) makeUnheld(ctx context.Context, shared bool, keys []string) error {
+func (e *leaseDriver) makeUnheld(ctx context.Context, shared bool, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -238,7 +238,7 @@ func (e *engine) makeUnheld(ctx context.Context, shared bool, keys []string) err
 }
 
 // Readers is one statement in a snapshot of its own.
-func (e *engine) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
+func (e *leaseDriver) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
 	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeeReadersRow, error) {
 		return e.q.SeeReaders(ctx, on, []byte(key))
 	})
@@ -252,7 +252,7 @@ func (e *engine) Readers(ctx context.Context, key string) ([]lease.Holder, error
 }
 
 // Reap ends what dead members hold, and what has ended by itself.
-func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
+func (e *leaseDriver) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
 	if mode == dblock.ModePermit {
 		return e.reapPermits(ctx, key, gone)
 	}
@@ -262,21 +262,21 @@ func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []
 	if err != nil || len(handles) == 0 {
 		return err
 	}
-	ended := make([]lease.Back, len(handles))
+	ended := make([]lease.ReleaseRequest, len(handles))
 	for i, h := range handles {
-		ended[i] = lease.Back{Key: key, Handle: id(string(h))}
+		ended[i] = lease.ReleaseRequest{Key: key, Handle: id(string(h))}
 	}
 	_, err = e.endShared(ctx, ended)
 	return err
 }
 
 // freeShared gives back those at the given places.
-func (e *engine) freeShared(ctx context.Context, backs []lease.Back, at []int) (freed int64, err error) {
+func (e *leaseDriver) freeShared(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
 	return e.endShared(ctx, pick(backs, at))
 }
 
 // endShared deletes readers where nobody has locked them at this moment.
-func (e *engine) endShared(ctx context.Context, backs []lease.Back) (ended int64, err error) {
+func (e *leaseDriver) endShared(ctx context.Context, backs []lease.ReleaseRequest) (ended int64, err error) {
 	var args []any
 	for _, b := range backs {
 		args = append(args, []byte(b.Key), b.Handle[:])
@@ -286,17 +286,17 @@ func (e *engine) endShared(ctx context.Context, backs []lease.Back) (ended int64
 }
 
 // standingShared is standing for readers.
-func (e *engine) standingShared(
-	ctx context.Context, backs []lease.Back, at []int, freed int64, answers []lease.Returned,
+func (e *leaseDriver) standingShared(
+	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
 ) (left []int, err error) {
 	tokens, err := e.readerTokens(ctx, pick(backs, at))
 	for _, i := range at {
 		if tokens[backs[i].Handle] != 0 {
-			answers[i] = lease.Returned{Stood: true}
+			answers[i] = lease.ReleaseResult{Stood: true}
 			left = append(left, i)
 			continue
 		}
-		answers[i] = lease.Returned{Freed: freed > 0 && backs[i].Token != 0}
+		answers[i] = lease.ReleaseResult{Freed: freed > 0 && backs[i].Token != 0}
 	}
 	if freed == int64(len(at)-len(left)) {
 		for _, i := range at {

@@ -14,35 +14,35 @@ import (
 )
 
 // enterShared asks for a batch as readers.
-func (r rig) enterShared(by lease.By, asks ...lease.Ask) []lease.Answer {
+func (r rig) enterShared(by lease.By, asks ...lease.AcquireRequest) []lease.AcquireResult {
 	r.Helper()
-	answers, err := r.AcquireShared(r.ctx, by, asks)
+	answers, err := r.acquireShared(r.ctx, by, asks)
 	r.ok(err)
 	return answers
 }
 
 // write takes a key for itself, after its readers have gone; false where somebody has it. looks is whether it looks for them.
-func (r rig) write(by lease.By, key string, looks bool) (lease.Back, bool) {
+func (r rig) write(by lease.By, key string, looks bool) (lease.ReleaseRequest, bool) {
 	a := ask(key)
-	got, err := r.Acquire(r.ctx, by, []lease.Ask{a})
+	got, err := r.acquireExclusive(r.ctx, by, []lease.AcquireRequest{a})
 	if err == nil && got[0].Shared {
 		a.Over = true
-		got, err = r.Acquire(r.ctx, by, []lease.Ask{a})
+		got, err = r.acquireExclusive(r.ctx, by, []lease.AcquireRequest{a})
 	}
 	if err != nil {
 		r.Errorf("write: %v", err)
 	}
 	if err != nil || got[0].Token == 0 {
-		return lease.Back{}, false
+		return lease.ReleaseRequest{}, false
 	}
 	if !a.Over || !looks {
-		return lease.Back{Key: key, Handle: a.Handle}, true
+		return lease.ReleaseRequest{Key: key, Handle: a.Handle}, true
 	}
 	for {
 		readers, err := r.Readers(r.ctx, key)
 		if err != nil {
 			r.Errorf("readers: %v", err)
-			return lease.Back{}, false
+			return lease.ReleaseRequest{}, false
 		}
 		if len(readers) == 0 {
 			break
@@ -52,21 +52,21 @@ func (r rig) write(by lease.By, key string, looks bool) (lease.Back, bool) {
 	held := ask(key)
 	held.Instead = a.Handle
 	for {
-		got, err := r.Acquire(r.ctx, by, []lease.Ask{held})
+		got, err := r.acquireExclusive(r.ctx, by, []lease.AcquireRequest{held})
 		if err != nil {
 			r.Errorf("write: %v", err)
-			return lease.Back{}, false
+			return lease.ReleaseRequest{}, false
 		}
 		if got[0].Token != 0 { // else its row was locked for a moment
-			return lease.Back{Key: key, Handle: held.Handle}, true
+			return lease.ReleaseRequest{Key: key, Handle: held.Handle}, true
 		}
 	}
 }
 
 // giveBack does so until it is done.
-func (r rig) giveBack(b lease.Back) {
+func (r rig) giveBack(b lease.ReleaseRequest) {
 	for {
-		got, err := r.Release(r.ctx, []lease.Back{b})
+		got, err := r.releaseBatch([]lease.ReleaseRequest{b})
 		if err != nil || !got[0].Freed && !got[0].Stood {
 			r.Errorf("release: %+v, %v", got, err)
 			return
@@ -109,7 +109,7 @@ func (r rig) meetings(rounds int, looks bool) (met, reads, writes int64) {
 					continue
 				}
 				a := ask("k")
-				got, err := r.AcquireShared(r.ctx, us, []lease.Ask{a})
+				got, err := r.acquireShared(r.ctx, us, []lease.AcquireRequest{a})
 				if err != nil {
 					r.Errorf("read: %v", err)
 					return
@@ -117,7 +117,7 @@ func (r rig) meetings(rounds int, looks bool) (met, reads, writes int64) {
 				if got[0].Token != 0 {
 					read.Add(1)
 					be(1)
-					r.giveBack(lease.Back{Key: "k", Handle: a.Handle, Mode: dblock.ModeShared})
+					r.giveBack(lease.ReleaseRequest{Key: "k", Handle: a.Handle, Mode: dblock.ModeShared})
 				}
 			}
 		})
@@ -157,7 +157,7 @@ func TestSharedBatch(t *testing.T) {
 		held := r.take(them, ask("held"))
 		free := r.take(them, ask("free"))
 		r.release(free)
-		asks := []lease.Ask{ask("open"), ask("fresh"), ask("free"), ask("held"), ask("open"), ask("fresh")}
+		asks := []lease.AcquireRequest{ask("open"), ask("fresh"), ask("free"), ask("held"), ask("open"), ask("fresh")}
 		asks[0].Detached, asks[0].Hold = true, time.Hour
 		asks[1].Label, asks[1].Data = "l'abel", []byte("da\x00ta")
 		got := r.enterShared(us, asks...)
@@ -170,23 +170,23 @@ func TestSharedBatch(t *testing.T) {
 		if got[3].Token != 0 || !got[3].Held || got[3].Holder.Member != them.Member || got[3].Holder.Token != held.Token {
 			r.Errorf("what was held: %+v", got[3])
 		}
-		listed, err := r.List(r.ctx)
+		listed, err := r.List(r.ctx, "")
 		r.ok(err)
-		at := slices.IndexFunc(listed, func(l lease.Listed) bool { return l.Handle == asks[1].Handle })
+		at := slices.IndexFunc(listed, func(l lease.HeldLease) bool { return l.Handle == asks[1].Handle })
 		if len(listed) != 7 || at < 0 || listed[at].Mode != dblock.ModeShared || listed[at].Holder.Label != "l'abel" || listed[at].MemberLabel != "us" {
 			r.Errorf("listed %+v", listed)
 		}
-		back := func(i int) lease.Back {
-			return lease.Back{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle, Mode: dblock.ModeShared}
+		back := func(i int) lease.ReleaseRequest {
+			return lease.ReleaseRequest{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle, Mode: dblock.ModeShared}
 		}
 		freed := r.release(back(0), back(1), back(2), back(3), back(4), back(5))
 		if !freed[0].Freed || !freed[1].Freed || !freed[2].Freed || !freed[4].Freed || !freed[5].Freed {
 			r.Errorf("released %+v", freed)
 		}
-		if freed := r.release(back(1)); freed[0] != (lease.Returned{}) {
+		if freed := r.release(back(1)); freed[0] != (lease.ReleaseResult{}) {
 			r.Errorf("released twice: %+v", freed)
 		}
-		polls := []lease.Ask{ask("open"), ask("held"), ask("other")}
+		polls := []lease.AcquireRequest{ask("open"), ask("held"), ask("other")}
 		for i := range polls {
 			polls[i].Contended = true
 		}
@@ -213,7 +213,7 @@ func TestOverInABatch(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, them := r.join("us"), r.join("them")
 		r.enterShared(them, ask("a"), ask("b"))
-		asks := []lease.Ask{ask("a"), ask("b"), ask("c")}
+		asks := []lease.AcquireRequest{ask("a"), ask("b"), ask("c")}
 		asks[1].Over = true
 		got := r.acquire(us, asks...)
 		if !got[0].Shared || got[0].Held || got[0].Token != 0 || got[1].Token == 0 || got[2].Token == 0 {
@@ -228,7 +228,7 @@ func TestOverInABatch(t *testing.T) {
 			r.Errorf("a poll of what is shared: %+v", got)
 		}
 		// What was granted over readers and is given back leaves them there.
-		r.release(lease.Back{Key: "b", Handle: asks[1].Handle})
+		r.release(lease.ReleaseRequest{Key: "b", Handle: asks[1].Handle})
 		if got := r.acquire(us, ask("b"))[0]; !got.Shared {
 			r.Errorf("after a writer gave up: %+v", got)
 		}
@@ -240,7 +240,7 @@ func TestOverInABatch(t *testing.T) {
 		if gone, err := r.Evict(r.ctx, us.Member); err != nil || !gone {
 			r.Fatalf("evict: %v, %v", gone, err)
 		}
-		heirs := []lease.Ask{over("b", us.Member), over("c", us.Member), ask("a")}
+		heirs := []lease.AcquireRequest{over("b", us.Member), over("c", us.Member), ask("a")}
 		got = r.acquire(them, heirs...)
 		if !got[0].Shared || got[1].Token == 0 || !got[2].Shared {
 			r.Errorf("after a writer that waited died: %+v", got)
@@ -257,7 +257,7 @@ func TestReadersStandBack(t *testing.T) {
 		if got := r.enterShared(us, ask("k"))[0]; got.Token != 0 || got.Held {
 			r.Errorf("while a writer wants to go first: %+v", got)
 		}
-		r.ok(r.StopWaiting(r.ctx, []string{"k"}, member.ID{}))
+		r.ok(r.Wait(r.ctx, []string{"k"}, member.ID{}, 0))
 		if got := r.enterShared(us, ask("k"))[0]; got.Token == 0 {
 			r.Errorf("after it has gone: %+v", got)
 		}
@@ -288,7 +288,7 @@ func TestReap(t *testing.T) {
 			}
 		}
 		count(3)
-		if got := r.release(lease.Back{Key: "k", Handle: second.Handle, Mode: dblock.ModeShared})[0]; got != (lease.Returned{Stood: true}) {
+		if got := r.release(lease.ReleaseRequest{Key: "k", Handle: second.Handle, Mode: dblock.ModeShared})[0]; got != (lease.ReleaseResult{Stood: true}) {
 			r.Errorf("released below a guard: %+v", got)
 		}
 		r.ok(tx.Rollback())

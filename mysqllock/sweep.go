@@ -22,7 +22,7 @@ const (
 
 // Sweep tidies in small steps: rows are found without a lock, and deleted by their keys. Leases come
 // before members: one whose member was gone when it was read is free for good.
-func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
+func (e *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
 	older := max(unused, leastUnused).Microseconds()
 	for _, sweep := range []func(context.Context, int64) (int64, error){
 		e.sweepLeases, e.sweepShared, e.sweepReaders, e.sweepTickets, e.sweepMembers, e.sweepWaiters,
@@ -36,7 +36,7 @@ func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 	return removed, nil
 }
 
-func (e *engine) sweepLeases(ctx context.Context, older int64) (int64, error) {
+func (e *leaseDriver) sweepLeases(ctx context.Context, older int64) (int64, error) {
 	return e.steps(ctx,
 		func(on mysqldb.DBTX, after []byte) ([][]byte, error) {
 			return e.q.UnusedLeases(ctx, on, after, older, sweepStep)
@@ -44,7 +44,7 @@ func (e *engine) sweepLeases(ctx context.Context, older int64) (int64, error) {
 		func(on mysqldb.DBTX, keys [][]byte) (int64, error) { return e.q.SweepLeases(ctx, on, keys, older) })
 }
 
-func (e *engine) sweepMembers(ctx context.Context, older int64) (int64, error) {
+func (e *leaseDriver) sweepMembers(ctx context.Context, older int64) (int64, error) {
 	return e.steps(ctx,
 		func(on mysqldb.DBTX, after []byte) ([][]byte, error) {
 			return e.q.ExpiredMembers(ctx, on, after, older, sweepStep)
@@ -53,7 +53,7 @@ func (e *engine) sweepMembers(ctx context.Context, older int64) (int64, error) {
 }
 
 // steps finds and deletes along the primary key until nothing more is found.
-func (e *engine) steps(
+func (e *leaseDriver) steps(
 	ctx context.Context, find func(on mysqldb.DBTX, after []byte) ([][]byte, error),
 	remove func(on mysqldb.DBTX, keys [][]byte) (int64, error),
 ) (removed int64, err error) {
@@ -76,7 +76,7 @@ func (e *engine) steps(
 
 // sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then
 // looks for readers.
-func (e *engine) sweepShared(ctx context.Context, older int64) (int64, error) {
+func (e *leaseDriver) sweepShared(ctx context.Context, older int64) (int64, error) {
 	return e.steps(ctx,
 		func(on mysqldb.DBTX, after []byte) ([][]byte, error) {
 			return e.q.UnusedShared(ctx, on, after, older, sweepStep)
@@ -105,20 +105,20 @@ func (e *engine) sweepShared(ctx context.Context, older int64) (int64, error) {
 }
 
 // unclaim gives keys back that have readers after all.
-func (e *engine) unclaim(ctx context.Context, keys [][]byte, handle lease.Handle) error {
+func (e *leaseDriver) unclaim(ctx context.Context, keys [][]byte, handle lease.Handle) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	ours := make([]lease.Back, len(keys))
+	ours := make([]lease.ReleaseRequest, len(keys))
 	for i, key := range keys {
-		ours[i] = lease.Back{Key: string(key), Handle: handle}
+		ours[i] = lease.ReleaseRequest{Key: string(key), Handle: handle}
 	}
-	_, err := e.Release(ctx, ours)
+	_, err := e.release(ctx, ours)
 	return err
 }
 
 // sweepReaders ends those whose members were gone for good when they were read, or whose time was up.
-func (e *engine) sweepReaders(ctx context.Context, older int64) (removed int64, err error) {
+func (e *leaseDriver) sweepReaders(ctx context.Context, older int64) (removed int64, err error) {
 	for from := []byte{}; ; {
 		found, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.UnusedReadersRow, error) {
 			return e.q.UnusedReaders(ctx, on, from, older, sweepStep)
@@ -126,9 +126,9 @@ func (e *engine) sweepReaders(ctx context.Context, older int64) (removed int64, 
 		if err != nil || len(found) == 0 {
 			return removed, err
 		}
-		ended := make([]lease.Back, len(found))
+		ended := make([]lease.ReleaseRequest, len(found))
 		for i, r := range found {
-			ended[i] = lease.Back{Key: string(r.LeaseKey), Handle: id(string(r.Handle))}
+			ended[i] = lease.ReleaseRequest{Key: string(r.LeaseKey), Handle: id(string(r.Handle))}
 		}
 		n, err := e.endShared(ctx, ended)
 		removed += n
@@ -140,7 +140,7 @@ func (e *engine) sweepReaders(ctx context.Context, older int64) (removed int64, 
 }
 
 // sweepWaiters deletes one row a statement: their key has two parts, and they are few.
-func (e *engine) sweepWaiters(ctx context.Context, _ int64) (removed int64, err error) {
+func (e *leaseDriver) sweepWaiters(ctx context.Context, _ int64) (removed int64, err error) {
 	for from := []byte{}; ; {
 		found, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ExpiredWaitersRow, error) {
 			return e.q.ExpiredWaiters(ctx, on, from, sweepStep)
@@ -166,7 +166,7 @@ func (e *engine) sweepWaiters(ctx context.Context, _ int64) (removed int64, err 
 }
 
 // sweepTickets deletes one row a statement, by its key.
-func (e *engine) sweepTickets(ctx context.Context, _ int64) (removed int64, err error) {
+func (e *leaseDriver) sweepTickets(ctx context.Context, _ int64) (removed int64, err error) {
 	for {
 		found, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.UnusedTicketsRow, error) {
 			return e.q.UnusedTickets(ctx, on, sweepStep)

@@ -9,7 +9,7 @@ import (
 )
 
 // Evict deletes the member's row, and looks in a statement of its own whether it is gone.
-func (e *engine) Evict(ctx context.Context, id member.ID) (gone bool, err error) {
+func (e *leaseDriver) Evict(ctx context.Context, id member.ID) (gone bool, err error) {
 	err = e.once(ctx, func(on mysqldb.DBTX) error { return e.q.Evict(ctx, on, id[:]) })
 	if err != nil {
 		return false, sqlerr.Unwritten(err) // an eviction gives nobody anything

@@ -35,7 +35,7 @@ func TestTriggersHideNoToken(t *testing.T) {
 			}
 			us.Beat = want
 		}
-		check := func(table string, asks []lease.Ask, got []lease.Answer, err error) {
+		check := func(table string, asks []lease.AcquireRequest, got []lease.AcquireResult, err error) {
 			r.Helper()
 			r.ok(err)
 			for i, a := range asks {
@@ -48,12 +48,12 @@ func TestTriggersHideNoToken(t *testing.T) {
 		}
 		acquire := func(keys ...string) {
 			r.Helper()
-			asks, backs := make([]lease.Ask, len(keys)), make([]lease.Back, len(keys))
+			asks, backs := make([]lease.AcquireRequest, len(keys)), make([]lease.ReleaseRequest, len(keys))
 			for i, key := range keys {
 				asks[i] = ask(key)
-				backs[i] = lease.Back{Key: key, Handle: asks[i].Handle}
+				backs[i] = lease.ReleaseRequest{Key: key, Handle: asks[i].Handle}
 			}
-			got, err := r.Acquire(r.ctx, us, asks)
+			got, err := r.acquireExclusive(r.ctx, us, asks)
 			check("dblock_lease", asks, got, err)
 			r.release(backs...)
 		}
@@ -62,25 +62,25 @@ func TestTriggersHideNoToken(t *testing.T) {
 			acquire("b", "c", "d")
 		}
 		acquire("a", "b", "e") // some of both
-		set := []lease.Ask{ask("a"), ask("b")}
+		set := []lease.AcquireRequest{ask("a"), ask("b")}
 		set[1].Handle = set[0].Handle
-		got, err := r.AcquireAll(r.ctx, us, set)
+		got, err := r.acquireSet(r.ctx, us, set)
 		check("dblock_lease", set, got, err)
-		shared := []lease.Ask{ask("s"), ask("s"), ask("t")}
-		got, err = r.AcquireShared(r.ctx, us, shared)
+		shared := []lease.AcquireRequest{ask("s"), ask("s"), ask("t")}
+		got, err = r.acquireShared(r.ctx, us, shared)
 		check("dblock_reader", shared, got, err)
-		r.ok(r.MakeSemaphore(r.ctx, "p", 5))
-		some := []lease.Ask{permits("p", 2, 5), permits("p", 3, 5)}
-		got, err = r.AcquirePermits(r.ctx, us, some)
+		r.ok(r.makeSemaphore(r.ctx, "p", 5))
+		some := []lease.AcquireRequest{permits("p", 2, 5), permits("p", 3, 5)}
+		got, err = r.acquirePermits(r.ctx, us, some)
 		check("dblock_permit", some, got, err)
-		waiting := []lease.Ask{ask("q"), ask("q")}
-		tickets, err := r.Enqueue(r.ctx, us, waiting)
+		waiting := []lease.AcquireRequest{ask("q"), ask("q")}
+		tickets, err := r.enqueue(r.ctx, us, waiting)
 		r.ok(err)
 		for i, a := range waiting {
 			var ticket int64
 			r.ok(r.db.QueryRowContext(r.ctx, "SELECT ticket FROM dblock_ticket WHERE handle = ?", a.Handle[:]).Scan(&ticket))
-			if tickets[i] != ticket {
-				r.Errorf("ticket %d, want %d", tickets[i], ticket)
+			if tickets[i].Ticket != ticket {
+				r.Errorf("ticket %d, want %d", tickets[i].Ticket, ticket)
 			}
 		}
 	})

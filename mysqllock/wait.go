@@ -16,23 +16,19 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Wait notes that a process waits for keys. Nobody is told by it; it is for people to see (List), and for a process
-// that has had its turn (OthersWait).
-func (e *engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
+// Wait notes for ttl that a process waits for keys; with ttl 0 it ends that. It notifies no process: List shows it, and
+// OthersWait reads it.
+func (e *leaseDriver) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
 	return e.passing(ctx, inOrder(keys), id, func(on mysqldb.DBTX, keys [][]byte) error {
+		if ttl == 0 {
+			return e.q.StopWaiting(ctx, on, keys, id[:])
+		}
 		var args []any
 		for _, key := range keys {
 			args = append(args, key, id[:], ttl.Microseconds())
 		}
 		_, err := on.ExecContext(ctx, mysqldb.WaitForLeases, args...)
 		return err
-	})
-}
-
-// StopWaiting ends it.
-func (e *engine) StopWaiting(ctx context.Context, keys []string, id member.ID) error {
-	return e.passing(ctx, inOrder(keys), id, func(on mysqldb.DBTX, keys [][]byte) error {
-		return e.q.StopWaiting(ctx, on, keys, id[:])
 	})
 }
 
@@ -46,7 +42,7 @@ func inOrder(keys []string) [][]byte {
 }
 
 // passing runs a statement on a member's rows of keys, but for those that another transaction has locked.
-func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, statement func(mysqldb.DBTX, [][]byte) error) error {
+func (e *leaseDriver) passing(ctx context.Context, keys [][]byte, id member.ID, statement func(mysqldb.DBTX, [][]byte) error) error {
 	err := e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error { return statement(on, keys) })
 	if !mysql.IsLocked(err) {
 		return sqlerr.Unwritten(err)
@@ -72,22 +68,22 @@ func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, state
 }
 
 // OthersWait tells whether another member that is alive waits for a key.
-func (e *engine) OthersWait(ctx context.Context, key string, id member.ID) (bool, error) {
+func (e *leaseDriver) OthersWait(ctx context.Context, key string, id member.ID) (bool, error) {
 	return read(ctx, e, func(on mysqldb.DBTX) (bool, error) { return e.q.OthersWait(ctx, on, []byte(key), id[:]) })
 }
 
 // Listen is not to be had: these servers tell nobody anything unasked.
-func (e *engine) Listen(context.Context, func(), func(key string)) error {
+func (e *leaseDriver) Listen(context.Context, func(), func(key string)) error {
 	return fmt.Errorf("%w: MySQL and MariaDB have no notifications: keys that are waited for are watched", dblock.ErrUnsupported)
 }
 
-var _ lease.Watcher = (*engine)(nil)
+var _ lease.Watcher = (*leaseDriver)(nil)
 
 // sparing is how many connections a pool has that can spare one for a watch.
 const sparing = 8
 
 // Watch takes a connection of the pool for statements that look, pause and look again at the server.
-func (e *engine) Watch(ctx context.Context) (lease.Watch, error) {
+func (e *leaseDriver) Watch(ctx context.Context) (lease.Watch, error) {
 	if e.watch <= 0 {
 		return nil, fmt.Errorf("%w: LeaseOptions.Watch says so", dblock.ErrUnsupported)
 	}
@@ -113,7 +109,7 @@ func (e *engine) Watch(ctx context.Context) (lease.Watch, error) {
 
 // watch is a connection that only looks. It has settings of its own, and never goes back to the pool.
 type watch struct {
-	e    *engine
+	e    *leaseDriver
 	conn *sql.Conn
 }
 
@@ -128,8 +124,8 @@ const mostSteps = 1000
 
 // Look is one statement.
 func (w *watch) Look(
-	ctx context.Context, keys []string, turns []lease.Handle, told []lease.Seen, d time.Duration,
-) ([]lease.Seen, error) {
+	ctx context.Context, keys []string, turns []lease.Handle, told []lease.LeaseState, d time.Duration,
+) ([]lease.LeaseState, error) {
 	handles := make(mysql.List, len(turns))
 	for i := range turns {
 		handles[i] = turns[i][:]
@@ -144,14 +140,14 @@ func (w *watch) Look(
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	var seen []lease.Seen
+	var seen []lease.LeaseState
 	for rows.Next() {
 		var key, handle []byte
 		var token int64
 		if err := rows.Scan(&key, &token, &handle); err != nil {
 			return nil, err
 		}
-		s := lease.Seen{Key: string(key), Token: token}
+		s := lease.LeaseState{Key: string(key), Token: token}
 		if h := id(string(handle)); slices.Contains(turns, h) {
 			s.Handle = h
 		}
@@ -170,7 +166,7 @@ func values(keys []string) mysql.List {
 }
 
 // Free reads what is committed.
-func (e *engine) Free(ctx context.Context, keys []string) (free []lease.Seen, err error) {
+func (e *leaseDriver) Free(ctx context.Context, keys []string) (free []lease.LeaseState, err error) {
 	of := make([][]byte, len(keys))
 	for i, key := range keys {
 		of[i] = []byte(key)
@@ -179,7 +175,7 @@ func (e *engine) Free(ctx context.Context, keys []string) (free []lease.Seen, er
 		return e.q.FreeLeases(ctx, on, of)
 	})
 	for _, r := range rows {
-		free = append(free, lease.Seen{Key: string(r.LeaseKey), Token: r.Token})
+		free = append(free, lease.LeaseState{Key: string(r.LeaseKey), Token: r.Token})
 	}
 	return free, err
 }

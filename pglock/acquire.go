@@ -12,31 +12,48 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// Acquire is one statement, whatever the size of the batch. A single ask tries a cheaper statement first.
-func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+// Acquire is one statement, whatever the size of the batch.
+func (d *leaseDriver) Acquire(ctx context.Context, b lease.AcquireBatch) ([]lease.AcquireResult, error) {
+	switch b.Kind {
+	case lease.KindShared:
+		return d.acquireShared(ctx, b.By, b.Requests)
+	case lease.KindPermits:
+		return d.acquirePermits(ctx, b.By, b.Requests)
+	case lease.KindSet:
+		return d.acquireMany(ctx, b.By, b.Requests, true)
+	case lease.KindFair:
+		return d.enqueue(ctx, b.By, b.Requests)
+	}
+	return d.acquireExclusive(ctx, b.By, b.Requests)
+}
+
+// acquireExclusive tries a cheaper statement first for a single request.
+func (d *leaseDriver) acquireExclusive(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	if err := lease.CheckKeys(asks); err != nil {
 		return nil, err
 	}
 	if len(asks) == 1 && !asks[0].Contended && !asks[0].InTurn {
-		answer, err := e.acquireOne(ctx, by, asks[0])
+		answer, err := d.acquireOne(ctx, by, asks[0])
 		if answer.Token != 0 || err != nil {
-			return []lease.Answer{answer}, err
+			return []lease.AcquireResult{answer}, err
 		}
 	}
-	return e.acquireMany(ctx, by, asks, false)
+	return d.acquireMany(ctx, by, asks, false)
 }
 
-func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask, together bool) ([]lease.Answer, error) {
+func (d *leaseDriver) acquireMany(ctx context.Context, by lease.By, asks []lease.AcquireRequest, together bool) ([]lease.AcquireResult, error) {
 	p := pgdb.AcquireLeasesParams{MemberID: postgres.UUID(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, len(asks)), Together: together, InTurn: asks[0].InTurn}
 	for _, a := range asks {
 		p.LeaseKeys = append(p.LeaseKeys, a.Key)
 		p.Handles = append(p.Handles, postgres.UUID(a.Handle))
 	}
-	p.Insteads = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return postgres.UUID(a.Instead), a.Instead != lease.Handle{} })
-	p.Gones = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return postgres.UUID(a.Gone), a.Gone != member.ID{} })
-	p.Overs = unlessNone(asks, func(a lease.Ask) (bool, bool) { return a.Over, a.Over })
+	p.Insteads = unlessNone(asks, func(a lease.AcquireRequest) (pgtype.UUID, bool) {
+		return postgres.UUID(a.Instead), a.Instead != lease.Handle{}
+	})
+	p.Gones = unlessNone(asks, func(a lease.AcquireRequest) (pgtype.UUID, bool) { return postgres.UUID(a.Gone), a.Gone != member.ID{} })
+	p.Overs = unlessNone(asks, func(a lease.AcquireRequest) (bool, bool) { return a.Over, a.Over })
 	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
-	rows, err := e.q.AcquireLeases(ctx, e.db, p)
+	rows, err := d.q.AcquireLeases(ctx, d.db, p)
 	if err != nil && !together {
 		err = ofBatch(err, len(asks))
 	}
@@ -45,9 +62,9 @@ func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask,
 	}
 	var found answered
 	for _, r := range rows {
-		refused := lease.Answer{Shared: r.Shared}
+		refused := lease.AcquireResult{Shared: r.Shared}
 		if !r.Shared {
-			refused = lease.Answer{Held: true, Holder: lease.Holder{
+			refused = lease.AcquireResult{Held: true, Holder: lease.Holder{
 				Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead,
 				Remaining: max(0, postgres.FromMicros(r.RemainingUs)),
 			}}
@@ -58,8 +75,8 @@ func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask,
 }
 
 // unlessNone lists something of each ask; nothing where no ask has it, which is the usual case and costs least.
-func unlessNone[T any](asks []lease.Ask, of func(lease.Ask) (T, bool)) []T {
-	if !slices.ContainsFunc(asks, func(a lease.Ask) bool { _, has := of(a); return has }) {
+func unlessNone[T any](asks []lease.AcquireRequest, of func(lease.AcquireRequest) (T, bool)) []T {
+	if !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { _, has := of(a); return has }) {
 		return []T{}
 	}
 	list := make([]T, len(asks))
@@ -73,7 +90,7 @@ func unlessNone[T any](asks []lease.Ask, of func(lease.Ask) (T, bool)) []T {
 // were refused.
 type answered struct {
 	granted map[acquisition]int64
-	refused map[string]lease.Answer
+	refused map[string]lease.AcquireResult
 	gone    bool
 }
 
@@ -84,9 +101,9 @@ type acquisition struct {
 }
 
 // note takes in one row. A row without a key says that the member is gone.
-func (b *answered) note(key string, handle pgtype.UUID, granted int64, refused lease.Answer) {
+func (b *answered) note(key string, handle pgtype.UUID, granted int64, refused lease.AcquireResult) {
 	if b.granted == nil {
-		b.granted, b.refused = make(map[acquisition]int64), make(map[string]lease.Answer)
+		b.granted, b.refused = make(map[acquisition]int64), make(map[string]lease.AcquireResult)
 	}
 	switch {
 	case key == "":
@@ -100,11 +117,11 @@ func (b *answered) note(key string, handle pgtype.UUID, granted int64, refused l
 }
 
 // answers returns the answer to each ask. It grants only what the statement returned under the ask's handle.
-func (b *answered) answers(asks []lease.Ask) []lease.Answer {
-	answers := make([]lease.Answer, len(asks))
+func (b *answered) answers(asks []lease.AcquireRequest) []lease.AcquireResult {
+	answers := make([]lease.AcquireResult, len(asks))
 	for i, a := range asks {
 		if token := b.granted[acquisition{a.Key, a.Handle}]; token != 0 {
-			answers[i] = lease.Answer{Token: token, Handle: a.Handle}
+			answers[i] = lease.AcquireResult{Token: token, Handle: a.Handle}
 			continue
 		}
 		answers[i] = b.refused[a.Key]

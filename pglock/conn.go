@@ -5,27 +5,28 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // ownConns is how many connections the leases of one pool and TTL use by default, without the one that listens.
 const ownConns = 4
 
-func newEngine(schema *postgres.Schema, pool *postgres.Pool) *engine {
-	return &engine{Members: postgres.NewMembers(schema, pool, pool), pool: pool, schema: schema, db: schema.On(pool)}
+func newDriver(schema *postgres.Schema, pool *postgres.Pool) *leaseDriver {
+	return &leaseDriver{Members: postgres.NewMembers(schema, pool, pool), pool: pool, schema: schema, db: schema.On(pool)}
 }
 
-// openEngine makes an engine with a pool of its own.
-func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
+// openDriver makes a driver with a pool of its own.
+func openDriver(ctx context.Context, of shareKey) (*leaseDriver, lease.Backend, error) {
 	schema, pools, err := postgres.Open(ctx, of.host, of.schema, nil, of.conns)
 	if err != nil {
-		return nil, nil, err
+		return nil, lease.Backend{}, err
 	}
 	pool := pools[0]
-	e := newEngine(schema, pool)
-	if e.notDurable, err = e.undurable(ctx); err != nil {
+	d := newDriver(schema, pool)
+	if d.notDurable, err = d.undurable(ctx); err != nil {
 		pool.Close()
-		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+		return nil, lease.Backend{}, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
-	return e, pool.Close, nil
+	return d, d.backend(), nil
 }

@@ -2,16 +2,16 @@ package pglock
 
 import "context"
 
-// undurable names the setting for which a commit of this engine's sessions may be gone after a crash of the server;
+// undurable names the setting for which a commit of this driver's sessions may be gone after a crash of the server;
 // empty: none.
-func (e *engine) undurable(ctx context.Context) (setting string, err error) {
-	d, err := e.q.Durability(ctx, e.db)
+func (d *leaseDriver) undurable(ctx context.Context) (setting string, err error) {
+	s, err := d.q.Durability(ctx, d.db)
 	switch {
 	case err != nil:
 		return "", err
-	case d.Fsync != "on":
-		return "fsync = " + d.Fsync, nil
-	case d.SynchronousCommit == "off":
+	case s.Fsync != "on":
+		return "fsync = " + s.Fsync, nil
+	case s.SynchronousCommit == "off":
 		return "synchronous_commit = off", nil
 	}
 	return "", nil

@@ -21,7 +21,7 @@ func ofBatch(err error, size int) error {
 }
 
 // Classify tells what an error means.
-func (*engine) Classify(err error) sqlerr.Class {
+func (*leaseDriver) Classify(err error) sqlerr.Class {
 	if locked := (*batchLocked)(nil); errors.As(err, &locked) {
 		return sqlerr.BadInput
 	}

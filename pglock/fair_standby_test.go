@@ -32,19 +32,19 @@ func TestFaultsNoGrantIsAheadOfTheStandby(t *testing.T) {
 	defer pool.Close()
 	_, err = migrations.Up(ctx, pool, migrations.Options{})
 	require.NoError(t, err)
-	e := newEngine(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
+	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
 	us := lease.By{Member: member.NewID()}
 	require.NoError(t, e.Join(ctx, us.Member, "", time.Hour))
-	holder, waiter := []lease.Ask{{Key: "a", Handle: member.NewID()}}, []lease.Ask{{Key: "a", Handle: member.NewID()}}
-	_, err = e.Acquire(ctx, us, holder)
+	holder, waiter := []lease.AcquireRequest{{Key: "a", Handle: member.NewID()}}, []lease.AcquireRequest{{Key: "a", Handle: member.NewID()}}
+	_, err = e.acquireExclusive(ctx, us, holder)
 	require.NoError(t, err)
-	tickets, err := e.Enqueue(ctx, us, waiter)
+	tickets, err := e.enqueue(ctx, us, waiter)
 	require.NoError(t, err)
 
 	require.NoError(t, standby.Freeze())
 	briefly, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_, err = e.PassOn(briefly, []lease.Back{{Key: "a", Handle: holder[0].Handle}})
+	_, err = e.passOn(briefly, []lease.ReleaseRequest{{Key: "a", Handle: holder[0].Handle}})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Eventually(t, func() (is bool) {
 		require.NoError(t, pool.QueryRow(ctx, "SELECT handle = $1 FROM dblock_lease", postgres.UUID(waiter[0].Handle)).Scan(&is))
@@ -52,11 +52,11 @@ func TestFaultsNoGrantIsAheadOfTheStandby(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond, "no grant is visible")
 	briefly, cancel = context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_, err = e.SeeTurn(briefly, "a", waiter[0].Handle, tickets[0])
+	_, err = e.Entry(briefly, "a", waiter[0].Handle, tickets[0].Ticket)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 
 	require.NoError(t, standby.Thaw())
-	turn, err := e.SeeTurn(ctx, "a", waiter[0].Handle, tickets[0])
+	turn, err := e.Entry(ctx, "a", waiter[0].Handle, tickets[0].Ticket)
 	require.NoError(t, err)
 	assert.NotZero(t, turn.Token)
 }

@@ -33,32 +33,32 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	_, err := migrations.Up(ctx, db, migrations.Options{})
 	ok(err)
-	e := newEngine(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
+	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
 	us, them := lease.By{Member: member.NewID()}, lease.By{Member: member.NewID()}
 	for _, by := range []lease.By{us, them} {
 		ok(e.Join(ctx, by.Member, "", time.Hour))
 	}
-	ask := func() []lease.Ask { return []lease.Ask{{Key: "a", Handle: member.NewID()}} }
+	ask := func() []lease.AcquireRequest { return []lease.AcquireRequest{{Key: "a", Handle: member.NewID()}} }
 	reader, over, waiter := ask(), ask(), ask()
-	got, err := e.AcquireShared(ctx, them, reader)
+	got, err := e.acquireShared(ctx, them, reader)
 	ok(err)
 	if got[0].Token == 0 {
 		t.Fatalf("a reader: %+v", got[0])
 	}
 	over[0].Over = true
-	got, err = e.Acquire(ctx, us, over)
+	got, err = e.acquireExclusive(ctx, us, over)
 	ok(err)
 	if got[0].Token == 0 {
 		t.Fatalf("over readers: %+v", got[0])
 	}
-	tickets, err := e.Enqueue(ctx, us, waiter)
+	tickets, err := e.enqueue(ctx, us, waiter)
 	ok(err)
-	returned, err := e.PassOn(ctx, []lease.Back{{Key: "a", Handle: over[0].Handle}})
+	returned, err := e.passOn(ctx, []lease.ReleaseRequest{{Key: "a", Handle: over[0].Handle}})
 	ok(err)
 	if !returned[0].Freed {
 		t.Errorf("it was not given back: %+v", returned[0])
 	}
-	turn, err := e.SeeTurn(ctx, "a", waiter[0].Handle, tickets[0])
+	turn, err := e.Entry(ctx, "a", waiter[0].Handle, tickets[0].Ticket)
 	ok(err)
 	if turn.Token != 0 || turn.Held || !turn.Shared || !turn.Waits {
 		t.Errorf("a waiter beside readers: %+v", turn)
@@ -80,29 +80,29 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	_, err := migrations.Up(t.Context(), db, migrations.Options{})
 	ok(err)
-	e := newEngine(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
+	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	us := lease.By{Member: member.NewID()}
 	ok(e.Join(ctx, us.Member, "us", time.Hour))
-	waits, held := lease.Ask{Key: "locked", Handle: member.NewID()}, lease.Ask{Key: "free", Handle: member.NewID()}
-	_, err = e.Acquire(ctx, us, []lease.Ask{{Key: "locked", Handle: member.NewID()}, held})
+	waits, held := lease.AcquireRequest{Key: "locked", Handle: member.NewID()}, lease.AcquireRequest{Key: "free", Handle: member.NewID()}
+	_, err = e.acquireExclusive(ctx, us, []lease.AcquireRequest{{Key: "locked", Handle: member.NewID()}, held})
 	ok(err)
-	_, err = e.Enqueue(ctx, us, []lease.Ask{waits})
+	_, err = e.enqueue(ctx, us, []lease.AcquireRequest{waits})
 	ok(err)
 	tx, err := db.BeginTx(ctx, nil)
 	ok(err)
 	defer func() { _ = tx.Rollback() }()
 	_, err = tx.ExecContext(ctx, "SELECT ticket FROM dblock_ticket FOR UPDATE")
 	ok(err)
-	withdrawn, released := lease.Back{Key: "locked", Handle: waits.Handle}, lease.Back{Key: "free", Handle: held.Handle}
-	if _, err := e.PassOn(ctx, []lease.Back{withdrawn, released}); err == nil || e.Classify(err) != sqlerr.BadInput {
+	withdrawn, released := lease.ReleaseRequest{Key: "locked", Handle: waits.Handle}, lease.ReleaseRequest{Key: "free", Handle: held.Handle}
+	if _, err := e.passOn(ctx, []lease.ReleaseRequest{withdrawn, released}); err == nil || e.Classify(err) != sqlerr.BadInput {
 		t.Errorf("a batch with a locked ticket: %v, want an error that splits it", err)
 	}
-	if _, err := e.PassOn(ctx, []lease.Back{withdrawn}); err == nil || e.Classify(err) != sqlerr.Busy {
+	if _, err := e.passOn(ctx, []lease.ReleaseRequest{withdrawn}); err == nil || e.Classify(err) != sqlerr.Busy {
 		t.Errorf("the withdrawal of a locked ticket: %v, want a busy row", err)
 	}
-	got, err := e.PassOn(ctx, []lease.Back{released})
+	got, err := e.passOn(ctx, []lease.ReleaseRequest{released})
 	ok(err)
 	if !got[0].Freed {
 		t.Errorf("the other release: %+v", got)
@@ -124,32 +124,32 @@ func TestReleasesABatchOfOneKey(t *testing.T) {
 		}
 	}
 	ok(err)
-	e := newEngine(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
+	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	us := lease.By{Member: member.NewID()}
 	ok(e.Join(ctx, us.Member, "us", time.Hour))
-	asks := make([]lease.Ask, 4)
+	asks := make([]lease.AcquireRequest, 4)
 	for i := range asks {
-		asks[i] = lease.Ask{Key: "a", Handle: member.NewID()}
+		asks[i] = lease.AcquireRequest{Key: "a", Handle: member.NewID()}
 	}
 	held, waits := asks[0], asks[1:]
-	got, err := e.Acquire(ctx, us, []lease.Ask{held})
+	got, err := e.acquireExclusive(ctx, us, []lease.AcquireRequest{held})
 	ok(err)
 	if got[0].Token == 0 {
 		t.Fatalf("a free key: %+v", got)
 	}
-	tickets, err := e.Enqueue(ctx, us, waits)
+	tickets, err := e.enqueue(ctx, us, waits)
 	ok(err)
-	returned, err := e.PassOn(ctx, []lease.Back{
+	returned, err := e.passOn(ctx, []lease.ReleaseRequest{
 		{Key: "a", Handle: waits[0].Handle}, {Key: "a", Handle: held.Handle}, {Key: "a", Handle: waits[1].Handle},
 	})
 	ok(err)
-	if freed := slices.IndexFunc(returned, func(r lease.Returned) bool { return r.Freed }); freed != 1 || returned[0].Stood || returned[2].Freed {
+	if freed := slices.IndexFunc(returned, func(r lease.ReleaseResult) bool { return r.Freed }); freed != 1 || returned[0].Stood || returned[2].Freed {
 		t.Errorf("released: %+v", returned)
 	}
 	for i, w := range waits {
-		turn, err := e.SeeTurn(ctx, "a", w.Handle, tickets[i])
+		turn, err := e.Entry(ctx, "a", w.Handle, tickets[i].Ticket)
 		ok(err)
 		if granted := turn.Token != 0; granted != (i == 2) || turn.Waits {
 			t.Errorf("waiter %d: %+v", i, turn)

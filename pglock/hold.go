@@ -10,22 +10,22 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// ExpireIn ends all leases of one acquisition d from now, in one statement.
-func (e *engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Duration) (bool, error) {
+// ExpireIn ends all leases of one acquisition so long from now, in one statement.
+func (d *leaseDriver) ExpireIn(ctx context.Context, backs []lease.ReleaseRequest, in time.Duration) (bool, error) {
 	b := backs[0]
 	p := pgdb.ExpireSharedParams{
-		HoldUs: postgres.ToMicros(d), LeaseKey: b.Key, Token: b.Token, Handle: postgres.UUID(b.Handle), LockTimeout: lockTimeout(ctx),
+		HoldUs: postgres.ToMicros(in), LeaseKey: b.Key, Token: b.Token, Handle: postgres.UUID(b.Handle), LockTimeout: lockTimeout(ctx),
 	}
 	var n int64
 	var err error
 	switch b.Mode {
 	case dblock.ModeShared:
-		n, err = e.q.ExpireShared(ctx, e.db, p)
+		n, err = d.q.ExpireShared(ctx, d.db, p)
 	case dblock.ModePermit:
-		n, err = e.q.ExpirePermits(ctx, e.db, pgdb.ExpirePermitsParams(p))
+		n, err = d.q.ExpirePermits(ctx, d.db, pgdb.ExpirePermitsParams(p))
 	default:
 		keys, _ := keysAndHandles(backs)
-		n, err = e.q.ExpireLeases(ctx, e.db, pgdb.ExpireLeasesParams{
+		n, err = d.q.ExpireLeases(ctx, d.db, pgdb.ExpireLeasesParams{
 			LeaseKeys: keys, Handle: p.Handle, LockTimeout: p.LockTimeout, HoldUs: p.HoldUs, Wanted: int64(len(keys)),
 		})
 	}
@@ -33,19 +33,19 @@ func (e *engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Durati
 }
 
 // Holding tells which acquisitions are still ours.
-func (e *engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error) {
+func (d *leaseDriver) Holding(ctx context.Context, backs []lease.ReleaseRequest) ([]bool, error) {
 	keys, handles := keysAndHandles(backs)
 	var rows []pgdb.HoldingLeasesRow
 	var err error
 	switch backs[0].Mode {
 	case dblock.ModeShared:
-		readers, failed := e.q.HoldingReaders(ctx, e.db, keys, handles)
+		readers, failed := d.q.HoldingReaders(ctx, d.db, keys, handles)
 		rows, err = alike(readers, func(r pgdb.HoldingReadersRow) pgdb.HoldingLeasesRow { return pgdb.HoldingLeasesRow(r) }), failed
 	case dblock.ModePermit:
-		permits, failed := e.q.HoldingPermits(ctx, e.db, keys, handles)
+		permits, failed := d.q.HoldingPermits(ctx, d.db, keys, handles)
 		rows, err = alike(permits, func(r pgdb.HoldingPermitsRow) pgdb.HoldingLeasesRow { return pgdb.HoldingLeasesRow(r) }), failed
 	default:
-		rows, err = e.q.HoldingLeases(ctx, e.db, keys)
+		rows, err = d.q.HoldingLeases(ctx, d.db, keys)
 	}
 	if err != nil {
 		return nil, err

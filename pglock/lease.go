@@ -108,15 +108,15 @@ func NewLeaseLocker(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*L
 		return nil, err
 	}
 	key := shareKey{pool, o.Schema, m.TTL, m.Margin, int32(max(ownConns, 2*o.MaxInFlight))}
-	s, err := shares.Enter(key, m, func() (*engine, func(), error) { return openEngine(ctx, key) })
+	s, err := shares.Enter(key, m, func() (*leaseDriver, lease.Backend, error) { return openDriver(ctx, key) })
 	if err != nil {
 		return nil, err
 	}
-	s.Engine.quiet.report(s.Member.Warn)
+	s.Of.quiet.report(s.Member.Warn)
 	return &LeaseLocker{
 		locker: lease.New(s, lo),
-		key:    key, leave: shares.Leaver(key), guards: Guards{home: s.Engine.schema, IdleTimeout: m.TTL},
-		notDurable: s.Engine.notDurable,
+		key:    key, leave: shares.Leaver(key), guards: Guards{home: s.Of.schema, IdleTimeout: m.TTL},
+		notDurable: s.Of.notDurable,
 	}, nil
 }
 
@@ -289,4 +289,4 @@ type shareKey struct {
 	conns       int32
 }
 
-var shares lease.Shares[shareKey, *engine]
+var shares lease.Shares[shareKey, *leaseDriver]

@@ -13,15 +13,18 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// List reads what is held.
-func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
-	rows, err := e.q.ListHeld(ctx, e.db)
+// List reads what is held, of all keys or of one.
+func (d *leaseDriver) List(ctx context.Context, key string) ([]lease.HeldLease, error) {
+	if key != "" {
+		return d.holdersOf(ctx, key)
+	}
+	rows, err := d.q.ListHeld(ctx, d.db)
 	if err != nil {
 		return nil, err
 	}
-	listed := make([]lease.Listed, len(rows))
+	listed := make([]lease.HeldLease, len(rows))
 	for i, r := range rows {
-		listed[i] = lease.Listed{
+		listed[i] = lease.HeldLease{
 			Key: r.LeaseKey, Mode: dblock.Mode(r.Mode), Permits: int(r.Permits), Limit: int(r.LimitedTo),
 			Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
 			Holder: lease.Holder{Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token, Remaining: postgres.FromMicros(r.RemainingUs)},
@@ -31,15 +34,15 @@ func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
 	return listed, nil
 }
 
-// HoldersOf reads the acquisitions that hold one key.
-func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, error) {
-	rows, err := e.q.HoldersOfKey(ctx, e.db, key)
+// holdersOf reads the acquisitions that hold one key.
+func (d *leaseDriver) holdersOf(ctx context.Context, key string) ([]lease.HeldLease, error) {
+	rows, err := d.q.HoldersOfKey(ctx, d.db, key)
 	if err != nil {
 		return nil, err
 	}
-	holders := make([]lease.Listed, len(rows))
+	holders := make([]lease.HeldLease, len(rows))
 	for i, r := range rows {
-		holders[i] = lease.Listed{
+		holders[i] = lease.HeldLease{
 			Key: key, Mode: dblock.Mode(r.Mode), Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
 			Holder: lease.Holder{Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token},
 		}
@@ -48,28 +51,28 @@ func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, err
 }
 
 // HeldBy reads what stands under a member.
-func (e *engine) HeldBy(ctx context.Context, m member.ID) ([]lease.Back, error) {
-	rows, err := e.q.HeldByMember(ctx, e.db, postgres.UUID(m))
+func (d *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseRequest, error) {
+	rows, err := d.q.HeldByMember(ctx, d.db, postgres.UUID(m))
 	if err != nil {
 		return nil, err
 	}
-	held := make([]lease.Back, len(rows))
+	held := make([]lease.ReleaseRequest, len(rows))
 	for i, r := range rows {
-		held[i] = lease.Back{Key: r.LeaseKey, Handle: r.Handle.Bytes, Mode: dblock.Mode(r.Mode)}
+		held[i] = lease.ReleaseRequest{Key: r.LeaseKey, Handle: r.Handle.Bytes, Mode: dblock.Mode(r.Mode)}
 	}
 	return held, nil
 }
 
 // Look reads one lease.
-func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
-	r, err := e.q.LookAtLease(ctx, e.db, key)
+func (d *leaseDriver) Look(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
+	r, err := d.q.LookAtLease(ctx, d.db, key)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return e.lookBeside(ctx, key)
+		return d.lookBeside(ctx, key)
 	}
 	if err != nil {
 		return l, false, sqlerr.Unwritten(err)
 	}
-	return lease.Listed{
+	return lease.HeldLease{
 		Key: r.LeaseKey, Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
 		Holder: lease.Holder{Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token, Remaining: postgres.FromMicros(r.RemainingUs)},
 		Age:    postgres.FromMicros(r.AgeUs), Waiters: r.Waiters, Data: r.Data,
@@ -77,11 +80,11 @@ func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held boo
 }
 
 // lookBeside reads a holder of a key that none holds exclusively, or else the key's last token.
-func (e *engine) lookBeside(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
-	r, err := e.q.LookAtSharedOrPermits(ctx, e.db, key)
+func (d *leaseDriver) lookBeside(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
+	r, err := d.q.LookAtSharedOrPermits(ctx, d.db, key)
 	switch {
 	case err == nil:
-		return lease.Listed{
+		return lease.HeldLease{
 			Key: key, Mode: dblock.Mode(r.Mode), Permits: int(r.Permits), Limit: int(r.LimitedTo),
 			Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
 			Holder: lease.Holder{Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token, Remaining: postgres.FromMicros(r.RemainingUs)},
@@ -91,7 +94,7 @@ func (e *engine) lookBeside(ctx context.Context, key string) (l lease.Listed, he
 		return l, false, sqlerr.Unwritten(err)
 	}
 	l.Key = key
-	if l.Token, err = e.q.LastToken(ctx, e.db, key); errors.Is(err, pgx.ErrNoRows) {
+	if l.Token, err = d.q.LastToken(ctx, d.db, key); errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
 	return l, false, sqlerr.Unwritten(err)

@@ -16,21 +16,21 @@ import (
 const briefly = "10"
 
 // acquireOne grants one key. Its answer has no token if nothing is free.
-func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (lease.Answer, error) {
-	r, err := e.q.AcquireLease(ctx, e.db, pgdb.AcquireLeaseParams{
+func (d *leaseDriver) acquireOne(ctx context.Context, by lease.By, a lease.AcquireRequest) (lease.AcquireResult, error) {
+	r, err := d.q.AcquireLease(ctx, d.db, pgdb.AcquireLeaseParams{
 		Handle: postgres.UUID(a.Handle), Detached: a.Detached, HoldUs: postgres.ToMicros(a.Hold), Label: a.Label, Data: a.Data,
 		MemberID: postgres.UUID(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: postgres.UUID(a.Instead), Gone: postgres.UUID(a.Gone), Over: a.Over,
 	})
 	if errors.Is(err, pgx.ErrNoRows) || postgres.IsLocked(err) {
-		return lease.Answer{}, nil
+		return lease.AcquireResult{}, nil
 	}
-	return lease.Answer{Token: r.Token, Handle: r.Handle.Bytes}, err
+	return lease.AcquireResult{Token: r.Token, Handle: r.Handle.Bytes}, err
 }
 
 // releaseOne fails as locked where somebody has the row.
-func (e *engine) releaseOne(ctx context.Context, b lease.Back) (freed bool, err error) {
-	_, err = notifying(e, func(on pgdb.DBTX, notify bool) (string, error) {
-		return e.q.ReleaseLease(ctx, on, pgdb.ReleaseLeaseParams{
+func (d *leaseDriver) releaseOne(ctx context.Context, b lease.ReleaseRequest) (freed bool, err error) {
+	_, err = notifying(d, func(on pgdb.DBTX, notify bool) (string, error) {
+		return d.q.ReleaseLease(ctx, on, pgdb.ReleaseLeaseParams{
 			LeaseKey: b.Key, Handle: postgres.UUID(b.Handle), Token: b.Token, LockTimeout: briefly, Notify: notify,
 		})
 	})

@@ -9,21 +9,21 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// AcquirePermits is one statement, whatever the size of the batch.
-func (e *engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+// acquirePermits is one statement, whatever the size of the batch.
+func (d *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	p := pgdb.AcquirePermitsParams{MemberID: postgres.UUID(by.Member), Beat: by.Beat, LockTimeout: lockTimeout(ctx)}
 	for _, a := range asks {
 		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, postgres.UUID(a.Handle))
 		p.Permits, p.Limits = append(p.Permits, int32(a.Permits)), append(p.Limits, int32(a.Limit)) //nolint:gosec // at most dblock.MaxPermits
 	}
 	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
-	rows, err := e.q.AcquirePermits(ctx, e.db, p)
+	rows, err := d.q.AcquirePermits(ctx, d.db, p)
 	if err != nil {
 		return nil, err
 	}
 	var found answered
 	for _, r := range rows {
-		refused := lease.Answer{Stored: int(r.Stored), Usable: int(r.Usable), Held: r.HolderToken != 0, Holder: lease.Holder{
+		refused := lease.AcquireResult{Stored: int(r.Stored), Usable: int(r.Usable), Held: r.HolderToken != 0, Holder: lease.Holder{
 			Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Remaining: max(0, postgres.FromMicros(r.RemainingUs)),
 		}}
 		if r.HolderDead {
@@ -38,21 +38,25 @@ func (e *engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.A
 	return answers, nil
 }
 
-// MakeSemaphore is two statements: the permits stand before their number does.
-func (e *engine) MakeSemaphore(ctx context.Context, key string, limit int) error {
-	if err := e.q.MakePermits(ctx, e.db, key, int32(limit)); err != nil { //nolint:gosec // at most dblock.MaxPermits
+// Make is one statement for leases, and two for a semaphore: the permits stand before their number does.
+func (d *leaseDriver) Make(ctx context.Context, keys []string, limit int) error {
+	if limit == 0 {
+		return d.q.MakeFreeLeases(ctx, d.db, keys)
+	}
+	key := keys[0]
+	if err := d.q.MakePermits(ctx, d.db, key, int32(limit)); err != nil { //nolint:gosec // at most dblock.MaxPermits
 		return err
 	}
-	return e.q.MakeSemaphore(ctx, e.db, key, int32(limit)) //nolint:gosec // as above
+	return d.q.MakeSemaphore(ctx, d.db, key, int32(limit)) //nolint:gosec // as above
 }
 
-// SetPermits is two statements, as MakeSemaphore is.
-func (e *engine) SetPermits(ctx context.Context, key string, limit int) error {
-	if err := e.q.MakePermits(ctx, e.db, key, int32(limit)); err != nil { //nolint:gosec // at most dblock.MaxPermits
+// SetPermits is two statements, as Make is.
+func (d *leaseDriver) SetPermits(ctx context.Context, key string, limit int) error {
+	if err := d.q.MakePermits(ctx, d.db, key, int32(limit)); err != nil { //nolint:gosec // at most dblock.MaxPermits
 		return err
 	}
-	_, err := notifying(e, func(on pgdb.DBTX, notify bool) (string, error) {
-		return e.q.SetPermits(ctx, on, notify, key, int32(limit)) //nolint:gosec // as above
+	_, err := notifying(d, func(on pgdb.DBTX, notify bool) (string, error) {
+		return d.q.SetPermits(ctx, on, notify, key, int32(limit)) //nolint:gosec // as above
 	})
 	return err
 }

@@ -13,14 +13,21 @@ import (
 
 // Release is one statement, whatever the size of the batch, and a cheaper one for a lone lease, unless its row is
 // locked.
-func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+func (d *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.ReleaseResult, error) {
+	backs := b.Requests
+	switch b.Kind {
+	case lease.KindSet:
+		return d.releaseMany(ctx, backs, true)
+	case lease.KindFair:
+		return d.passOn(ctx, backs)
+	}
 	if len(backs) == 1 && backs[0].Mode == dblock.ModeExclusive {
-		freed, err := e.releaseOne(ctx, backs[0])
+		freed, err := d.releaseOne(ctx, backs[0])
 		if !postgres.IsLocked(err) {
-			return []lease.Returned{{Freed: freed}}, err
+			return []lease.ReleaseResult{{Freed: freed}}, err
 		}
 	}
-	return e.releaseMany(ctx, backs, false)
+	return d.releaseMany(ctx, backs, false)
 }
 
 // handled names one acquisition of a key.
@@ -29,10 +36,10 @@ type handled struct {
 	handle pgtype.UUID
 }
 
-func (e *engine) releaseMany(ctx context.Context, backs []lease.Back, together bool) ([]lease.Returned, error) {
+func (d *leaseDriver) releaseMany(ctx context.Context, backs []lease.ReleaseRequest, together bool) ([]lease.ReleaseResult, error) {
 	keys, handles := keysAndHandles(backs)
-	rows, err := notifying(e, func(on pgdb.DBTX, notify bool) ([]pgdb.ReleaseSharedRow, error) {
-		return e.freed(ctx, on, backs[0].Mode, together, pgdb.ReleaseSharedParams{
+	rows, err := notifying(d, func(on pgdb.DBTX, notify bool) ([]pgdb.ReleaseSharedRow, error) {
+		return d.freed(ctx, on, backs[0].Mode, together, pgdb.ReleaseSharedParams{
 			LeaseKeys: keys, Handles: handles, LockTimeout: lockTimeout(ctx), Notify: notify,
 		})
 	})
@@ -42,7 +49,7 @@ func (e *engine) releaseMany(ctx context.Context, backs []lease.Back, together b
 	return returned(backs, rows), nil
 }
 
-func keysAndHandles(backs []lease.Back) (keys []string, handles []pgtype.UUID) {
+func keysAndHandles(backs []lease.ReleaseRequest) (keys []string, handles []pgtype.UUID) {
 	for _, b := range backs {
 		keys, handles = append(keys, b.Key), append(handles, postgres.UUID(b.Handle))
 	}
@@ -50,13 +57,13 @@ func keysAndHandles(backs []lease.Back) (keys []string, handles []pgtype.UUID) {
 }
 
 // returned says what became of each.
-func returned(backs []lease.Back, rows []pgdb.ReleaseSharedRow) []lease.Returned {
-	found := make(map[handled]lease.Returned, len(rows))
+func returned(backs []lease.ReleaseRequest, rows []pgdb.ReleaseSharedRow) []lease.ReleaseResult {
+	found := make(map[handled]lease.ReleaseResult, len(rows))
 	for _, r := range rows {
 		of := handled{r.LeaseKey, r.Handle}
-		found[of] = lease.Returned{Freed: r.Freed || found[of].Freed, Stood: true}
+		found[of] = lease.ReleaseResult{Freed: r.Freed || found[of].Freed, Stood: true}
 	}
-	answers := make([]lease.Returned, len(backs))
+	answers := make([]lease.ReleaseResult, len(backs))
 	for i, b := range backs {
 		answers[i] = found[handled{b.Key, postgres.UUID(b.Handle)}]
 	}
@@ -64,17 +71,17 @@ func returned(backs []lease.Back, rows []pgdb.ReleaseSharedRow) []lease.Returned
 }
 
 // freed runs the statement for a mode.
-func (e *engine) freed(
+func (d *leaseDriver) freed(
 	ctx context.Context, on pgdb.DBTX, mode dblock.Mode, together bool, p pgdb.ReleaseSharedParams,
 ) ([]pgdb.ReleaseSharedRow, error) {
 	switch mode {
 	case dblock.ModeShared:
-		return e.q.ReleaseShared(ctx, on, p)
+		return d.q.ReleaseShared(ctx, on, p)
 	case dblock.ModePermit:
-		rows, err := e.q.ReleasePermits(ctx, on, pgdb.ReleasePermitsParams(p))
+		rows, err := d.q.ReleasePermits(ctx, on, pgdb.ReleasePermitsParams(p))
 		return alike(rows, func(r pgdb.ReleasePermitsRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) }), err
 	default:
-		rows, err := e.q.ReleaseLeases(ctx, on, pgdb.ReleaseLeasesParams{
+		rows, err := d.q.ReleaseLeases(ctx, on, pgdb.ReleaseLeasesParams{
 			LeaseKeys: p.LeaseKeys, Handles: p.Handles, LockTimeout: p.LockTimeout, Notify: p.Notify, Together: together,
 		})
 		return alike(rows, func(r pgdb.ReleaseLeasesRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) }), err

@@ -14,11 +14,11 @@ const sweepStep = 500
 
 // Sweep removes what nobody has used for so long, a step at a time along the key, so that no statement
 // locks or reads much.
-func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
+func (d *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
 	for _, step := range []func() (int64, error){
-		func() (int64, error) { return e.q.SweepMembers(ctx, e.db, postgres.ToMicros(unused), sweepStep) },
-		func() (int64, error) { return e.q.SweepReaders(ctx, e.db, postgres.ToMicros(unused), sweepStep) },
-		func() (int64, error) { return e.q.SweepTickets(ctx, e.db, sweepStep) },
+		func() (int64, error) { return d.q.SweepMembers(ctx, d.db, postgres.ToMicros(unused), sweepStep) },
+		func() (int64, error) { return d.q.SweepReaders(ctx, d.db, postgres.ToMicros(unused), sweepStep) },
+		func() (int64, error) { return d.q.SweepTickets(ctx, d.db, sweepStep) },
 	} {
 		for n := int64(sweepStep); n == sweepStep; removed += n {
 			if n, err = step(); err != nil {
@@ -26,19 +26,19 @@ func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 			}
 		}
 	}
-	if _, err := e.q.SweepWaiters(ctx, e.db); err != nil {
+	if _, err := d.q.SweepWaiters(ctx, d.db); err != nil {
 		return removed, err
 	}
 	for after := ""; ; {
-		keys, err := e.q.LeaseKeysAfter(ctx, e.db, after, sweepStep)
+		keys, err := d.q.LeaseKeysAfter(ctx, d.db, after, sweepStep)
 		if err != nil || len(keys) == 0 {
 			return removed, err
 		}
 		last := keys[len(keys)-1]
-		n, err := e.q.SweepLeases(ctx, e.db, after, last, postgres.ToMicros(unused))
+		n, err := d.q.SweepLeases(ctx, d.db, after, last, postgres.ToMicros(unused))
 		removed += n
 		if err == nil {
-			n, err = e.sweepShared(ctx, after, last, unused)
+			n, err = d.sweepShared(ctx, after, last, unused)
 			removed += n
 		}
 		if err != nil {
@@ -50,15 +50,15 @@ func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 
 // sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then
 // looks for readers.
-func (e *engine) sweepShared(ctx context.Context, after, last string, unused time.Duration) (removed int64, err error) {
+func (d *leaseDriver) sweepShared(ctx context.Context, after, last string, unused time.Duration) (removed int64, err error) {
 	handle := postgres.UUID(member.NewID())
-	keys, err := e.q.ClaimShared(ctx, e.db, pgdb.ClaimSharedParams{Handle: handle, AfterKey: after, UntilKey: last, OlderUs: postgres.ToMicros(unused)})
+	keys, err := d.q.ClaimShared(ctx, d.db, pgdb.ClaimSharedParams{Handle: handle, AfterKey: after, UntilKey: last, OlderUs: postgres.ToMicros(unused)})
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
-	removed, err = e.q.SweepClaimed(ctx, e.db, keys, handle)
+	removed, err = d.q.SweepClaimed(ctx, d.db, keys, handle)
 	if err != nil || removed == int64(len(keys)) {
 		return removed, err
 	}
-	return removed, e.q.UnclaimShared(ctx, e.db, keys, handle)
+	return removed, d.q.UnclaimShared(ctx, d.db, keys, handle)
 }

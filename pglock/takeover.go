@@ -9,10 +9,10 @@ import (
 
 // Evict is two statements, each in a snapshot of its own. A third one ends what still guards for a member that is gone and
 // would never end. If that fails, the member is gone all the same; the next call tries again.
-func (e *engine) Evict(ctx context.Context, m member.ID) (gone bool, err error) {
-	gone, err = e.Members.Evict(ctx, m)
+func (d *leaseDriver) Evict(ctx context.Context, m member.ID) (gone bool, err error) {
+	gone, err = d.Members.Evict(ctx, m)
 	if gone {
-		_, _ = e.q.EndStuckGuards(ctx, e.db, postgres.UUID(m))
+		_, _ = d.q.EndStuckGuards(ctx, d.db, postgres.UUID(m))
 	}
 	return gone, err
 }

@@ -15,24 +15,22 @@ import (
 // channel is what is notified of keys that were given back while somebody waited.
 const channel = "dblock_released"
 
-// Wait notes that this process waits for keys.
-func (e *engine) Wait(ctx context.Context, keys []string, m member.ID, ttl time.Duration) error {
-	return e.q.WaitForLeases(ctx, e.db, postgres.UUID(m), postgres.ToMicros(ttl), keys)
-}
-
-// StopWaiting ends that.
-func (e *engine) StopWaiting(ctx context.Context, keys []string, m member.ID) error {
-	return e.q.StopWaiting(ctx, e.db, postgres.UUID(m), keys)
+// Wait notes for ttl that this process waits for keys; with ttl 0 it ends that.
+func (d *leaseDriver) Wait(ctx context.Context, keys []string, m member.ID, ttl time.Duration) error {
+	if ttl == 0 {
+		return d.q.StopWaiting(ctx, d.db, postgres.UUID(m), keys)
+	}
+	return d.q.WaitForLeases(ctx, d.db, postgres.UUID(m), postgres.ToMicros(ttl), keys)
 }
 
 // OthersWait tells whether another member that is alive waits for a key.
-func (e *engine) OthersWait(ctx context.Context, key string, m member.ID) (bool, error) {
-	return e.q.OthersWait(ctx, e.db, key, postgres.UUID(m))
+func (d *leaseDriver) OthersWait(ctx context.Context, key string, m member.ID) (bool, error) {
+	return d.q.OthersWait(ctx, d.db, key, postgres.UUID(m))
 }
 
 // Listen uses a connection of its own. Where nothing is heard the poll has to do.
-func (e *engine) Listen(ctx context.Context, ready func(), wake func(key string)) error {
-	return postgres.Listen(ctx, e.pool.Pool, channel, ready, wake)
+func (d *leaseDriver) Listen(ctx context.Context, ready func(), wake func(key string)) error {
+	return postgres.Listen(ctx, d.pool.Pool, channel, ready, wake)
 }
 
 // quietFor is for how long statements send no notification after the server has refused one.
@@ -75,15 +73,15 @@ func (s *quiet) begin(err error) {
 
 // notifying runs a statement that notifies. If the server refuses the notification, nothing was
 // written, and the statement is sent again without it.
-func notifying[R any](e *engine, run func(on pgdb.DBTX, notify bool) (R, error)) (R, error) {
-	if !e.quiet.is() {
-		got, err := run(e.db, true)
+func notifying[R any](d *leaseDriver, run func(on pgdb.DBTX, notify bool) (R, error)) (R, error) {
+	if !d.quiet.is() {
+		got, err := run(d.db, true)
 		if !postgres.RefusesNotify(err) {
 			return got, err
 		}
-		e.quiet.begin(err)
+		d.quiet.begin(err)
 	}
-	return run(asText{e.db}, false)
+	return run(asText{d.db}, false)
 }
 
 // asText sends a statement as text that contains its arguments. The server then plans it without

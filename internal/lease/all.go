@@ -97,7 +97,7 @@ func (l *Locker) askForAll(ctx context.Context, r root.Request) (*dblock.Lock, *
 // onceForAll sends one statement, as once does.
 func (l *Locker) onceForAll(
 	ctx context.Context, r root.Request, gone map[string]member.ID,
-) (sent reply, asks []Ask, answers []Answer, err error) {
+) (sent reply, asks []AcquireRequest, answers []AcquireResult, err error) {
 	for n := 1; ; n++ {
 		life, err := l.member.Life(ctx)
 		if err != nil {
@@ -107,8 +107,8 @@ func (l *Locker) onceForAll(
 			continue
 		}
 		sent = reply{ask: l.asked(r), life: life, sent: l.o.Clock.Now()}
-		asks = make([]Ask, len(r.Keys))
-		backs := make([]Back, len(r.Keys))
+		asks = make([]AcquireRequest, len(r.Keys))
+		backs := make([]ReleaseRequest, len(r.Keys))
 		for i, key := range r.Keys {
 			asks[i] = sent.ask
 			asks[i].Key, asks[i].Gone = key, gone[key]
@@ -125,7 +125,7 @@ func (l *Locker) onceForAll(
 	}
 }
 
-func (l *Locker) acquireAll(ctx context.Context, life *member.Life, asks []Ask) ([]Answer, error) {
+func (l *Locker) acquireAll(ctx context.Context, life *member.Life, asks []AcquireRequest) ([]AcquireResult, error) {
 	l.mu.Lock()
 	closed := l.closed
 	l.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *Locker) acquireAll(ctx context.Context, life *member.Life, asks []Ask) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	answers, err := l.engine.AcquireAll(ctx, By{life.ID, life.Beat()}, asks)
+	answers, err := l.Driver.Acquire(ctx, AcquireBatch{KindSet, By{life.ID, life.Beat()}, asks})
 	if err == nil {
 		err = checkGrants(asks, answers)
 	}
@@ -147,7 +147,7 @@ func (l *Locker) acquireAll(ctx context.Context, life *member.Life, asks []Ask) 
 // clearWay sees to what stands in the way of a set, so that it may be asked for again; else it returns who has one of the
 // keys. The missing ones are those that nobody has: they have no row yet, or were locked for a moment.
 func (l *Locker) clearWay(
-	ctx context.Context, asks []Ask, answers []Answer, gone map[string]member.ID,
+	ctx context.Context, asks []AcquireRequest, answers []AcquireResult, gone map[string]member.ID,
 ) (missing []string, again bool, refused *dblock.HeldError, err error) {
 	for i, a := range answers {
 		key := asks[i].Key
@@ -173,7 +173,7 @@ func (l *Locker) clearWay(
 func (l *Locker) makeFree(ctx context.Context, r root.Request, keys []string) error {
 	bound, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	if err := l.engine.MakeFree(bound, keys); err != nil {
+	if err := l.Driver.Make(bound, keys, 0); err != nil {
 		return l.unanswered(ctx, sqlerr.Unwritten(err), r)
 	}
 	return nil
@@ -193,7 +193,7 @@ func (l *Locker) sendReadersOff(ctx context.Context, key string) (refused *dbloc
 }
 
 // grantAll makes the hold of a set.
-func (l *Locker) grantAll(ctx context.Context, r root.Request, got reply, asks []Ask, answers []Answer) (*dblock.Lock, error) {
+func (l *Locker) grantAll(ctx context.Context, r root.Request, got reply, asks []AcquireRequest, answers []AcquireResult) (*dblock.Lock, error) {
 	h := &hold{l: l, life: got.life, detached: got.ask.Detached, began: l.o.Clock.Now()}
 	for i, a := range asks {
 		h.fences = append(h.fences, dblock.Fence{Key: a.Key, Token: answers[i].Token, Handle: a.Handle})

@@ -28,11 +28,11 @@ func (l *Locker) ask(ctx context.Context, w *waiter, r root.Request) (*dblock.Lo
 				return nil, refused, err
 			}
 		}
-		got, err := l.once(ctx, r, func(a *Ask) { w.adjust(a, gone, over) })
+		got, err := l.once(ctx, r, func(a *AcquireRequest) { w.adjust(a, gone, over) })
 		if err != nil {
 			return nil, nil, err
 		}
-		answer := got.Answer
+		answer := got.AcquireResult
 		l.checkPending(w, &answer)
 		if answer.Token != 0 {
 			l.admitReaders(w)
@@ -71,7 +71,7 @@ func (l *Locker) ask(ctx context.Context, w *waiter, r root.Request) (*dblock.Lo
 
 // checkPending notes where what was granted to p is not its own any more. Its row may also have been locked for a
 // moment, when it was asked for in the place of that.
-func (l *Locker) checkPending(w *waiter, a *Answer) {
+func (l *Locker) checkPending(w *waiter, a *AcquireResult) {
 	switch {
 	case w.pending == nil || a.Token != 0:
 	case a.Held && a.Holder.Token == w.pending.Token:
@@ -90,7 +90,7 @@ func (l *Locker) dropPending(w *waiter) {
 }
 
 // adjust has an ask go on from what came before it.
-func (w *waiter) adjust(a *Ask, gone member.ID, over bool) {
+func (w *waiter) adjust(a *AcquireRequest, gone member.ID, over bool) {
 	switch {
 	case w.pending != nil:
 		a.Instead, a.Contended = w.pending.ask.Handle, false
@@ -104,7 +104,7 @@ func (w *waiter) adjust(a *Ask, gone member.ID, over bool) {
 
 // pauseOrRefuse returns who has a key, unless it is worth asking again at once: then it pauses.
 func (l *Locker) pauseOrRefuse(
-	ctx context.Context, r root.Request, life *member.Life, answer Answer, n int,
+	ctx context.Context, r root.Request, life *member.Life, answer AcquireResult, n int,
 ) (*dblock.HeldError, error) {
 	switch {
 	case answer.Held, n >= tries && (answer.Shared || answer.Holder.Dead):
@@ -134,14 +134,14 @@ func (l *Locker) lockedNow(ctx context.Context, r root.Request) error {
 
 // reply is an answer, and what it answers.
 type reply struct {
-	Answer
-	ask  Ask
+	AcquireResult
+	ask  AcquireRequest
 	life *member.Life
 	sent time.Time
 }
 
 // once sends one ask, again where nothing of it was written, and puts an error into words.
-func (l *Locker) once(ctx context.Context, r root.Request, adjust func(*Ask)) (reply, error) {
+func (l *Locker) once(ctx context.Context, r root.Request, adjust func(*AcquireRequest)) (reply, error) {
 	for n := 1; ; n++ {
 		if err := l.mayAsk(); err != nil {
 			return reply{}, err
@@ -159,7 +159,7 @@ func (l *Locker) once(ctx context.Context, r root.Request, adjust func(*Ask)) (r
 		if got.ask.InTurn {
 			queue = l.inTurn
 		}
-		got.Answer, err = queue.Do(ctx, ask{got.ask, life})
+		got.AcquireResult, err = queue.Do(ctx, ask{got.ask, life})
 		l.answered(life, err, got.Token != 0, got.ask.back(r.Mode))
 		if err == nil {
 			return got, nil
@@ -172,7 +172,7 @@ func (l *Locker) once(ctx context.Context, r root.Request, adjust func(*Ask)) (r
 
 // answered takes over how a statement that asked has ended: what may have been granted is reconciled, and what was not
 // granted is forgotten. If the caller left it before, late does that.
-func (l *Locker) answered(life *member.Life, err error, granted bool, backs ...Back) {
+func (l *Locker) answered(life *member.Life, err error, granted bool, backs ...ReleaseRequest) {
 	switch {
 	case errors.Is(err, merge.ErrLeft):
 	case err != nil && l.mayStand(err):
@@ -190,21 +190,21 @@ func (l *Locker) unjoined(ctx context.Context, err error, r root.Request) error 
 	case ctx.Err() != nil:
 		return ended(l.queues.lastSeen(r), sqlerr.NotSent(ctx))
 	}
-	return sqlerr.Wrap(l.engine.Classify(err).Harmless(), err, fmt.Sprintf("lock %q: nothing was asked for", r.Key), "")
+	return sqlerr.Wrap(l.Traits.Classify(err).Harmless(), err, fmt.Sprintf("lock %q: nothing was asked for", r.Key), "")
 }
 
 // again tells, after a pause, whether a statement that failed is to be sent again: nothing of it was
 // written. A pool may hold several connections that died, with a server that was restarted say.
 func (l *Locker) again(ctx context.Context, err error, n int) bool {
-	if is := l.engine.Classify(err); is != sqlerr.Retryable && is != sqlerr.Unavailable || errors.Is(err, dblock.ErrClosed) {
+	if is := l.Traits.Classify(err); is != sqlerr.Retryable && is != sqlerr.Unavailable || errors.Is(err, dblock.ErrClosed) {
 		return false
 	}
 	return n < tries && l.sleep(ctx, time.Millisecond<<n) == nil
 }
 
-// asked makes the Ask of a request, under a handle of its own, which is noted before anything is sent.
-func (l *Locker) asked(r root.Request) Ask {
-	a := Ask{
+// asked makes the AcquireRequest of a request, under a handle of its own, which is noted before anything is sent.
+func (l *Locker) asked(r root.Request) AcquireRequest {
+	a := AcquireRequest{
 		Key: r.Key, Handle: member.NewID(), Label: l.o.Label, Data: r.Data, Detached: r.Detached, Permits: r.Permits, Limit: r.Limit,
 	}
 	if r.Label != nil {
@@ -218,7 +218,7 @@ func (l *Locker) asked(r root.Request) Ask {
 	return a
 }
 
-func heldBy(key string, a Answer) *dblock.HeldError {
+func heldBy(key string, a AcquireResult) *dblock.HeldError {
 	h := &dblock.HeldError{Key: key, Remaining: a.Holder.Remaining}
 	if a.Held {
 		h.Holder = dblock.Holder{Label: a.Holder.Label, Token: a.Holder.Token}
@@ -237,7 +237,7 @@ func (l *Locker) mayStand(err error) bool {
 	case errors.Is(err, merge.ErrNotSent), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrClosed):
 		return false // the queue refused it
 	}
-	return l.engine.Classify(err) == sqlerr.Unresolved
+	return l.Traits.Classify(err) == sqlerr.Unresolved
 }
 
 // unanswered puts an error into the words of package dblock.
@@ -253,7 +253,7 @@ func (l *Locker) unanswered(ctx context.Context, err error, r root.Request) erro
 }
 
 func (l *Locker) explain(err error, key string) error {
-	return sqlerr.Wrap(l.engine.Classify(err), err, fmt.Sprintf("lock %q", key), "no reply; if the lock was granted, dblock releases it")
+	return sqlerr.Wrap(l.Traits.Classify(err), err, fmt.Sprintf("lock %q", key), "no reply; if the lock was granted, dblock releases it")
 }
 
 // bound is how long a statement may take, with what it waits for.

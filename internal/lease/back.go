@@ -22,7 +22,7 @@ const promptly = 3
 // transaction for example, the reconciler goes on with it. missing tells that the database did not have all of it any more
 // when it was first asked. After an attempt without an answer that is not known: it may have released it. The error is
 // that of a server that refuses the release.
-func (l *Locker) giveBack(ctx context.Context, life *member.Life, backs ...Back) (missing bool, refused error) {
+func (l *Locker) giveBack(ctx context.Context, life *member.Life, backs ...ReleaseRequest) (missing bool, refused error) {
 	ctx, cancel := context.WithTimeout(ctx, foreground)
 	defer cancel()
 	certain := true
@@ -41,27 +41,27 @@ func (l *Locker) giveBack(ctx context.Context, life *member.Life, backs ...Back)
 	l.reconciler.add(life, l.o.Fair, true, backs...)
 	if refused != nil {
 		what := fmt.Sprintf("the server refuses to release %q, and is asked again in the background", backs[0].Key)
-		refused = sqlerr.Wrap(l.engine.Classify(refused), refused, what, "")
+		refused = sqlerr.Wrap(l.Traits.Classify(refused), refused, what, "")
 	}
 	return missing, refused
 }
 
-func (l *Locker) gaveBack(ctx context.Context, backs []Back) (got Returned, missing bool, err error) {
+func (l *Locker) gaveBack(ctx context.Context, backs []ReleaseRequest) (got ReleaseResult, missing bool, err error) {
 	r := returningOf(l.o.Fair, backs)
 	if r.set != nil {
-		return releaseSet(ctx, l.engine, r.set)
+		return releaseSet(ctx, l.Driver, r.set)
 	}
 	got, err = l.release.Do(ctx, r)
 	return got, err == nil && isMissing(got), err
 }
 
-func stands(r Returned) bool { return r.Stood && !r.Freed }
+func stands(r ReleaseResult) bool { return r.Stood && !r.Freed }
 
 // isMissing tells that the database did not have a lease when it was asked to release it.
-func isMissing(r Returned) bool { return !r.Stood && !r.Freed }
+func isMissing(r ReleaseResult) bool { return !r.Stood && !r.Freed }
 
 // doubt releases what an acquisition without an answer may have been granted.
-func (l *Locker) doubt(life *member.Life, backs ...Back) {
+func (l *Locker) doubt(life *member.Life, backs ...ReleaseRequest) {
 	l.reconciler.add(life, l.o.Fair, false, backs...)
 }
 
@@ -88,8 +88,8 @@ func (l *Locker) background(f func()) (begun bool) {
 }
 
 // runRelease is one statement of the queue for each kind.
-func (l *Locker) runRelease(ctx context.Context, batch []returning, _ bool) ([]merge.Answer[Returned], error) {
+func (l *Locker) runRelease(ctx context.Context, batch []returning, _ bool) ([]merge.Answer[ReleaseResult], error) {
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	return releaseBatch(ctx, l.engine, batch)
+	return releaseBatch(ctx, l.Driver, batch)
 }

@@ -15,10 +15,16 @@ import (
 // unknown outcome, and is reconciled.
 
 // runAsks answers the asks of one life, each at its index. An error of its own is the whole batch's.
-type runAsks[A any] func(ctx context.Context, by By, asks []Ask) ([]merge.Answer[A], error)
+type runAsks[A any] func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[A], error)
 
-// acquire is an Engine's method that grants a batch.
-type acquire func(ctx context.Context, by By, asks []Ask) ([]Answer, error)
+// acquire is a statement of one kind.
+type acquire func(ctx context.Context, by By, asks []AcquireRequest) ([]AcquireResult, error)
+
+func (l *Locker) acquireOf(kind Kind) acquire {
+	return func(ctx context.Context, by By, asks []AcquireRequest) ([]AcquireResult, error) {
+		return l.Driver.Acquire(ctx, AcquireBatch{kind, by, asks})
+	}
+}
 
 // byLife runs one statement of a queue, or one for each life if the process has just joined again.
 // Asks that share an error, which may be of one of them, are asked again apart.
@@ -31,9 +37,9 @@ func byLife[A any](ctx context.Context, l *Locker, batch []ask, run runAsks[A]) 
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	for life, at := range lives {
-		asks := make([]Ask, len(at))
+		asks := make([]AcquireRequest, len(at))
 		for n, i := range at {
-			asks[n] = batch[i].Ask
+			asks[n] = batch[i].AcquireRequest
 		}
 		got, err := run(ctx, By{life.ID, life.Beat()}, asks)
 		if err != nil && len(lives) == 1 {
@@ -45,7 +51,7 @@ func byLife[A any](ctx context.Context, l *Locker, batch []ask, run runAsks[A]) 
 			} else {
 				answers[i] = got[n]
 			}
-			if failed := answers[i].Err; failed != nil && len(batch) > 1 && l.engine.Classify(failed).MayBeOfOne() {
+			if failed := answers[i].Err; failed != nil && len(batch) > 1 && l.Traits.Classify(failed).MayBeOfOne() {
 				answers[i] = merge.Answer[A]{Alone: true}
 			}
 		}
@@ -54,8 +60,8 @@ func byLife[A any](ctx context.Context, l *Locker, batch []ask, run runAsks[A]) 
 }
 
 // checked runs acquire once, and checks each grant by its handle.
-func checked(acquire acquire) runAsks[Answer] {
-	return func(ctx context.Context, by By, asks []Ask) ([]merge.Answer[Answer], error) {
+func checked(acquire acquire) runAsks[AcquireResult] {
+	return func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[AcquireResult], error) {
 		got, err := acquire(ctx, by, asks)
 		if err == nil {
 			err = checkNumber(asks, got)
@@ -63,12 +69,12 @@ func checked(acquire acquire) runAsks[Answer] {
 		if err != nil {
 			return nil, err
 		}
-		answers := make([]merge.Answer[Answer], len(got))
+		answers := make([]merge.Answer[AcquireResult], len(got))
 		for i, a := range got {
 			if a.Err == nil {
 				a.Err = asks[i].checkGrant(a)
 			}
-			answers[i] = merge.Answer[Answer]{Value: a, Err: a.Err}
+			answers[i] = merge.Answer[AcquireResult]{Value: a, Err: a.Err}
 		}
 		return answers, nil
 	}
@@ -76,10 +82,10 @@ func checked(acquire acquire) runAsks[Answer] {
 
 // eachKeyOnce sends acquire batches that have each key once. If an ask is refused, all like it are refused with it: they
 // were in the same statement. If it is granted, the others of its key are sent in the next one, which says who holds it.
-func eachKeyOnce(acquire acquire) runAsks[Answer] {
+func eachKeyOnce(acquire acquire) runAsks[AcquireResult] {
 	run := checked(acquire)
-	return func(ctx context.Context, by By, asks []Ask) ([]merge.Answer[Answer], error) {
-		answers := make([]merge.Answer[Answer], len(asks))
+	return func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[AcquireResult], error) {
+		answers := make([]merge.Answer[AcquireResult], len(asks))
 		left := make([]int, len(asks))
 		for i := range asks {
 			left[i] = i
@@ -87,7 +93,7 @@ func eachKeyOnce(acquire acquire) runAsks[Answer] {
 		for sent := false; len(left) > 0; sent = true {
 			first := make(map[string]int, len(left)) // of each key
 			var now, later []int
-			var batch []Ask
+			var batch []AcquireRequest
 			for _, i := range left {
 				if _, has := first[asks[i].Key]; has {
 					later = append(later, i)
@@ -121,12 +127,12 @@ func eachKeyOnce(acquire acquire) runAsks[Answer] {
 }
 
 // isLike tells whether two asks of one key have the same chance.
-func (a Ask) isLike(b Ask) bool {
+func (a AcquireRequest) isLike(b AcquireRequest) bool {
 	return a.Instead == b.Instead && a.Gone == b.Gone && a.Over == b.Over && a.InTurn == b.InTurn
 }
 
 // CheckKeys refuses a batch that has a key more than once.
-func CheckKeys(asks []Ask) error {
+func CheckKeys(asks []AcquireRequest) error {
 	if len(asks) == 1 {
 		return nil
 	}
@@ -141,7 +147,7 @@ func CheckKeys(asks []Ask) error {
 }
 
 // checkNumber refuses another number of answers than there are asks.
-func checkNumber[A any](asks []Ask, answers []A) error {
+func checkNumber[A any](asks []AcquireRequest, answers []A) error {
 	if len(asks) != len(answers) {
 		return fmt.Errorf("%w: %d answers came to %d requests", dblock.ErrOutcomeUnknown, len(answers), len(asks))
 	}
@@ -149,7 +155,7 @@ func checkNumber[A any](asks []Ask, answers []A) error {
 }
 
 // checkGrants refuses a set's answers if one of them is not of the set.
-func checkGrants(asks []Ask, answers []Answer) error {
+func checkGrants(asks []AcquireRequest, answers []AcquireResult) error {
 	if err := checkNumber(asks, answers); err != nil {
 		return err
 	}
@@ -165,7 +171,7 @@ func checkGrants(asks []Ask, answers []Answer) error {
 }
 
 // checkGrant refuses a grant of another acquisition.
-func (a Ask) checkGrant(got Answer) error {
+func (a AcquireRequest) checkGrant(got AcquireResult) error {
 	if got.Token == 0 || got.Handle == a.Handle {
 		return nil
 	}

@@ -16,48 +16,40 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// stranger is an Engine that answers with grants of another acquisition, as one does that matches them by key.
+// stranger is a driver that answers with grants of another acquisition, as one does that matches them by key.
 type stranger struct {
-	*memlease.Engine
+	*memlease.Driver
 	mu  sync.Mutex
 	off bool
 }
 
-func (e *stranger) strange(answers []lease.Answer, err error) ([]lease.Answer, error) {
+func (e *stranger) strange(answers []lease.AcquireResult, err error) ([]lease.AcquireResult, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range answers {
 		if !e.off {
-			answers[i] = lease.Answer{Token: 1, Handle: member.NewID()}
+			answers[i] = lease.AcquireResult{Token: 1, Handle: member.NewID()}
 		}
 	}
 	return answers, err
 }
 
-func (e *stranger) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	return e.strange(e.Engine.Acquire(ctx, by, asks))
+func (e *stranger) Acquire(ctx context.Context, b lease.AcquireBatch) ([]lease.AcquireResult, error) {
+	results, err := e.Driver.Acquire(ctx, b)
+	if b.Kind == lease.KindFair {
+		return results, err
+	}
+	return e.strange(results, err)
 }
 
-func (e *stranger) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	return e.strange(e.Engine.AcquireAll(ctx, by, asks))
-}
-
-func (e *stranger) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	return e.strange(e.Engine.AcquireShared(ctx, by, asks))
-}
-
-func (e *stranger) AcquirePermits(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	return e.strange(e.Engine.AcquirePermits(ctx, by, asks))
-}
-
-func (e *stranger) SeeTurn(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.Turn, error) {
-	turn, err := e.Engine.SeeTurn(ctx, key, handle, ticket)
+func (e *stranger) Entry(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.QueueEntry, error) {
+	entry, err := e.Driver.Entry(ctx, key, handle, ticket)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.off {
-		turn.Token, turn.Answer.Handle = 1, member.NewID()
+		entry.Token, entry.AcquireResult.Handle = 1, member.NewID()
 	}
-	return turn, err
+	return entry, err
 }
 
 // TestGrantsOfOthersAreRefused has a driver answer with grants of other acquisitions, in each mode. No call gets a lock,
@@ -91,13 +83,13 @@ func TestGrantsOfOthersAreRefused(t *testing.T) {
 
 func refusesStrangers(t *testing.T, fair bool, acquire func(*lease.Locker) (*dblock.Lock, error), waits bool) {
 	server := memlease.NewServer(clock.Real{})
-	e := &stranger{Engine: server.Open(), off: waits}
+	e := &stranger{Driver: server.Open(), off: waits}
 	var shares lease.Shares[int, *stranger]
 	m, err := member.Options{TTL: ttl}.WithDefaults("Options")
 	if err != nil {
 		t.Fatal(err)
 	}
-	share, err := shares.Enter(0, m, func() (*stranger, func(), error) { return e, func() {}, nil })
+	share, err := shares.Enter(0, m, func() (*stranger, lease.Backend, error) { return e, backendOf(e.Driver, e), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,23 +132,23 @@ func refusesStrangers(t *testing.T, fair bool, acquire func(*lease.Locker) (*dbl
 	}
 }
 
-// counting is an Engine that notes the batches that it is sent.
+// counting is a driver that notes the batches that it is sent.
 type counting struct {
-	*memlease.Engine
+	*memlease.Driver
 	mu      sync.Mutex
 	batches [][]string
 }
 
-func (e *counting) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	keys := make([]string, len(asks))
-	for i, a := range asks {
+func (e *counting) Acquire(ctx context.Context, b lease.AcquireBatch) ([]lease.AcquireResult, error) {
+	keys := make([]string, len(b.Requests))
+	for i, a := range b.Requests {
 		keys[i] = a.Key
 	}
 	e.mu.Lock()
 	e.batches = append(e.batches, keys)
 	e.mu.Unlock()
 	time.Sleep(time.Second) // others come meanwhile
-	return e.Engine.Acquire(ctx, by, asks)
+	return e.Driver.Acquire(ctx, b)
 }
 
 // TestABatchHasAKeyOnce has a crowd try few keys of a fair Locker at once: no statement has a key twice, one caller of
@@ -164,13 +156,13 @@ func (e *counting) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) (
 func TestABatchHasAKeyOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := &counting{Engine: memlease.NewServer(clock.Real{}).Open()}
+		e := &counting{Driver: memlease.NewServer(clock.Real{}).Open()}
 		var shares lease.Shares[int, *counting]
 		m, err := member.Options{TTL: time.Minute}.WithDefaults("Options")
 		if err != nil {
 			t.Fatal(err)
 		}
-		share, err := shares.Enter(0, m, func() (*counting, func(), error) { return e, func() {}, nil })
+		share, err := shares.Enter(0, m, func() (*counting, lease.Backend, error) { return e, backendOf(e.Driver, e), nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,11 +25,11 @@ func (l *Locker) askBeside(ctx context.Context, r root.Request) (*dblock.Lock, *
 	var gone member.ID
 	made := 0
 	for n := 1; ; n++ {
-		got, err := l.once(ctx, r, func(a *Ask) { a.Gone = gone })
+		got, err := l.once(ctx, r, func(a *AcquireRequest) { a.Gone = gone })
 		if err != nil {
 			return nil, nil, err
 		}
-		answer := got.Answer
+		answer := got.AcquireResult
 		switch {
 		case answer.Token != 0:
 			lock, err := l.grant(ctx, nil, got, r)
@@ -63,7 +63,7 @@ func (l *Locker) askBeside(ctx context.Context, r root.Request) (*dblock.Lock, *
 func (l *Locker) makeSemaphore(ctx context.Context, r root.Request) error {
 	bound, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	if err := l.engine.MakeSemaphore(bound, r.Key, r.Limit); err != nil {
+	if err := l.Driver.Make(bound, []string{r.Key}, r.Limit); err != nil {
 		return l.unanswered(ctx, sqlerr.Unwritten(err), r) // what is made has no holder
 	}
 	return nil
@@ -78,7 +78,7 @@ func (l *Locker) SetPermits(ctx context.Context, key string, limit int) error {
 		return err
 	}
 	err := l.change(ctx, l.bound(), fmt.Sprintf("the number of permits of %q", key), func(ctx context.Context) error {
-		return l.engine.SetPermits(ctx, key, limit)
+		return l.Inspector.SetPermits(ctx, key, limit)
 	})
 	if err == nil {
 		l.waits.ring(key)
@@ -100,5 +100,5 @@ func (l *Locker) change(ctx context.Context, bound time.Duration, what string, s
 	if err == nil {
 		return nil
 	}
-	return sqlerr.Wrap(l.engine.Classify(err), err, "changing "+what, "no reply; it may be changed")
+	return sqlerr.Wrap(l.Traits.Classify(err), err, "changing "+what, "no reply; it may be changed")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// waits are the ways to wait for a lease, by the call of the engine that grants it.
+// waits are the ways to wait for a lease, by the call of the driver that grants it.
 var waits = map[string]func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error){
 	"Acquire": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
 	"AcquireShared": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) {

@@ -1,5 +1,5 @@
-// Package lease is what the lease locks of all engines have in common: who waits, who holds, how a
-// lock is kept and lost. The SQL is the engine's.
+// Package lease is what the lease locks of all databases have in common: who waits, who holds, how a
+// lock is kept and lost. The SQL is the driver's.
 //
 // A lease is a row with a unique key. It belongs to a handle, which no other acquisition has, and is kept
 // alive by its process's member (package member), or lasts for a time of its own. In front of the

@@ -9,7 +9,7 @@ import (
 )
 
 // evictions are of members that were seen to be dead. Each is evicted once, regardless of how many of its leases are wanted,
-// and again evictAgain later if one of them is still its own: a transaction that guards it may be stuck (see Engine.Evict).
+// and again evictAgain later if one of them is still its own: a transaction that guards it may be stuck (see Driver.Evict).
 type evictions struct {
 	mu sync.Mutex
 	of map[member.ID]*eviction
@@ -64,7 +64,7 @@ func (e *evictions) run(ctx context.Context, l *Locker, id member.ID, x *evictio
 	defer close(x.done)
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	gone, err := l.engine.Evict(ctx, id)
+	gone, err := l.Driver.Evict(ctx, id)
 	x.gone, x.at = gone && err == nil, l.o.Clock.Now()
 	if x.gone {
 		return

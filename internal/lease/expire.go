@@ -30,9 +30,9 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.l.bound())
 	defer cancel()
-	ours, err := h.l.engine.ExpireIn(ctx, h.backs(), d)
+	ours, err := h.l.Driver.ExpireIn(ctx, h.backs(), d)
 	switch {
-	case err != nil && h.l.engine.Classify(err) == sqlerr.Unresolved:
+	case err != nil && h.l.Traits.Classify(err) == sqlerr.Unresolved:
 		h.mu.Lock()
 		h.most = sent.Add(d) // the statement may take effect at any time, also after one that is sent later
 		h.mu.Unlock()

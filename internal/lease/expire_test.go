@@ -70,9 +70,9 @@ func TestExpireInWithoutAnAnswer(t *testing.T) {
 				p, calls := newProcess(s), 0
 				l := p.locker(t, lease.Options{})
 				lock := take(t, l)
-				var backs []lease.Back
+				var backs []lease.ReleaseRequest
 				for _, f := range lock.Fences() {
-					backs = append(backs, lease.Back{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode})
+					backs = append(backs, lease.ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode})
 				}
 				p.disturb(func(_ context.Context, call string, run func() error) error {
 					if call != "ExpireIn" {
@@ -83,7 +83,7 @@ func TestExpireInWithoutAnAnswer(t *testing.T) {
 						return &memlease.Failure{As: sqlerr.Unresolved, Err: errors.New("lost")}
 					case 2:
 						err := run()
-						_, late := p.engine.ExpireIn(t.Context(), backs, time.Second)
+						_, late := p.driver.ExpireIn(t.Context(), backs, time.Second)
 						return errors.Join(err, late)
 					}
 					return run()

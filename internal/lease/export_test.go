@@ -1,7 +1,7 @@
 package lease
 
 // Known counts the handles that the Lockers of a share know.
-func Known[E Engine](s *Share[E]) int {
+func Known[Of any](s *Share[Of]) int {
 	h := &s.reconciler.handles
 	h.mu.Lock()
 	defer h.mu.Unlock()

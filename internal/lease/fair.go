@@ -42,11 +42,11 @@ func onlyExclusive(r root.Request) error {
 func (l *Locker) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	for n := 1; ; n++ {
-		got, err := l.once(ctx, r, func(a *Ask) { a.InTurn, a.Gone, a.Contended = true, gone, false })
+		got, err := l.once(ctx, r, func(a *AcquireRequest) { a.InTurn, a.Gone, a.Contended = true, gone, false })
 		if err != nil {
 			return nil, nil, err
 		}
-		answer := got.Answer
+		answer := got.AcquireResult
 		switch {
 		case answer.Token != 0:
 			lock, err := l.grant(ctx, nil, got, r)
@@ -149,17 +149,17 @@ func (l *Locker) pauseIfBusy(ctx context.Context, r root.Request, err error) err
 
 // runTickets is one statement for each life.
 func (l *Locker) runTickets(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[int64], error) {
-	return byLife(ctx, l, batch, func(ctx context.Context, by By, asks []Ask) ([]merge.Answer[int64], error) {
-		tickets, err := l.engine.Enqueue(ctx, by, asks)
+	return byLife(ctx, l, batch, func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[int64], error) {
+		got, err := l.Driver.Acquire(ctx, AcquireBatch{KindFair, by, asks})
 		if err == nil {
-			err = checkNumber(asks, tickets)
+			err = checkNumber(asks, got)
 		}
 		if err != nil {
 			return nil, err
 		}
-		answers := make([]merge.Answer[int64], len(tickets))
-		for i, ticket := range tickets {
-			answers[i].Value = ticket
+		answers := make([]merge.Answer[int64], len(got))
+		for i, a := range got {
+			answers[i] = merge.Answer[int64]{Value: a.Ticket, Err: a.Err}
 		}
 		return answers, nil
 	})
@@ -179,7 +179,7 @@ func (l *Locker) awaitTurn(ctx context.Context, r root.Request, t *turn, began t
 			case err != nil: // the ticket stands: look again later
 			case state.Token != 0 && (t.ask.Detached || t.life.Alive()):
 				got := t.reply
-				got.Answer, got.sent = state.Answer, state.sent
+				got.AcquireResult, got.sent = state.AcquireResult, state.sent
 				if got.ask.Hold > 0 {
 					got.ask.Hold = max(state.Left, 1) // 0 is without an end
 				}
@@ -188,7 +188,7 @@ func (l *Locker) awaitTurn(ctx context.Context, r root.Request, t *turn, began t
 				return nil, nil
 			}
 			if err == nil {
-				refused = heldBy(r.Key, state.Answer)
+				refused = heldBy(r.Key, state.AcquireResult)
 			}
 		}
 		if rung, err = l.untilRung(ctx, r.Key, t, refused, l.o.Clock.Now().Sub(began)); err != nil {
@@ -199,7 +199,7 @@ func (l *Locker) awaitTurn(ctx context.Context, r root.Request, t *turn, began t
 
 // turnState is what has become of a call that waits.
 type turnState struct {
-	Turn
+	QueueEntry
 	sent time.Time // before which the key was granted, for as long as is left of it
 }
 
@@ -208,9 +208,9 @@ func (l *Locker) seeTurn(ctx context.Context, r root.Request, t *turn) (turnStat
 	for n := 1; ; n++ {
 		sent := l.o.Clock.Now()
 		bound, cancel := context.WithTimeout(ctx, l.bound())
-		state, err := l.engine.SeeTurn(bound, r.Key, t.ask.Handle, t.ticket)
+		state, err := l.Driver.Entry(bound, r.Key, t.ask.Handle, t.ticket)
 		if err == nil {
-			err = t.ask.checkGrant(state.Answer)
+			err = t.ask.checkGrant(state.AcquireResult)
 		}
 		if err == nil && state.Token == 0 && n < tries {
 			var served bool
@@ -230,13 +230,13 @@ func (l *Locker) seeTurn(ctx context.Context, r root.Request, t *turn) (turnStat
 }
 
 // serve has the next one served where the key is free for it; it may be this one.
-func (l *Locker) serve(ctx context.Context, r root.Request, t *turn, state Turn) (served bool, err error) {
+func (l *Locker) serve(ctx context.Context, r root.Request, t *turn, state QueueEntry) (served bool, err error) {
 	var gone member.ID
 	switch {
 	case !l.isFirst(r.Key, t):
 		return false, nil
 	case state.Missing:
-		if err := l.engine.MakeFree(ctx, []string{r.Key}); err != nil {
+		if err := l.Driver.Make(ctx, []string{r.Key}, 0); err != nil {
 			return false, err
 		}
 	case state.Shared:
@@ -250,7 +250,7 @@ func (l *Locker) serve(ctx context.Context, r root.Request, t *turn, state Turn)
 	case state.Held:
 		return false, nil
 	}
-	return l.engine.Serve(ctx, r.Key, gone)
+	return l.Driver.Serve(ctx, r.Key, gone)
 }
 
 // untilRung waits until it is worth looking again; rung says that it was told so.

@@ -42,11 +42,11 @@ func (h *handles) remove(handle Handle) {
 }
 
 // unknown returns those that are not known, by their handles. A set has one handle, and each key of it once.
-func (h *handles) unknown(backs []Back) map[Handle][]Back {
+func (h *handles) unknown(backs []ReleaseRequest) map[Handle][]ReleaseRequest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	found := make(map[Handle][]Back)
-	seen := make(map[Back]bool)
+	found := make(map[Handle][]ReleaseRequest)
+	seen := make(map[ReleaseRequest]bool)
 	for _, b := range backs {
 		if _, known := h.known[b.Handle]; !known && !seen[b] {
 			seen[b] = true
@@ -73,7 +73,7 @@ func (r *reconciler) recheck(life *member.Life) (err error) {
 		cancel()
 		return nil
 	})()
-	held, err := r.engine.HeldBy(ctx, life.ID)
+	held, err := r.driver.HeldBy(ctx, life.ID)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ type given struct{ reply }
 
 func (r reply) given() *given { return &given{r} }
 
-func (g *given) back() Back { return g.ask.back(dblock.ModeExclusive) }
+func (g *given) back() ReleaseRequest { return g.ask.back(dblock.ModeExclusive) }
 
 // handOver gives a lease to the next one in line, in one statement; false if it is to be given back. It is certain that
 // the lease is then as it was, unless the statement has failed. Only the database knows whether other processes wait, and
@@ -42,7 +42,7 @@ func (l *Locker) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 		return false, err == nil
 	}
 	l.reconciler.handles.remove(g.ask.Instead) // its row is the next one's
-	g.Answer = answer
+	g.AcquireResult = answer
 	if !l.queues.give(next, g) {
 		_, _ = l.giveBack(ctx, g.life, g.back())
 	}

@@ -78,14 +78,14 @@ func (l *Locker) hold(ctx context.Context, w *waiter, h *hold, got reply, r root
 	return lock, nil
 }
 
-func (h *hold) backs() []Back {
+func (h *hold) backs() []ReleaseRequest {
 	var lasts time.Duration
 	if h.detached {
 		lasts = max(h.ValidUntil().Sub(h.l.o.Clock.Now()), 1)
 	}
-	backs := make([]Back, len(h.fences))
+	backs := make([]ReleaseRequest, len(h.fences))
 	for i, f := range h.fences {
-		backs[i] = Back{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode, Lasts: lasts}
+		backs[i] = ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode, Lasts: lasts}
 	}
 	return backs
 }

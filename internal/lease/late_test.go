@@ -36,8 +36,8 @@ func (c *leaping) locker(t *testing.T, s *memlease.Server) *lease.Locker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var shares lease.Shares[int, *memlease.Engine]
-	share, err := shares.Enter(0, m, func() (*memlease.Engine, func(), error) { return s.Open(), func() {}, nil })
+	var shares lease.Shares[int, *memlease.Driver]
+	share, err := shares.Enter(0, m, func() (*memlease.Driver, lease.Backend, error) { d := s.Open(); return d, d.Backend(), nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // ByKey compares what is listed.
-func ByKey(a, b Listed) int {
+func ByKey(a, b HeldLease) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Mode, b.Mode), bytes.Compare(a.Handle[:], b.Handle[:]))
 }
 
@@ -25,7 +25,7 @@ func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, longBound)
 	defer cancel()
-	listed, err := l.engine.List(bounded)
+	listed, err := l.Inspector.List(bounded, "")
 	if err != nil {
 		return nil, l.notRead(ctx, err, "the list of held locks")
 	}
@@ -47,7 +47,7 @@ func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	listed, held, err := l.engine.Look(bounded, key)
+	listed, held, err := l.Inspector.Look(bounded, key)
 	switch {
 	case err != nil:
 		return dblock.HeldLock{}, l.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
@@ -73,11 +73,11 @@ func (l *Locker) notRead(ctx context.Context, err error, what string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return sqlerr.Wrap(l.engine.Classify(err).Harmless(), err, what+" was not read", "")
+	return sqlerr.Wrap(l.Traits.Classify(err).Harmless(), err, what+" was not read", "")
 }
 
 // shown is a lease as callers see it.
-func (x Listed) shown() dblock.HeldLock {
+func (x HeldLease) shown() dblock.HeldLock {
 	h := dblock.HeldLock{
 		Key: x.Key, Mode: x.Mode, Permits: x.Permits, Limit: x.Limit,
 		Fence:  dblock.Fence{Key: x.Key, Token: x.Token, Handle: x.Handle, Mode: x.Mode},
@@ -103,7 +103,7 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 	}
 	bounded, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	held, err := l.engine.HoldersOf(bounded, key)
+	held, err := l.Inspector.List(bounded, key)
 	if err != nil {
 		return l.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
 	}
@@ -111,7 +111,7 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 		return fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
 	}
 	other := held[0].shown()
-	held = slices.DeleteFunc(held, func(x Listed) bool { return x.Token != token })
+	held = slices.DeleteFunc(held, func(x HeldLease) bool { return x.Token != token })
 	if len(held) == 0 {
 		return fmt.Errorf("%w: %q is held with token %d by %s, not with %d", dblock.ErrNotHeld, key, other.Fence.Token, other.Holder, token)
 	}
@@ -124,9 +124,11 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 }
 
 func (l *Locker) forceRelease(ctx context.Context, f dblock.Fence) error {
-	var got []Returned
+	var got []ReleaseResult
 	err := l.change(ctx, l.bound(), fmt.Sprintf("the holder of %q", f.Key), func(ctx context.Context) (err error) {
-		got, err = releaseOf(l.engine, f.Mode, l.o.Fair)(ctx, []Back{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}})
+		got, err = l.Driver.Release(ctx, ReleaseBatch{
+			releaseKind(f.Mode, l.o.Fair), []ReleaseRequest{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}},
+		})
 		return err
 	})
 	switch {

@@ -18,13 +18,13 @@ import (
 
 // Locker is a dblock.Locker of leases. It is safe for concurrent use.
 type Locker struct {
-	engine   Engine
+	Backend
 	member   *member.Member
 	o        Options
-	acquires [3]*merge.Queue[ask, Answer] // by mode
-	inTurn   *merge.Queue[ask, Answer]    // for who gives way to those with tickets
+	acquires [3]*merge.Queue[ask, AcquireResult] // by mode
+	inTurn   *merge.Queue[ask, AcquireResult]    // for who gives way to those with tickets
 	tickets  *merge.Queue[ask, int64]
-	release  *merge.Queue[returning, Returned]
+	release  *merge.Queue[returning, ReleaseResult]
 	waits    *Waits
 
 	reconciler *reconciler
@@ -46,32 +46,31 @@ type Locker struct {
 	tasks     sync.WaitGroup
 }
 
-// ask is an Ask of one life.
+// ask is an AcquireRequest of one life.
 type ask struct {
-	Ask
+	AcquireRequest
 	life *member.Life
 }
 
 var _ dblock.Locker = (*Locker)(nil)
 
 // New makes a Locker of what it shares with others; o has its defaults.
-func New[E Engine](of *Share[E], o Options) *Locker {
-	e := of.Engine
-	l := &Locker{engine: e, member: of.Member, waits: of.waits, reconciler: of.reconciler, o: o, turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
+func New[Of any](of *Share[Of], o Options) *Locker {
+	l := &Locker{Backend: of.backend, member: of.Member, waits: of.waits, reconciler: of.reconciler, o: o, turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
 	l.ending, l.end = context.WithCancelCause(context.Background())
 	l.queues = &waitQueues{clock: o.Clock, ending: l.ending, byName: make(map[string]*waitQueue)}
-	l.acquires[dblock.ModeExclusive] = l.acquiring(dblock.ModeExclusive, eachKeyOnce(e.Acquire))
-	l.acquires[dblock.ModeShared] = l.acquiring(dblock.ModeShared, checked(e.AcquireShared))
-	l.acquires[dblock.ModePermit] = l.acquiring(dblock.ModePermit, checked(e.AcquirePermits))
-	l.inTurn = l.acquiring(dblock.ModeExclusive, eachKeyOnce(e.Acquire))
+	l.acquires[dblock.ModeExclusive] = l.acquiring(dblock.ModeExclusive, eachKeyOnce(l.acquireOf(KindExclusive)))
+	l.acquires[dblock.ModeShared] = l.acquiring(dblock.ModeShared, checked(l.acquireOf(KindShared)))
+	l.acquires[dblock.ModePermit] = l.acquiring(dblock.ModePermit, checked(l.acquireOf(KindPermits)))
+	l.inTurn = l.acquiring(dblock.ModeExclusive, eachKeyOnce(l.acquireOf(KindExclusive)))
 	l.tickets = merge.New(merge.Options[ask, int64]{
-		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Classify: e.Classify, Weight: askWeight, MaxWeight: maxWeight(e), MaxQueue: o.MaxQueue,
+		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Classify: l.Traits.Classify, Weight: askWeight, MaxWeight: l.Traits.maxWeight(), MaxQueue: o.MaxQueue,
 		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
 		Late: func(a ask, got merge.Answer[int64]) { l.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
 	})
-	l.release = merge.New(merge.Options[returning, Returned]{
-		Run: l.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Classify: e.Classify,
-		Weight: returning.weight, MaxWeight: maxWeight(e),
+	l.release = merge.New(merge.Options[returning, ReleaseResult]{
+		Run: l.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Classify: l.Traits.Classify,
+		Weight: returning.weight, MaxWeight: l.Traits.maxWeight(),
 		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
 	})
 	l.deafen = l.member.Listen(member.Listener{Observer: o.Observer, Log: o.Log})
@@ -79,15 +78,15 @@ func New[E Engine](of *Share[E], o Options) *Locker {
 }
 
 // acquiring makes a queue of acquisitions.
-func (l *Locker) acquiring(mode dblock.Mode, run runAsks[Answer]) *merge.Queue[ask, Answer] {
-	return merge.New(merge.Options[ask, Answer]{
-		Run: func(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[Answer], error) {
+func (l *Locker) acquiring(mode dblock.Mode, run runAsks[AcquireResult]) *merge.Queue[ask, AcquireResult] {
+	return merge.New(merge.Options[ask, AcquireResult]{
+		Run: func(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[AcquireResult], error) {
 			return byLife(ctx, l, batch, run)
 		},
 		Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
-		Late:     func(a ask, got merge.Answer[Answer]) { l.late(mode, a, got.Value.Token != 0, got.Err) },
-		Classify: l.engine.Classify,
-		Weight:   askWeight, MaxWeight: maxWeight(l.engine), MaxQueue: l.o.MaxQueue, MaxBatch: l.o.MaxBatch, MaxInFlight: l.o.MaxInFlight, Patience: l.o.patience,
+		Late:     func(a ask, got merge.Answer[AcquireResult]) { l.late(mode, a, got.Value.Token != 0, got.Err) },
+		Classify: l.Traits.Classify,
+		Weight:   askWeight, MaxWeight: l.Traits.maxWeight(), MaxQueue: l.o.MaxQueue, MaxBatch: l.o.MaxBatch, MaxInFlight: l.o.MaxInFlight, Patience: l.o.patience,
 	})
 }
 

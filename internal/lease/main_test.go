@@ -31,8 +31,8 @@ func bubble(t *testing.T, f func(t *testing.T, s *memlease.Server)) {
 
 // process has Lockers that share what those of one process do, and counts what it asks the server.
 type process struct {
-	engine *memlease.Engine
-	shares lease.Shares[int, *memlease.Engine]
+	driver *memlease.Driver
+	shares lease.Shares[int, *memlease.Driver]
 	open   int  // Lockers
 	silent bool // the server does not answer them when they close
 
@@ -41,19 +41,26 @@ type process struct {
 }
 
 func newProcess(s *memlease.Server) *process {
-	p := &process{engine: s.Open(), calls: make(map[string]int)}
+	p := &process{driver: s.Open(), calls: make(map[string]int)}
 	p.disturb(func(_ context.Context, _ string, run func() error) error { return run() })
 	return p
 }
 
 // disturb has around run around each call from now on, beside the counting.
 func (p *process) disturb(around memlease.Around) {
-	p.engine.Disturb(func(ctx context.Context, call string, run func() error) error {
+	p.driver.Disturb(func(ctx context.Context, call string, run func() error) error {
 		p.mu.Lock()
 		p.calls[call]++
 		p.mu.Unlock()
 		return around(ctx, call, run)
 	})
+}
+
+// backendOf is the backend of d with the methods of in between.
+func backendOf(d *memlease.Driver, between lease.Driver) lease.Backend {
+	b := d.Backend()
+	b.Driver = between
+	return b
 }
 
 // called returns how often the server was asked since the last time.
@@ -66,13 +73,13 @@ func (p *process) called() map[string]int {
 }
 
 // enter is one more who shares what the process has.
-func (p *process) enter(t *testing.T) *lease.Share[*memlease.Engine] {
+func (p *process) enter(t *testing.T) *lease.Share[*memlease.Driver] {
 	t.Helper()
 	m, err := member.Options{TTL: ttl}.WithDefaults("Options")
 	if err != nil {
 		t.Fatal(err)
 	}
-	share, err := p.shares.Enter(0, m, func() (*memlease.Engine, func(), error) { return p.engine, func() {}, nil })
+	share, err := p.shares.Enter(0, m, func() (*memlease.Driver, lease.Backend, error) { return p.driver, p.driver.Backend(), nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,10 +27,10 @@ func TestOverloadedIsNoDoubt(t *testing.T) {
 			}
 			return run()
 		})
-		var shares lease.Shares[int, *memlease.Engine]
+		var shares lease.Shares[int, *memlease.Driver]
 		m, _ := member.Options{TTL: ttl}.WithDefaults("Options")
 		o, _ := lease.Options{MaxQueue: 1, MaxInFlight: 1}.WithDefaults("Options", time.Second)
-		share, err := shares.Enter(0, m, func() (*memlease.Engine, func(), error) { return e, func() {}, nil })
+		share, err := shares.Enter(0, m, func() (*memlease.Driver, lease.Backend, error) { return e, e.Backend(), nil })
 		if err != nil {
 			t.Fatal(err)
 		}

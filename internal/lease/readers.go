@@ -61,7 +61,7 @@ func (l *Locker) readers(ctx context.Context, r root.Request) (*dblock.HeldError
 			}
 		}
 		if !ended || n >= tries {
-			return heldBy(r.Key, Answer{Held: true, Holder: refused}), nil
+			return heldBy(r.Key, AcquireResult{Held: true, Holder: refused}), nil
 		}
 		l.reap(ctx, r, dead)
 	}
@@ -71,7 +71,7 @@ func (l *Locker) readers(ctx context.Context, r root.Request) (*dblock.HeldError
 func (l *Locker) seeReaders(ctx context.Context, key string) ([]Holder, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	return l.engine.Readers(ctx, key)
+	return l.Driver.Readers(ctx, key)
 }
 
 // reap ends what dead members hold of a key, and what has ended by itself. Where it fails, whoever looks next tries again.
@@ -94,7 +94,7 @@ func (l *Locker) reap(ctx context.Context, r root.Request, dead []member.ID) {
 	if mode == dblock.ModeExclusive {
 		mode = dblock.ModeShared // they stand in its way
 	}
-	_ = l.engine.Reap(ctx, mode, r.Key, ids)
+	_ = l.Driver.Reap(ctx, mode, r.Key, ids)
 }
 
 // readersStandBack is how long readers let a waiting writer go first, each time that it finds the key's row locked: each
@@ -107,7 +107,7 @@ func (l *Locker) standBackReaders(ctx context.Context, w *waiter) {
 	w.standsBack = true
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	_ = l.engine.Wait(ctx, []string{w.request.Key}, member.ID{}, readersStandBack) // a courtesy
+	_ = l.Driver.Wait(ctx, []string{w.request.Key}, member.ID{}, readersStandBack) // a courtesy
 }
 
 // admitReaders ends standBackReaders, in the background.
@@ -119,6 +119,6 @@ func (l *Locker) admitReaders(w *waiter) {
 	l.background(func() {
 		ctx, cancel := context.WithTimeout(l.ending, l.bound())
 		defer cancel()
-		_ = l.engine.StopWaiting(ctx, []string{w.request.Key}, member.ID{}) // else it ends by itself
+		_ = l.Driver.Wait(ctx, []string{w.request.Key}, member.ID{}, 0) // else it ends by itself
 	})
 }

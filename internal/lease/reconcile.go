@@ -28,10 +28,11 @@ import (
 //
 // The Lockers of a Share have one reconciler, which outlives each of them.
 type reconciler struct {
-	engine Engine
+	driver Driver
+	traits Traits
 	member *member.Member
 	clock  clock.Clock
-	queue  *merge.Queue[*operation, Returned]
+	queue  *merge.Queue[*operation, ReleaseResult]
 
 	handles  handles
 	refusals refusals
@@ -69,26 +70,26 @@ const (
 	mostOpen = 65_536 // operations without an answer; past it nothing is acquired
 )
 
-func newReconciler(e Engine, m *member.Member, c clock.Clock) *reconciler {
-	r := &reconciler{engine: e, member: m, clock: c, open: make(map[*operation]struct{})}
-	r.queue = merge.New(merge.Options[*operation, Returned]{
+func newReconciler(b Backend, m *member.Member, c clock.Clock) *reconciler {
+	r := &reconciler{driver: b.Driver, traits: b.Traits, member: m, clock: c, open: make(map[*operation]struct{})}
+	r.queue = merge.New(merge.Options[*operation, ReleaseResult]{
 		Run: r.run, Key: func(o *operation) string { return o.Key }, Ends: func(*operation) bool { return true },
-		Classify: e.Classify,
-		Weight:   func(o *operation) int { return o.weight() }, MaxWeight: maxWeight(e), MaxInFlight: inFlight, Patience: patience,
+		Classify: b.Traits.Classify,
+		Weight:   func(o *operation) int { return o.weight() }, MaxWeight: b.Traits.maxWeight(), MaxInFlight: inFlight, Patience: patience,
 	})
 	m.Listen(member.Listener{Confirmed: r.confirmed, Recheck: r.recheck})
 	return r
 }
 
 // add begins an operation. Several backs are one set.
-func (r *reconciler) add(life *member.Life, fair, granted bool, backs ...Back) {
+func (r *reconciler) add(life *member.Life, fair, granted bool, backs ...ReleaseRequest) {
 	r.handles.add(backs[0].Handle)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	o := &operation{
 		returning: returningOf(fair, backs), granted: granted, life: life, n: r.begun,
-		sent: life.Beat(), certain: now.Add(r.member.TTL() + r.engine.Lingers()),
+		sent: life.Beat(), certain: now.Add(r.member.TTL() + r.traits.LockWait),
 	}
 	if granted {
 		o.certain = now
@@ -116,7 +117,7 @@ func (l *Locker) mayAsk() error {
 
 // post sends an operation with the next statement; r.mu is held.
 func (r *reconciler) post(o *operation) {
-	o.posted, o.again = !r.over(o) && r.queue.Post(o, func(got Returned, err error) { r.answered(o, got, err) }), false
+	o.posted, o.again = !r.over(o) && r.queue.Post(o, func(got ReleaseResult, err error) { r.answered(o, got, err) }), false
 	if !o.posted {
 		r.end(o)
 	}
@@ -147,13 +148,13 @@ func (r *reconciler) over(o *operation) bool {
 	}
 	now := r.clock.Now()
 	if (!o.granted || o.fair) && o.sent >= 0 { // the member's row may outlive what this process believes
-		o.sent, o.certain = -1, now.Add(2*r.member.TTL()+r.engine.Lingers())
+		o.sent, o.certain = -1, now.Add(2*r.member.TTL()+r.traits.LockWait)
 	}
 	return r.isCertain(o) && now.After(o.certain.Add(o.Lasts+statementBound(r.member)))
 }
 
 // answered takes over what the server said of an operation.
-func (r *reconciler) answered(o *operation, got Returned, err error) {
+func (r *reconciler) answered(o *operation, got ReleaseResult, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil && (got.Freed || !got.Stood && r.isCertain(o)) || r.over(o) || r.closed {
@@ -239,18 +240,18 @@ func (r *reconciler) confirmed() {
 // reconciling marks the context of a reconciler's statements.
 type reconciling struct{}
 
-// Reconciles tells whether a call of an Engine is a reconciler's.
+// Reconciles tells whether a call of a Driver is a reconciler's.
 func Reconciles(ctx context.Context) bool { return ctx.Value(reconciling{}) != nil }
 
 // run is one statement of the queue for each kind.
-func (r *reconciler) run(ctx context.Context, batch []*operation, _ bool) ([]merge.Answer[Returned], error) {
+func (r *reconciler) run(ctx context.Context, batch []*operation, _ bool) ([]merge.Answer[ReleaseResult], error) {
 	items := make([]returning, len(batch))
 	for i, o := range batch {
 		items[i] = o.returning
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, reconciling{}, true), statementBound(r.member))
 	defer cancel()
-	answers, err := releaseBatch(ctx, r.engine, items)
+	answers, err := releaseBatch(ctx, r.driver, items)
 	_ = r.refusal(err)
 	for _, a := range answers {
 		_ = r.refusal(a.Err)
@@ -279,13 +280,13 @@ func (r *reconciler) close() {
 
 // returning is one lease to be released, or all of a set.
 type returning struct {
-	Back        // the set's first
-	set  []Back // nil: one lease
-	fair bool   // its key goes to the lowest ticket
+	ReleaseRequest                  // the set's first
+	set            []ReleaseRequest // nil: one lease
+	fair           bool             // its key goes to the lowest ticket
 }
 
-func returningOf(fair bool, backs []Back) returning {
-	r := returning{Back: backs[0], fair: fair}
+func returningOf(fair bool, backs []ReleaseRequest) returning {
+	r := returning{ReleaseRequest: backs[0], fair: fair}
 	if len(backs) > 1 {
 		r.set = backs
 	}
@@ -294,7 +295,7 @@ func returningOf(fair bool, backs []Back) returning {
 
 func (r returning) weight() int {
 	if r.set == nil {
-		return backWeight(r.Back)
+		return backWeight(r.ReleaseRequest)
 	}
 	all := 0
 	for _, b := range r.set {
@@ -303,32 +304,32 @@ func (r returning) weight() int {
 	return all
 }
 
-// releaseOf is the statement for a batch.
-func releaseOf(e Engine, mode dblock.Mode, fair bool) func(context.Context, []Back) ([]Returned, error) {
+// releaseKind is the kind of a statement that releases locks of a mode.
+func releaseKind(mode dblock.Mode, fair bool) Kind {
 	if fair && mode == dblock.ModeExclusive {
-		return e.PassOn
+		return KindFair
 	}
-	return e.Release
+	return kinds[mode]
 }
 
 // releaseSet releases all of a set that is still ours, in a statement of its own. A part of a set is never released: a
 // waiter could acquire that part, and wait for the rest. missing tells that a part was not ours any more.
-func releaseSet(ctx context.Context, e Engine, set []Back) (all Returned, missing bool, err error) {
-	got, err := e.ReleaseAll(ctx, set)
+func releaseSet(ctx context.Context, d Driver, set []ReleaseRequest) (all ReleaseResult, missing bool, err error) {
+	got, err := d.Release(ctx, ReleaseBatch{KindSet, set})
 	if err != nil {
-		return Returned{}, false, err
+		return ReleaseResult{}, false, err
 	}
-	return Returned{
-		Freed: slices.ContainsFunc(got, func(r Returned) bool { return r.Freed }) && !slices.ContainsFunc(got, stands),
-		Stood: slices.ContainsFunc(got, func(r Returned) bool { return r.Stood }),
+	return ReleaseResult{
+		Freed: slices.ContainsFunc(got, func(r ReleaseResult) bool { return r.Freed }) && !slices.ContainsFunc(got, stands),
+		Stood: slices.ContainsFunc(got, func(r ReleaseResult) bool { return r.Stood }),
 	}, slices.ContainsFunc(got, isMissing), nil
 }
 
 // releaseBatch is one statement for each kind, and one for each set. A batch may have a key more than once. An exclusive
-// lease of a key is released once in a statement; PassOn takes all handles of a key at once. A statement that fails after
+// lease of a key is released once in a statement; KindFair takes all handles of a key at once. A statement that fails after
 // others is the error of what it carried: to send those again would find nothing of what they have released.
-func releaseBatch(ctx context.Context, e Engine, batch []returning) ([]merge.Answer[Returned], error) {
-	answers := make([]merge.Answer[Returned], len(batch))
+func releaseBatch(ctx context.Context, d Driver, batch []returning) ([]merge.Answer[ReleaseResult], error) {
+	answers := make([]merge.Answer[ReleaseResult], len(batch))
 	left := make([]int, len(batch))
 	for i := range batch {
 		left[i] = i
@@ -336,11 +337,11 @@ func releaseBatch(ctx context.Context, e Engine, batch []returning) ([]merge.Ans
 	for sent := false; len(left) > 0; sent = true {
 		first := batch[left[0]]
 		if first.set != nil {
-			got, _, err := releaseSet(ctx, e, first.set)
+			got, _, err := releaseSet(ctx, d, first.set)
 			if err != nil && !sent {
 				return nil, err
 			}
-			answers[left[0]] = merge.Answer[Returned]{Value: got, Err: err}
+			answers[left[0]] = merge.Answer[ReleaseResult]{Value: got, Err: err}
 			left = left[1:]
 			continue
 		}
@@ -355,11 +356,11 @@ func releaseBatch(ctx context.Context, e Engine, batch []returning) ([]merge.Ans
 			keys[b.Key] = true
 			now = append(now, i)
 		}
-		backs := make([]Back, len(now))
+		backs := make([]ReleaseRequest, len(now))
 		for n, i := range now {
-			backs[n] = batch[i].Back
+			backs[n] = batch[i].ReleaseRequest
 		}
-		got, err := releaseOf(e, first.Mode, first.fair)(ctx, backs)
+		got, err := d.Release(ctx, ReleaseBatch{releaseKind(first.Mode, first.fair), backs})
 		if err != nil && !sent {
 			return nil, err
 		}

@@ -180,7 +180,7 @@ func crash(t *testing.T, s *memlease.Server, key string) {
 	if err := e.Join(t.Context(), id, "", time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := e.Acquire(t.Context(), lease.By{Member: id}, []lease.Ask{{Key: key, Handle: member.NewID()}}); err != nil || got[0].Token == 0 {
+	if got, err := e.Acquire(t.Context(), lease.AcquireBatch{By: lease.By{Member: id}, Requests: []lease.AcquireRequest{{Key: key, Handle: member.NewID()}}}); err != nil || got[0].Token == 0 {
 		t.Fatal(got, err)
 	}
 	time.Sleep(2 * time.Millisecond)

@@ -36,7 +36,7 @@ func (r *reconciler) refusal(err error) error {
 	if err == nil {
 		return nil
 	}
-	switch c := r.engine.Classify(err); c {
+	switch c := r.traits.Classify(err); c {
 	case sqlerr.Unclassified, sqlerr.BadInput, sqlerr.NoSchema, sqlerr.Duplicate:
 		if r.refusals.due(c, r.clock.Now()) {
 			r.member.Warn("dblock: the server refuses to release locks; they stay held, and the release is repeated", "error", err)

@@ -8,54 +8,54 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Shares are what the Lockers of one pool and TTL have in common, by K: an engine, its member, and what it
-// waits for.
-type Shares[K comparable, E Engine] struct {
+// Shares are what the Lockers of one pool and TTL have in common, by K: a backend, its member, and what it
+// waits for. Of is what the driver keeps beside its Backend.
+type Shares[K comparable, Of any] struct {
 	mu sync.Mutex
-	by map[K]*Share[E]
+	by map[K]*Share[Of]
 }
 
 // Share is one of them.
-type Share[E Engine] struct {
-	Engine E
-	Member *member.Member
-	waits  *Waits
-	refs   int
-	close  func()
+type Share[Of any] struct {
+	Of      Of
+	Member  *member.Member
+	backend Backend
+	waits   *Waits
+	refs    int
 
 	reconciler *reconciler
 }
 
-// Enter returns the share of key, and opens an engine where it is the first; closeEngine ends that.
-func (s *Shares[K, E]) Enter(key K, o member.Options, open func() (e E, closeEngine func(), err error)) (*Share[E], error) {
+// Enter returns the share of key. The first call for a key opens its backend.
+func (s *Shares[K, Of]) Enter(key K, o member.Options, open func() (Of, Backend, error)) (*Share[Of], error) {
 	s.mu.Lock()
 	share := s.enter(key)
 	s.mu.Unlock()
 	if share != nil {
 		return share, nil
 	}
-	e, closeEngine, err := open() // it may take long, which is not for others to wait for
+	of, b, err := open() // it may take long, which is not for others to wait for
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if share = s.enter(key); share != nil { // somebody was faster
-		go closeEngine()
+		go b.Close()
 		return share, nil
 	}
-	share = &Share[E]{Engine: e, Member: member.New(e, o), refs: 1, close: closeEngine}
-	share.waits = newWaits(e, share.Member, o.Clock)
-	share.reconciler = newReconciler(e, share.Member, o.Clock)
+	share = &Share[Of]{Of: of, Member: member.New(b.Member, o), backend: b, refs: 1}
+	share.waits = newWaits(b.Driver, share.Member, o.Clock)
+	share.reconciler = newReconciler(b, share.Member, o.Clock)
 	if s.by == nil {
-		s.by = make(map[K]*Share[E])
+		s.by = make(map[K]*Share[Of])
 	}
 	s.by[key] = share
 	return share, nil
 }
 
 // enter returns what others share already; nil: nobody does. s.mu is held.
-func (s *Shares[K, E]) enter(key K) *Share[E] {
+func (s *Shares[K, Of]) enter(key K) *Share[Of] {
 	share := s.by[key]
 	if share != nil {
 		share.refs++
@@ -64,7 +64,7 @@ func (s *Shares[K, E]) enter(key K) *Share[E] {
 }
 
 // Leaver returns how the one who entered leaves: once, however often it is called.
-func (s *Shares[K, E]) Leaver(key K) func(context.Context) error {
+func (s *Shares[K, Of]) Leaver(key K) func(context.Context) error {
 	var once sync.Once
 	return func(ctx context.Context) (err error) {
 		once.Do(func() { err = s.leave(ctx, key) })
@@ -74,7 +74,7 @@ func (s *Shares[K, E]) Leaver(key K) func(context.Context) error {
 
 // leave ends a share with the last who leaves: its member's heartbeat, and all that is still held. Where the server does not
 // answer, this goes on after ctx has ended. Leave waits for it for a second longer.
-func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
+func (s *Shares[K, Of]) leave(ctx context.Context, key K) error {
 	s.mu.Lock()
 	share := s.by[key]
 	share.refs--
@@ -90,14 +90,14 @@ func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
 		share.waits.close()
 		share.reconciler.close()
 		err := share.Member.Close(ctx)
-		share.close()
+		share.backend.Close()
 		return err
 	})
 	switch {
 	case !done:
 		return notLeft(sqlerr.Unresolved, context.Cause(ctx))
 	case err != nil:
-		return notLeft(share.Engine.Classify(err), err)
+		return notLeft(share.backend.Traits.Classify(err), err)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ const longBound = time.Minute
 // Sweep tidies away what nobody has used for an hour.
 func (l *Locker) Sweep(ctx context.Context) (removed int64, err error) {
 	err = l.change(ctx, longBound, "what nobody has used", func(ctx context.Context) (err error) {
-		removed, err = l.engine.Sweep(ctx, unused)
+		removed, err = l.Inspector.Sweep(ctx, unused)
 		return err
 	})
 	return removed, err

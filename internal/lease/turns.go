@@ -66,7 +66,7 @@ func (w *Waits) turnsToWatch(most int) (keys []string, turns []Handle) {
 func byTicket(a, b *turn) int { return cmp.Compare(uint64(a.ticket-1), uint64(b.ticket-1)) }
 
 // ringTurnOf rings the call that has a key now; where nobody has it, the one of this process that came first.
-func (w *Waits) ringTurnOf(s Seen) {
+func (w *Waits) ringTurnOf(s LeaseState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.turns[s.Handle.String()]; t != nil {

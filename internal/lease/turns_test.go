@@ -19,7 +19,7 @@ func TestTheFirstTurnsAreWatched(t *testing.T) {
 	now := time.Now()
 	turns := make(map[string][]*turn)
 	await := func(key string, ticket int64) {
-		of := &turn{reply: reply{ask: Ask{Key: key, Handle: member.NewID()}, sent: now.Add(time.Duration(len(turns[key])))}, ticket: ticket, rung: make(chan struct{}, 1)}
+		of := &turn{reply: reply{ask: AcquireRequest{Key: key, Handle: member.NewID()}, sent: now.Add(time.Duration(len(turns[key])))}, ticket: ticket, rung: make(chan struct{}, 1)}
 		turns[key] = append(turns[key], of)
 		w.await(of)
 	}

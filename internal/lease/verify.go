@@ -45,12 +45,12 @@ func (l *Locker) verify() {
 
 // verifyMode checks holds of one mode. If a read fails, the next one has to tell.
 func (l *Locker) verifyMode(holds []*hold) {
-	var backs []Back
+	var backs []ReleaseRequest
 	var of []*hold
 	flush := func() {
 		ctx, cancel := context.WithTimeout(l.ending, min(l.bound(), longestRead))
 		defer cancel()
-		ours, err := l.engine.Holding(ctx, backs)
+		ours, err := l.Driver.Holding(ctx, backs)
 		if err == nil {
 			l.loseMissing(ctx, of, ours)
 		}
@@ -96,7 +96,7 @@ func (l *Locker) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 
 // whyGone is why what a life held is not ours any more: its member may be gone, which its heartbeat has not noticed yet.
 func (l *Locker) whyGone(ctx context.Context, life *member.Life) dblock.Reason {
-	if gone, err := l.engine.Evict(ctx, life.ID); gone && err == nil {
+	if gone, err := l.Driver.Evict(ctx, life.ID); gone && err == nil {
 		return dblock.ReasonEvicted
 	}
 	return dblock.ReasonStolen

@@ -18,7 +18,7 @@ import (
 // Waits is which keys a process waits for: the database knows of each once, and what is heard of it
 // rings the bells of all who wait. Bells are a hint: the poll is the truth.
 type Waits struct {
-	engine Engine
+	driver Driver
 	member *member.Member
 	clock  clock.Clock
 	notes  *merge.Queue[note, struct{}]
@@ -69,9 +69,9 @@ type bell struct {
 // is over.
 const waitsFor = 2 * time.Minute
 
-func newWaits(e Engine, m *member.Member, c clock.Clock) *Waits {
+func newWaits(d Driver, m *member.Member, c clock.Clock) *Waits {
 	w := &Waits{
-		engine: e, member: m, clock: c, keys: make(map[string]*waited), topics: make(map[string]string), news: make(chan struct{}, 1),
+		driver: d, member: m, clock: c, keys: make(map[string]*waited), topics: make(map[string]string), news: make(chan struct{}, 1),
 	}
 	w.notes = merge.New(merge.Options[note, struct{}]{
 		Late: func(note, merge.Answer[struct{}]) {}, // it outlives its caller: else it could come after the end of the wait
@@ -79,7 +79,7 @@ func newWaits(e Engine, m *member.Member, c clock.Clock) *Waits {
 		MaxInFlight: inFlight, Patience: patience,
 	})
 	w.ending, w.end = context.WithCancel(context.Background())
-	if watcher, ok := e.(Watcher); ok {
+	if watcher, ok := d.(Watcher); ok {
 		w.tasks.Go(func() { w.watch(watcher) })
 	} else {
 		w.tasks.Go(w.listen)
@@ -147,12 +147,12 @@ func (w *Waits) tell(ctx context.Context, batch []note, _ bool) ([]merge.Answer[
 	defer cancel()
 	waits, ends := w.tidy(batch)
 	for id, keys := range waits {
-		if err := w.engine.Wait(ctx, keys, id, waitsFor); err != nil {
+		if err := w.driver.Wait(ctx, keys, id, waitsFor); err != nil {
 			return nil, err
 		}
 	}
 	for id, keys := range ends {
-		if err := w.engine.StopWaiting(ctx, keys, id); err != nil {
+		if err := w.driver.Wait(ctx, keys, id, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -256,14 +256,14 @@ func (w *Waits) others(ctx context.Context, key string, life *member.Life) bool 
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementBound(w.member))
 	defer cancel()
-	far, err := w.engine.OthersWait(ctx, key, life.ID)
+	far, err := w.driver.OthersWait(ctx, key, life.ID)
 	return far || err != nil // where it can't be told, they are not left out
 }
 
 // listen hears what other processes give back, until the process leaves.
 func (w *Waits) listen() {
 	for n := 0; w.ending.Err() == nil; n++ {
-		err := w.engine.Listen(w.ending, func() { n = 0; w.heard() }, w.ring)
+		err := w.driver.Listen(w.ending, func() { n = 0; w.heard() }, w.ring)
 		w.mu.Lock()
 		w.hears = false
 		w.mu.Unlock()

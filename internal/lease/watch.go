@@ -99,7 +99,7 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 
 // toWatch returns the keys that have been waited for longest, and what all who wait for them were told. The keys are
 // watched from now on; fresh says that some were not before.
-func (w *Waits) toWatch() (keys []string, told []Seen, fresh bool) {
+func (w *Waits) toWatch() (keys []string, told []LeaseState, fresh bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, of := range w.keys {
@@ -116,7 +116,7 @@ func (w *Waits) toWatch() (keys []string, told []Seen, fresh bool) {
 		fresh = fresh || !of.watched
 		of.watched = true
 		if of.seen != 0 {
-			told = append(told, Seen{Key: key, Token: of.seen})
+			told = append(told, LeaseState{Key: key, Token: of.seen})
 		}
 	}
 	return keys, told, fresh
@@ -125,7 +125,7 @@ func (w *Waits) toWatch() (keys []string, told []Seen, fresh bool) {
 // saw tells those who wait for what seems free, and once more when that is certain: whoever asked before may have been
 // too early. After that they are told no more until it was acquired again. What is not certain is not looked at for
 // a moment that grows, as the one who gives it back may wait for a replica.
-func (w *Waits) saw(by Watcher, seen []Seen, doubt *doubtful) error {
+func (w *Waits) saw(by Watcher, seen []LeaseState, doubt *doubtful) error {
 	keys := make([]string, len(seen))
 	for i, s := range seen {
 		keys[i] = s.Key
@@ -155,12 +155,12 @@ func (w *Waits) saw(by Watcher, seen []Seen, doubt *doubtful) error {
 
 // doubtful is what was seen free last and was not, and how often.
 type doubtful struct {
-	of    Seen
+	of    LeaseState
 	times int
 }
 
 // pause is for how long nothing is looked at after that: 1 ms at first, 64 ms in the end.
-func (d *doubtful) pause(s Seen) time.Duration {
+func (d *doubtful) pause(s LeaseState) time.Duration {
 	if d.of != s {
 		*d = doubtful{of: s}
 	}
@@ -169,7 +169,7 @@ func (d *doubtful) pause(s Seen) time.Duration {
 }
 
 // tellOnce rings for a key that is free.
-func (w *Waits) tellOnce(s Seen) {
+func (w *Waits) tellOnce(s LeaseState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if of := w.keys[s.Key]; of != nil && of.seen != s.Token {

@@ -16,14 +16,14 @@ const (
 )
 
 // maxWeight is how much the requests of one statement may weigh.
-func maxWeight(e Engine) int {
+func (t Traits) maxWeight() int {
 	most := heaviest
-	if longest := e.LongestStatement(); longest > 0 {
-		most = min(most, longest)
+	if t.MaxStatementBytes > 0 {
+		most = min(most, t.MaxStatementBytes)
 	}
 	return max(most-fixedText, 1)
 }
 
 func askWeight(a ask) int { return askText + 2*(len(a.Key)+len(a.Label)+len(a.Data)) }
 
-func backWeight(b Back) int { return backText + 2*len(b.Key) }
+func backWeight(b ReleaseRequest) int { return backText + 2*len(b.Key) }

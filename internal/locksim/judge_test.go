@@ -174,7 +174,7 @@ func (w *world) dies(p *process) {
 // stands tells whether the server has a hold still.
 func (j *judge) stands(h *hold) bool {
 	for _, f := range h.fences {
-		if !j.w.server.Stands(lease.Back{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}) {
+		if !j.w.server.Stands(lease.ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}) {
 			return false
 		}
 	}
@@ -197,14 +197,14 @@ func (j *judge) look(by *process) {
 	}
 	for key, tickets := range j.tickets {
 		j.tickets[key] = slices.DeleteFunc(tickets, func(t ticket) bool {
-			granted := lease.Back{Key: key, Handle: t.handle}
+			granted := lease.ReleaseRequest{Key: key, Handle: t.handle}
 			return j.members[t.by] <= now || j.w.server.Keeps(t.by, granted) || j.w.server.Keeps(member.ID{}, granted)
 		})
 	}
 }
 
 // answered notes what the server has granted.
-func (j *judge) answered(a lease.Ask, got lease.Answer) {
+func (j *judge) answered(a lease.AcquireRequest, got lease.AcquireResult) {
 	if got.Token == 0 {
 		return
 	}
@@ -214,7 +214,7 @@ func (j *judge) answered(a lease.Ask, got lease.Answer) {
 }
 
 // enqueued notes that the server knows of a call that waits.
-func (j *judge) enqueued(by lease.By, a lease.Ask) {
+func (j *judge) enqueued(by lease.By, a lease.AcquireRequest) {
 	j.tickets[a.Key] = append(j.tickets[a.Key], ticket{by.Member, a.Handle, a.Label, j.w.now()})
 	if c := j.calls[a.Label]; c.over && c.err != nil && !errors.Is(c.err, dblock.ErrOutcomeUnknown) {
 		j.find("%s got a ticket after its call had returned %v", a.Label, c.err)
@@ -222,7 +222,7 @@ func (j *judge) enqueued(by lease.By, a lease.Ask) {
 }
 
 // returned notes that what waits under a handle waits no more.
-func (j *judge) returned(b lease.Back) {
+func (j *judge) returned(b lease.ReleaseRequest) {
 	j.tickets[b.Key] = slices.DeleteFunc(j.tickets[b.Key], func(t ticket) bool { return t.handle == b.Handle })
 }
 
@@ -240,7 +240,7 @@ func (j *judge) wrote(h *hold) {
 }
 
 // said is what the server answers, in words.
-func (j *judge) said(asks []lease.Ask, answers []lease.Answer) string {
+func (j *judge) said(asks []lease.AcquireRequest, answers []lease.AcquireResult) string {
 	said := make([]string, len(asks))
 	for i, a := range answers {
 		switch {

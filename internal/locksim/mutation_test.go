@@ -31,7 +31,7 @@ func (m mutation) by(by lease.By) lease.By {
 }
 
 // ask changes what is asked for.
-func (m mutation) ask(w *world, a lease.Ask) lease.Ask {
+func (m mutation) ask(w *world, a lease.AcquireRequest) lease.AcquireRequest {
 	if m == handOver && a.Instead != (lease.Handle{}) {
 		a.Instead = w.holderOf(a.Key)
 	}
@@ -42,7 +42,7 @@ func (m mutation) ask(w *world, a lease.Ask) lease.Ask {
 }
 
 // answer changes what a process is told.
-func (m mutation) answer(by lease.By, a lease.Answer) lease.Answer {
+func (m mutation) answer(by lease.By, a lease.AcquireResult) lease.AcquireResult {
 	if m == expiry && a.Holder.Member != (member.ID{}) && a.Holder.Member != by.Member {
 		a.Holder.Dead = true
 	}
@@ -50,7 +50,7 @@ func (m mutation) answer(by lease.By, a lease.Answer) lease.Answer {
 }
 
 // back changes what is given back.
-func (m mutation) back(w *world, b lease.Back) lease.Back {
+func (m mutation) back(w *world, b lease.ReleaseRequest) lease.ReleaseRequest {
 	if m == handle {
 		b.Handle, b.Token = w.holderOf(b.Key), 0
 	}
@@ -58,7 +58,7 @@ func (m mutation) back(w *world, b lease.Back) lease.Back {
 }
 
 // returned changes what a process is told of that.
-func (m mutation) returned(r lease.Returned, reconciles bool) lease.Returned {
+func (m mutation) returned(r lease.ReleaseResult, reconciles bool) lease.ReleaseResult {
 	if m == certain && reconciles {
 		r.Freed = true
 	}
@@ -67,7 +67,7 @@ func (m mutation) returned(r lease.Returned, reconciles bool) lease.Returned {
 
 // holderOf is the handle that has a key alone.
 func (w *world) holderOf(key string) lease.Handle {
-	listed, _ := w.rows.HoldersOf(bg, key)
+	listed, _ := w.rows.List(bg, key)
 	for _, l := range listed {
 		if l.Mode == 0 {
 			return l.Handle

@@ -14,7 +14,7 @@ import (
 // that are.
 
 // name names what a batch asks for.
-func (w *world) name(asks []lease.Ask) string {
+func (w *world) name(asks []lease.AcquireRequest) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	names := make([]string, len(asks))
@@ -26,7 +26,7 @@ func (w *world) name(asks []lease.Ask) string {
 }
 
 // nameBacks names what is given back.
-func (w *world) nameBacks(backs []lease.Back) string {
+func (w *world) nameBacks(backs []lease.ReleaseRequest) string {
 	names := make([]string, len(backs))
 	for i, b := range backs {
 		names[i] = w.nameOf(b.Handle) + "/" + b.Key

@@ -20,7 +20,7 @@ type world struct {
 	without mutation
 	began   time.Time
 	server  *memlease.Server
-	rows    *memlease.Engine // reads and writes them at once
+	rows    *memlease.Driver // reads and writes them at once
 
 	mu       sync.Mutex // statements, and what is noted of them, come one by one
 	judge    judge

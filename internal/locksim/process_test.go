@@ -49,8 +49,8 @@ func (w *world) start(ctx context.Context, of *plan, n int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	var shares lease.Shares[int, engine]
-	share, err := shares.Enter(0, mo, func() (engine, func(), error) { return engine{p}, func() {}, nil })
+	var shares lease.Shares[int, driver]
+	share, err := shares.Enter(0, mo, func() (driver, lease.Backend, error) { return driver{p}, driver{p}.backend(), nil })
 	if err != nil {
 		return nil, err
 	}

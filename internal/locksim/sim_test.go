@@ -99,7 +99,7 @@ func (w *world) stuck() {
 
 // leaks checks that nothing is held, nor waited for, when no program uses anything.
 func (w *world) leaks() {
-	listed, _ := w.rows.List(bg)
+	listed, _ := w.rows.List(bg, "")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sessions != nil {

@@ -159,7 +159,7 @@ func (l *Life) heartbeat() {
 	sent := l.m.o.Clock.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), min(l.m.o.TTL/2, longestBeat))
 	defer cancel()
-	beat, alive, err := l.m.engine.Beat(ctx, l.ID, l.m.o.TTL)
+	beat, alive, err := l.m.driver.Beat(ctx, l.ID, l.m.o.TTL)
 	if err == nil && !alive {
 		l.finish(dblock.ReasonEvicted)()
 		return

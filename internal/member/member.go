@@ -67,7 +67,7 @@ type Listener struct {
 
 // Member joins when it is first needed, and again after it was lost. It is safe for concurrent use.
 type Member struct {
-	engine Engine
+	driver Driver
 	o      Options
 
 	mu        sync.Mutex
@@ -84,8 +84,8 @@ type joining struct {
 }
 
 // New makes a Member; o has its defaults. Its Observer and Log are those of the first Listener.
-func New(e Engine, o Options) *Member {
-	m := &Member{engine: e, o: o, listeners: make(map[*Listener]struct{})}
+func New(d Driver, o Options) *Member {
+	m := &Member{driver: d, o: o, listeners: make(map[*Listener]struct{})}
 	m.Listen(Listener{Observer: o.Observer, Log: o.Log})
 	return m
 }
@@ -173,7 +173,7 @@ func (m *Member) join(ctx context.Context, j *joining) {
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/2)
 	defer cancel()
 	sent := m.o.Clock.Now()
-	j.err = m.engine.Join(ctx, life.ID, m.o.Label, m.o.TTL)
+	j.err = m.driver.Join(ctx, life.ID, m.o.Label, m.o.TTL)
 	if j.err == nil {
 		life.begin(sent)
 	}
@@ -233,7 +233,7 @@ const leaves = 4
 // that is gone is no error.
 func (m *Member) leave(ctx context.Context, id ID) error {
 	for n := 1; ; n++ {
-		err := m.engine.Leave(ctx, id)
+		err := m.driver.Leave(ctx, id)
 		if err == nil || n == leaves {
 			return err
 		}

@@ -24,13 +24,13 @@ type recheck struct {
 }
 
 func (r *recheck) begin(m *Member) {
-	r.broken = m.engine.Broken()
+	r.broken = m.driver.Broken()
 	r.last = m.o.Clock.Now().Add(-clock.Draw(m.o.Clock, recheckEvery))
 }
 
 // note takes over whether a heartbeat that was confirmed is a reason.
 func (r *recheck) note(m *Member, reason bool) {
-	broken := m.engine.Broken()
+	broken := m.driver.Broken()
 	r.due = r.due || reason || broken != r.broken || m.o.Clock.Now().Sub(r.last) >= recheckEvery
 	r.broken = broken
 }

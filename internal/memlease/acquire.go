@@ -11,44 +11,100 @@ import (
 )
 
 // Acquire grants what is free of a batch.
-func (e *Engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	name := "HandOver"
-	for _, a := range asks {
-		if a.Instead == (lease.Handle{}) {
-			name = "Acquire"
+func (d *Driver) Acquire(ctx context.Context, b lease.AcquireBatch) ([]lease.AcquireResult, error) {
+	results := make([]lease.AcquireResult, len(b.Requests))
+	err := d.call(ctx, acquireName(b), func(s *Server) {
+		if b.Kind == lease.KindSet {
+			s.acquireSet(b, results)
+			return
 		}
-	}
-	answers := make([]lease.Answer, len(asks))
-	err := e.call(ctx, name, func(s *Server) {
-		serves := s.serves(by)
-		for i, a := range asks {
-			answers[i] = s.answer(by, a, serves)
+		for i, r := range b.Requests {
+			results[i] = s.acquire(b.Kind, b.By, r)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answers, nil
+	return results, nil
 }
 
-// answer grants one lease, or says why not; s.mu is held.
-func (s *Server) answer(by lease.By, a lease.Ask, serves bool) lease.Answer {
-	refused, free := s.refuse(a, serves)
+// acquireName names the call for a batch: see Around.
+func acquireName(b lease.AcquireBatch) string {
+	switch b.Kind {
+	case lease.KindShared:
+		return "AcquireShared"
+	case lease.KindPermits:
+		return "AcquirePermits"
+	case lease.KindSet:
+		return "AcquireAll"
+	case lease.KindFair:
+		return "Enqueue"
+	}
+	for _, r := range b.Requests {
+		if r.Instead == (lease.Handle{}) {
+			return "Acquire"
+		}
+	}
+	return "HandOver"
+}
+
+// acquire grants one lease, or says why not; s.mu is held.
+func (s *Server) acquire(kind lease.Kind, by lease.By, r lease.AcquireRequest) lease.AcquireResult {
+	switch kind {
+	case lease.KindShared:
+		return s.enterShared(by, r)
+	case lease.KindPermits:
+		return s.takePermits(by, r)
+	case lease.KindFair:
+		return lease.AcquireResult{Ticket: s.enqueue(by, r)}
+	}
+	refused, free := s.refuse(r, s.serves(by))
 	if free {
-		return s.grant(by, a)
+		return s.grant(by, r)
 	}
 	return refused
 }
 
+// acquireSet grants all requests, or none; s.mu is held.
+func (s *Server) acquireSet(b lease.AcquireBatch, results []lease.AcquireResult) {
+	all, serves := true, s.serves(b.By)
+	for i, r := range b.Requests {
+		var free bool
+		results[i], free = s.refuse(r, serves)
+		all = all && free
+	}
+	for i := 0; all && i < len(b.Requests); i++ {
+		results[i] = s.grant(b.By, b.Requests[i])
+	}
+}
+
+// Make makes rows that are missing.
+func (d *Driver) Make(ctx context.Context, keys []string, permits int) error {
+	name := "MakeFree"
+	if permits > 0 {
+		name = "MakeSemaphore"
+	}
+	return d.call(ctx, name, func(s *Server) {
+		for _, key := range keys {
+			switch {
+			case permits == 0:
+				s.lease(key)
+			case s.semas[key] == nil:
+				s.setPermits(key, permits)
+			}
+		}
+	})
+}
+
 // refuse says why a lease can't be granted, if it can't; s.mu is held.
-func (s *Server) refuse(a lease.Ask, serves bool) (answer lease.Answer, granted bool) {
+func (s *Server) refuse(a lease.AcquireRequest, serves bool) (answer lease.AcquireResult, granted bool) {
 	now := s.clock.Now()
 	l := s.leases[a.Key]
 	held := l.held(now)
 	instead := held && l.handle == a.Instead
 	free := !held || instead || l.member != member.ID{} && l.member == a.Gone
 	shared := l != nil && l.shared && !instead
-	answer = lease.Answer{MemberGone: !serves, Held: held, Shared: free && shared}
+	answer = lease.AcquireResult{MemberGone: !serves, Held: held, Shared: free && shared}
 	if held {
 		answer.Holder = s.holder(&l.grantRow)
 	}
@@ -69,8 +125,8 @@ func (s *Server) holder(g *grantRow) lease.Holder {
 }
 
 // Evict ends a member that has expired.
-func (e *Engine) Evict(ctx context.Context, id member.ID) (gone bool, err error) {
-	err = e.call(ctx, "Evict", func(s *Server) {
+func (d *Driver) Evict(ctx context.Context, id member.ID) (gone bool, err error) {
+	err = d.call(ctx, "Evict", func(s *Server) {
 		if gone = !s.alive(id); gone {
 			s.drop(id)
 		}
@@ -79,49 +135,59 @@ func (e *Engine) Evict(ctx context.Context, id member.ID) (gone bool, err error)
 }
 
 // Release gives a batch back.
-func (e *Engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	returned := make([]lease.Returned, len(backs))
-	err := e.call(ctx, "Release", func(s *Server) {
-		for i, b := range backs {
-			switch b.Mode {
+func (d *Driver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.ReleaseResult, error) {
+	results := make([]lease.ReleaseResult, len(b.Requests))
+	name := "Release"
+	if b.Kind == lease.KindFair {
+		name = "PassOn"
+	}
+	err := d.call(ctx, name, func(s *Server) {
+		if b.Kind == lease.KindFair {
+			s.withdraw(b.Requests)
+		}
+		for i, r := range b.Requests {
+			switch r.Mode {
 			case dblock.ModeExclusive:
-				returned[i] = s.giveBack(b)
+				results[i] = s.giveBack(r)
 			case dblock.ModeShared:
-				returned[i] = s.leaveShared(b)
+				results[i] = s.leaveShared(r)
 			case dblock.ModePermit:
-				returned[i] = s.givePermitsBack(b)
+				results[i] = s.givePermitsBack(r)
+			}
+			if b.Kind == lease.KindFair && results[i].Freed && !s.leases[r.Key].shared {
+				s.next(r.Key)
 			}
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return returned, nil
+	return results, nil
 }
 
 // giveBack frees one lease where it is that handle's; s.mu is held.
-func (s *Server) giveBack(b lease.Back) lease.Returned {
+func (s *Server) giveBack(b lease.ReleaseRequest) lease.ReleaseResult {
 	l := s.leases[b.Key]
 	if l == nil || l.handle != b.Handle || b.Handle == (lease.Handle{}) {
-		return lease.Returned{}
+		return lease.ReleaseResult{}
 	}
 	if b.Token != 0 && b.Token != l.token {
-		return lease.Returned{Stood: true}
+		return lease.ReleaseResult{Stood: true}
 	}
 	s.free(b.Key, &l.grantRow)
-	return lease.Returned{Freed: true, Stood: true}
+	return lease.ReleaseResult{Freed: true, Stood: true}
 }
 
-// ExpireIn ends all leases of one acquisition d from now, or none.
-func (e *Engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Duration) (ours bool, err error) {
-	err = e.call(ctx, "ExpireIn", func(s *Server) {
-		if ours = !slices.ContainsFunc(backs, func(b lease.Back) bool { return !s.holds(b) }); !ours {
+// ExpireIn ends all leases of one acquisition so long from now, or none.
+func (d *Driver) ExpireIn(ctx context.Context, held []lease.ReleaseRequest, in time.Duration) (ours bool, err error) {
+	err = d.call(ctx, "ExpireIn", func(s *Server) {
+		if ours = !slices.ContainsFunc(held, func(b lease.ReleaseRequest) bool { return !s.holds(b) }); !ours {
 			return
 		}
-		for _, b := range backs {
+		for _, b := range held {
 			for _, g := range s.rowsOf(b) {
 				if g.handle == b.Handle {
-					s.endAt(b.Key, g, max(d, time.Microsecond)) // a database counts in these
+					s.endAt(b.Key, g, max(in, time.Microsecond)) // a database counts in these
 				}
 			}
 		}
@@ -130,8 +196,8 @@ func (e *Engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Durati
 }
 
 // Holding tells which acquisitions are still ours.
-func (e *Engine) Holding(ctx context.Context, backs []lease.Back) (ours []bool, err error) {
-	err = e.call(ctx, "Holding", func(s *Server) {
+func (d *Driver) Holding(ctx context.Context, backs []lease.ReleaseRequest) (ours []bool, err error) {
+	err = d.call(ctx, "Holding", func(s *Server) {
 		for _, b := range backs {
 			ours = append(ours, s.holds(b))
 		}
@@ -140,7 +206,7 @@ func (e *Engine) Holding(ctx context.Context, backs []lease.Back) (ours []bool, 
 }
 
 // holds tells whether all of an acquisition is there, and has not ended by itself; s.mu is held.
-func (s *Server) holds(b lease.Back) bool {
+func (s *Server) holds(b lease.ReleaseRequest) bool {
 	ended := func(g *grantRow) bool { return g.handle == b.Handle && g.ended(s.clock.Now()) }
 	return s.stands(b) && !slices.ContainsFunc(s.rowsOf(b), ended)
 }

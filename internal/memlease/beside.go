@@ -9,28 +9,14 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// AcquireShared grants a batch to readers.
-func (e *Engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	answers := make([]lease.Answer, len(asks))
-	err := e.call(ctx, "AcquireShared", func(s *Server) {
-		for i, a := range asks {
-			answers[i] = s.enterShared(by, a)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return answers, nil
-}
-
 // enterShared lets one reader in; s.mu is held.
-func (s *Server) enterShared(by lease.By, a lease.Ask) lease.Answer {
+func (s *Server) enterShared(by lease.By, a lease.AcquireRequest) lease.AcquireResult {
 	now, l := s.clock.Now(), s.leases[a.Key]
 	held := l.held(now)
 	serves := s.serves(by)
 	back := s.waiters[a.Key][member.ID{}].After(now) // a writer has asked for it
 	if !serves || back || held && (l.member == member.ID{} || l.member != a.Gone) {
-		answer := lease.Answer{MemberGone: !serves, Held: held}
+		answer := lease.AcquireResult{MemberGone: !serves, Held: held}
 		if held {
 			answer.Holder = s.holder(&l.grantRow)
 		}
@@ -46,23 +32,23 @@ func (s *Server) enterShared(by lease.By, a lease.Ask) lease.Answer {
 	g := &grantRow{}
 	l.readers[a.Handle] = g
 	s.fill(by, a, g, l.token)
-	return lease.Answer{Token: g.token, Handle: g.handle}
+	return lease.AcquireResult{Token: g.token, Handle: g.handle}
 }
 
 // leaveShared ends one reader; s.mu is held.
-func (s *Server) leaveShared(b lease.Back) lease.Returned {
+func (s *Server) leaveShared(b lease.ReleaseRequest) lease.ReleaseResult {
 	l := s.leases[b.Key]
 	if l == nil || l.readers[b.Handle] == nil {
-		return lease.Returned{}
+		return lease.ReleaseResult{}
 	}
 	s.free(b.Key, l.readers[b.Handle])
 	delete(l.readers, b.Handle)
-	return lease.Returned{Freed: true, Stood: true}
+	return lease.ReleaseResult{Freed: true, Stood: true}
 }
 
 // Readers are those who hold a key shared.
-func (e *Engine) Readers(ctx context.Context, key string) (readers []lease.Holder, err error) {
-	err = e.call(ctx, "Readers", func(s *Server) {
+func (d *Driver) Readers(ctx context.Context, key string) (readers []lease.Holder, err error) {
+	err = d.call(ctx, "Readers", func(s *Server) {
 		if l := s.leases[key]; l != nil {
 			for _, g := range l.readers {
 				h := s.holder(g)
@@ -74,27 +60,13 @@ func (e *Engine) Readers(ctx context.Context, key string) (readers []lease.Holde
 	return readers, err
 }
 
-// AcquirePermits grants a batch, each ask all that it wants, or nothing.
-func (e *Engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	answers := make([]lease.Answer, len(asks))
-	err := e.call(ctx, "AcquirePermits", func(s *Server) {
-		for i, a := range asks {
-			answers[i] = s.takePermits(by, a)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return answers, nil
-}
-
 // takePermits grants what one ask wants; s.mu is held.
-func (s *Server) takePermits(by lease.By, a lease.Ask) lease.Answer {
+func (s *Server) takePermits(by lease.By, a lease.AcquireRequest) lease.AcquireResult {
 	now, sema := s.clock.Now(), s.semas[a.Key]
 	if sema == nil {
 		sema = &semaphoreRow{}
 	}
-	answer := lease.Answer{MemberGone: !s.serves(by), Stored: sema.limit}
+	answer := lease.AcquireResult{MemberGone: !s.serves(by), Stored: sema.limit}
 	var free []*grantRow
 	past := 0 // those that are held from when there were more
 	token := now.UnixMicro()
@@ -120,32 +92,23 @@ func (s *Server) takePermits(by lease.By, a lease.Ask) lease.Answer {
 	for _, g := range free[:a.Permits] {
 		s.fill(by, a, g, token)
 	}
-	return lease.Answer{Token: token, Handle: free[0].handle}
+	return lease.AcquireResult{Token: token, Handle: free[0].handle}
 }
 
 // givePermitsBack frees those of one handle; s.mu is held.
-func (s *Server) givePermitsBack(b lease.Back) (returned lease.Returned) {
-	for _, g := range s.rowsOf(lease.Back{Key: b.Key, Mode: dblock.ModePermit}) {
+func (s *Server) givePermitsBack(b lease.ReleaseRequest) (returned lease.ReleaseResult) {
+	for _, g := range s.rowsOf(lease.ReleaseRequest{Key: b.Key, Mode: dblock.ModePermit}) {
 		if g.handle == b.Handle && b.Handle != (lease.Handle{}) {
 			s.free(b.Key, g)
-			returned = lease.Returned{Freed: true, Stood: true}
+			returned = lease.ReleaseResult{Freed: true, Stood: true}
 		}
 	}
 	return returned
 }
 
-// MakeSemaphore makes one where there is none.
-func (e *Engine) MakeSemaphore(ctx context.Context, key string, limit int) error {
-	return e.call(ctx, "MakeSemaphore", func(s *Server) {
-		if s.semas[key] == nil {
-			s.setPermits(key, limit)
-		}
-	})
-}
-
 // SetPermits gives it a number.
-func (e *Engine) SetPermits(ctx context.Context, key string, limit int) error {
-	return e.call(ctx, "SetPermits", func(s *Server) {
+func (d *Driver) SetPermits(ctx context.Context, key string, limit int) error {
+	return d.call(ctx, "SetPermits", func(s *Server) {
 		s.setPermits(key, limit)
 		s.notify(key)
 	})
@@ -165,12 +128,12 @@ func (s *Server) setPermits(key string, limit int) {
 }
 
 // Reap ends what is held by members that are gone for good, or whose time is up.
-func (e *Engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
-	return e.call(ctx, "Reap", func(s *Server) {
+func (d *Driver) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
+	return d.call(ctx, "Reap", func(s *Server) {
 		over := func(g *grantRow) bool {
 			return g.ended(s.clock.Now()) || g.member != member.ID{} && slices.Contains(gone, g.member)
 		}
-		for _, g := range s.rowsOf(lease.Back{Key: key, Mode: dblock.ModePermit}) {
+		for _, g := range s.rowsOf(lease.ReleaseRequest{Key: key, Mode: dblock.ModePermit}) {
 			if mode == dblock.ModePermit && over(g) {
 				s.free(key, g)
 			}
@@ -178,7 +141,7 @@ func (e *Engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []
 		if l := s.leases[key]; l != nil && mode == dblock.ModeShared {
 			for handle, g := range l.readers {
 				if over(g) {
-					s.leaveShared(lease.Back{Key: key, Handle: handle})
+					s.leaveShared(lease.ReleaseRequest{Key: key, Handle: handle})
 				}
 			}
 		}

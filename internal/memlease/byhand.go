@@ -47,7 +47,7 @@ func (s *Server) ExpireMembers() {
 func (s *Server) Free(f dblock.Fence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch b := (lease.Back{Key: f.Key, Handle: f.Handle}); f.Mode {
+	switch b := (lease.ReleaseRequest{Key: f.Key, Handle: f.Handle}); f.Mode {
 	case dblock.ModeShared:
 		s.leaveShared(b)
 	case dblock.ModePermit:
@@ -90,7 +90,7 @@ func (s *Server) Rows() (members, leases, waiters int) {
 }
 
 // Keeps tells whether a lease is a handle's and lives by a member's heartbeats.
-func (s *Server) Keeps(id member.ID, b lease.Back) bool {
+func (s *Server) Keeps(id member.ID, b lease.ReleaseRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.rowsOf(b), func(g *grantRow) bool { return g.handle == b.Handle && g.member == id })
@@ -98,7 +98,7 @@ func (s *Server) Keeps(id member.ID, b lease.Back) bool {
 
 // Remember returns what brings back the rows of an acquisition, and its tickets, as they are now: as a server does that has
 // forgotten its release. Rows that others have had since, or whose time is up, stay as they are.
-func (s *Server) Remember(b lease.Back) (bringBack func()) {
+func (s *Server) Remember(b lease.ReleaseRequest) (bringBack func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := make(map[*grantRow]grantRow)

@@ -11,31 +11,23 @@ import (
 // ticketRow is a call that waits.
 type ticketRow struct {
 	by  lease.By
-	ask lease.Ask
+	ask lease.AcquireRequest
 	n   int64
 }
 
-// Enqueue notes a batch of calls that wait.
-func (e *Engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]int64, error) {
-	tickets := make([]int64, len(asks))
-	err := e.call(ctx, "Enqueue", func(s *Server) {
-		for i, a := range asks {
-			if s.serves(by) {
-				s.ticket++
-				tickets[i] = s.ticket
-				s.tickets[a.Key] = append(s.tickets[a.Key], ticketRow{by, a, s.ticket})
-			}
-		}
-	})
-	if err != nil {
-		return nil, err
+// enqueue notes a call that waits, and returns its ticket; s.mu is held.
+func (s *Server) enqueue(by lease.By, r lease.AcquireRequest) int64 {
+	if !s.serves(by) {
+		return 0
 	}
-	return tickets, nil
+	s.ticket++
+	s.tickets[r.Key] = append(s.tickets[r.Key], ticketRow{by, r, s.ticket})
+	return s.ticket
 }
 
-// SeeTurn reads what has become of one of them.
-func (e *Engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, _ int64) (turn lease.Turn, err error) {
-	err = e.call(ctx, "SeeTurn", func(s *Server) {
+// Entry reads what has become of one of them.
+func (d *Driver) Entry(ctx context.Context, key string, handle lease.Handle, _ int64) (turn lease.QueueEntry, err error) {
+	err = d.call(ctx, "SeeTurn", func(s *Server) {
 		now, l := s.clock.Now(), s.leases[key]
 		turn.Missing = l == nil
 		turn.Waits = slices.ContainsFunc(s.tickets[key], func(t ticketRow) bool { return t.ask.Handle == handle && s.alive(t.by.Member) })
@@ -46,7 +38,7 @@ func (e *Engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, _
 		turn.Held, turn.Holder = true, s.holder(&l.grantRow)
 		turn.Shared = l.shared && turn.Holder.Dead
 		if l.handle == handle && !l.shared {
-			turn.Token, turn.Answer.Handle = l.token, l.handle
+			turn.Token, turn.AcquireResult.Handle = l.token, l.handle
 			if !l.until.IsZero() {
 				turn.Left = l.until.Sub(now)
 			}
@@ -56,8 +48,8 @@ func (e *Engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, _
 }
 
 // Serve grants a key that is free.
-func (e *Engine) Serve(ctx context.Context, key string, gone member.ID) (served bool, err error) {
-	err = e.call(ctx, "Serve", func(s *Server) {
+func (d *Driver) Serve(ctx context.Context, key string, gone member.ID) (served bool, err error) {
+	err = d.call(ctx, "Serve", func(s *Server) {
 		l := s.leases[key]
 		if l != nil && !l.shared && (!l.held(s.clock.Now()) || l.member != member.ID{} && l.member == gone) {
 			served = s.next(key)
@@ -87,21 +79,9 @@ func (s *Server) waits(key string) bool {
 	return slices.ContainsFunc(s.tickets[key], func(t ticketRow) bool { return s.alive(t.by.Member) })
 }
 
-// PassOn gives back, and grants to who waits.
-func (e *Engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	returned := make([]lease.Returned, len(backs))
-	err := e.call(ctx, "PassOn", func(s *Server) {
-		for _, b := range lease.MayWait(backs) {
-			s.tickets[b.Key] = slices.DeleteFunc(s.tickets[b.Key], func(t ticketRow) bool { return t.ask.Handle == b.Handle })
-		}
-		for i, b := range backs {
-			if returned[i] = s.giveBack(b); returned[i].Freed && !s.leases[b.Key].shared {
-				s.next(b.Key)
-			}
-		}
-	})
-	if err != nil {
-		return nil, err
+// withdraw deletes the tickets of those that may wait; s.mu is held.
+func (s *Server) withdraw(requests []lease.ReleaseRequest) {
+	for _, r := range lease.MayWait(requests) {
+		s.tickets[r.Key] = slices.DeleteFunc(s.tickets[r.Key], func(t ticketRow) bool { return t.ask.Handle == r.Handle })
 	}
-	return returned, nil
 }

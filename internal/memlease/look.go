@@ -11,9 +11,9 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// List reads what is held, sorted by key.
-func (e *Engine) List(ctx context.Context) (listed []lease.Listed, err error) {
-	err = e.call(ctx, "List", func(s *Server) {
+// List reads what is held, sorted by key: of all keys, or of one.
+func (d *Driver) List(ctx context.Context, of string) (listed []lease.HeldLease, err error) {
+	err = d.call(ctx, "List", func(s *Server) {
 		for key, l := range s.leases {
 			if !l.shared { // else it waits for readers
 				listed = s.list(listed, key, dblock.ModeExclusive, &l.grantRow)
@@ -36,22 +36,17 @@ func (e *Engine) List(ctx context.Context) (listed []lease.Listed, err error) {
 			}
 		}
 	})
+	listed = slices.DeleteFunc(listed, func(l lease.HeldLease) bool { return of != "" && l.Key != of })
 	slices.SortFunc(listed, lease.ByKey)
 	return listed, err
 }
 
-// HoldersOf reads the acquisitions that hold one key.
-func (e *Engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, error) {
-	listed, err := e.List(ctx)
-	return slices.DeleteFunc(listed, func(x lease.Listed) bool { return x.Key != key }), err
-}
-
 // HeldBy reads what stands under a member.
-func (e *Engine) HeldBy(ctx context.Context, id member.ID) (held []lease.Back, err error) {
-	err = e.call(ctx, "HeldBy", func(s *Server) {
+func (d *Driver) HeldBy(ctx context.Context, id member.ID) (held []lease.ReleaseRequest, err error) {
+	err = d.call(ctx, "HeldBy", func(s *Server) {
 		add := func(key string, mode dblock.Mode, g *grantRow) {
 			if g.member == id && g.handle != (lease.Handle{}) {
-				held = append(held, lease.Back{Key: key, Handle: g.handle, Mode: mode})
+				held = append(held, lease.ReleaseRequest{Key: key, Handle: g.handle, Mode: mode})
 			}
 		}
 		for key, l := range s.leases {
@@ -68,7 +63,7 @@ func (e *Engine) HeldBy(ctx context.Context, id member.ID) (held []lease.Back, e
 		for key, tickets := range s.tickets {
 			for _, t := range tickets {
 				if t.by.Member == id {
-					held = append(held, lease.Back{Key: key, Handle: t.ask.Handle})
+					held = append(held, lease.ReleaseRequest{Key: key, Handle: t.ask.Handle})
 				}
 			}
 		}
@@ -77,8 +72,8 @@ func (e *Engine) HeldBy(ctx context.Context, id member.ID) (held []lease.Back, e
 }
 
 // Look reads one lease: the exclusive holder, or else one that holds the key shared, or permits.
-func (e *Engine) Look(ctx context.Context, key string) (x lease.Listed, held bool, err error) {
-	err = e.call(ctx, "Look", func(s *Server) {
+func (d *Driver) Look(ctx context.Context, key string) (x lease.HeldLease, held bool, err error) {
+	err = d.call(ctx, "Look", func(s *Server) {
 		x.Key = key
 		if l := s.leases[key]; l != nil {
 			x.Token = l.token
@@ -109,12 +104,12 @@ func (e *Engine) Look(ctx context.Context, key string) (x lease.Listed, held boo
 }
 
 // list adds what somebody holds who is alive; s.mu is held.
-func (s *Server) list(listed []lease.Listed, key string, mode dblock.Mode, g *grantRow) []lease.Listed {
+func (s *Server) list(listed []lease.HeldLease, key string, mode dblock.Mode, g *grantRow) []lease.HeldLease {
 	now := s.clock.Now()
 	if g.handle == (lease.Handle{}) || g.ended(now) || g.member != (member.ID{}) && !s.alive(g.member) {
 		return listed
 	}
-	x := lease.Listed{Key: key, Mode: mode, Token: g.token, Handle: g.handle, Age: now.Sub(g.changed), Holder: s.holder(g)}
+	x := lease.HeldLease{Key: key, Mode: mode, Token: g.token, Handle: g.handle, Age: now.Sub(g.changed), Holder: s.holder(g)}
 	if m := s.members[g.member]; m != nil {
 		x.MemberLabel = m.label
 	}
@@ -127,8 +122,8 @@ func (s *Server) list(listed []lease.Listed, key string, mode dblock.Mode, g *gr
 }
 
 // Sweep tidies away what nobody has used for so long.
-func (e *Engine) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
-	err = e.call(ctx, "Sweep", func(s *Server) {
+func (d *Driver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
+	err = d.call(ctx, "Sweep", func(s *Server) {
 		now := s.clock.Now()
 		for id, m := range s.members {
 			if m.expires.Before(now.Add(-unused)) {

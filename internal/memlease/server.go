@@ -81,14 +81,14 @@ func (s *Server) serves(by lease.By) bool {
 func (g *grantRow) ended(now time.Time) bool { return !g.until.IsZero() && !g.until.After(now) }
 
 // grant makes a lease another handle's; s.mu is held.
-func (s *Server) grant(by lease.By, a lease.Ask) lease.Answer {
+func (s *Server) grant(by lease.By, a lease.AcquireRequest) lease.AcquireResult {
 	l := s.lease(a.Key)
 	token := max(l.token+1, s.clock.Now().UnixMicro())
 	if l.shared = l.shared && (l.handle == lease.Handle{} || l.handle != a.Instead); l.shared {
 		token = l.token // that of the readers who may be there
 	}
 	s.fill(by, a, &l.grantRow, token)
-	return lease.Answer{Token: l.token, Handle: l.handle}
+	return lease.AcquireResult{Token: l.token, Handle: l.handle}
 }
 
 // lease is a key's row, which is made where it is missing; s.mu is held.
@@ -102,7 +102,7 @@ func (s *Server) lease(key string) *leaseRow {
 }
 
 // fill makes something an ask's; s.mu is held.
-func (s *Server) fill(by lease.By, a lease.Ask, g *grantRow, token int64) {
+func (s *Server) fill(by lease.By, a lease.AcquireRequest, g *grantRow, token int64) {
 	g.token, g.handle, g.together = token, a.Handle, a.Permits
 	g.changed, g.label, g.data = s.clock.Now(), a.Label, append([]byte(nil), a.Data...)
 	g.member = by.Member
@@ -172,14 +172,14 @@ func (s *Server) remaining(g *grantRow) time.Duration {
 }
 
 // Stands tells what a guard would: whether what was acquired is still that handle's, with that token, and all of it.
-func (s *Server) Stands(b lease.Back) bool {
+func (s *Server) Stands(b lease.ReleaseRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stands(b)
 }
 
 // stands is Stands; s.mu is held.
-func (s *Server) stands(b lease.Back) bool {
+func (s *Server) stands(b lease.ReleaseRequest) bool {
 	stand, want := 0, 1
 	for _, g := range s.rowsOf(b) {
 		if g.token == b.Token && g.handle == b.Handle && b.Handle != (lease.Handle{}) {
@@ -191,7 +191,7 @@ func (s *Server) stands(b lease.Back) bool {
 }
 
 // rowsOf are those that may be an acquisition's; s.mu is held.
-func (s *Server) rowsOf(b lease.Back) (rows []*grantRow) {
+func (s *Server) rowsOf(b lease.ReleaseRequest) (rows []*grantRow) {
 	l, sema := s.leases[b.Key], s.semas[b.Key]
 	switch {
 	case b.Mode == dblock.ModePermit && sema != nil:

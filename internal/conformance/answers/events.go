@@ -92,18 +92,10 @@ func sameEverywhere(t *testing.T, all []event, returned func(err error) error) {
 	}
 }
 
-// leases is an engine of leases in memory. The classes of its errors are a driver's.
-type leases struct {
-	*memlease.Engine
-	classify func(error) sqlerr.Class
-}
-
-func (e leases) Classify(err error) sqlerr.Class { return e.classify(err) }
-
 // Lease returns the error of a lease whose statement fails with err.
 func Lease(t *testing.T, classify func(error) sqlerr.Class, err error) error {
 	t.Helper()
-	e := leases{memlease.NewServer(clock.Real{}).Open(), classify}
+	e := memlease.NewServer(clock.Real{}).Open()
 	e.Disturb(func(_ context.Context, call string, run func() error) error {
 		if call == "Acquire" {
 			return err
@@ -114,8 +106,10 @@ func Lease(t *testing.T, classify func(error) sqlerr.Class, err error) error {
 	require.NoError(t, failed)
 	lo, failed := lease.Options{}.WithDefaults("Options", mo.TTL)
 	require.NoError(t, failed)
-	var shares lease.Shares[string, leases]
-	share, failed := shares.Enter("", mo, func() (leases, func(), error) { return e, func() {}, nil })
+	backend := e.Backend()
+	backend.Traits.Classify = classify
+	var shares lease.Shares[string, struct{}]
+	share, failed := shares.Enter("", mo, func() (struct{}, lease.Backend, error) { return struct{}{}, backend, nil })
 	require.NoError(t, failed)
 	l := lease.New(share, lo)
 	_, got := l.TryAcquire(t.Context(), "key")

@@ -179,7 +179,7 @@ type Orphan struct {
 
 // Engine is one database. Its errors are what the driver says; Classify tells what they mean.
 type Engine interface {
-	member.Engine
+	member.Driver
 	People
 	Herald
 

@@ -15,23 +15,30 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// engine is a process's way to the server.
-type engine struct{ p *process }
+// driver is a process's way to the server.
+type driver struct{ p *process }
 
-var _ lease.Engine = engine{}
+var (
+	_ lease.Driver    = driver{}
+	_ lease.Inspector = driver{}
+)
+
+func (e driver) backend() lease.Backend {
+	return lease.Backend{Member: e, Driver: e, Inspector: e, Traits: lease.Traits{Classify: e.Classify}, Close: func() {}}
+}
 
 // bg is the context of what the server does: it goes on without the client.
 var bg = context.Background()
 
 // ask is a statement with a batch of requests.
-func (e engine) ask(
-	ctx context.Context, call string, by lease.By, asks []lease.Ask, run func(context.Context, lease.By, []lease.Ask) ([]lease.Answer, error),
-) ([]lease.Answer, error) {
+func (e driver) ask(
+	ctx context.Context, call string, by lease.By, asks []lease.AcquireRequest, run func(context.Context, lease.By, []lease.AcquireRequest) ([]lease.AcquireResult, error),
+) ([]lease.AcquireResult, error) {
 	w := e.p.w
 	asks = slices.Clone(asks)
-	return send(ctx, e.p, call, w.name(asks), func() ([]lease.Answer, string) {
-		answers := make([]lease.Answer, len(asks))
-		var sent []lease.Ask
+	return send(ctx, e.p, call, w.name(asks), func() ([]lease.AcquireResult, string) {
+		answers := make([]lease.AcquireResult, len(asks))
+		var sent []lease.AcquireRequest
 		var at []int
 		for i, a := range asks {
 			if call == "AcquirePermits" || !w.isLocked(a.Key) { // else it is passed over
@@ -53,34 +60,28 @@ func (e engine) ask(
 	})
 }
 
-func (e engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	return e.ask(ctx, "Acquire", by, asks, e.p.w.rows.Acquire)
-}
-
-func (e engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	return e.ask(ctx, "AcquireAll", by, asks, e.p.w.rows.AcquireAll)
-}
-
-func (e engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	return e.ask(ctx, "AcquireShared", by, asks, e.p.w.rows.AcquireShared)
-}
-
-func (e engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	return e.ask(ctx, "AcquirePermits", by, asks, e.p.w.rows.AcquirePermits)
+func (e driver) Acquire(ctx context.Context, b lease.AcquireBatch) ([]lease.AcquireResult, error) {
+	call := [...]string{"Acquire", "AcquireShared", "AcquirePermits", "AcquireAll"}
+	if b.Kind == lease.KindFair {
+		return e.enqueue(ctx, b.By, b.Requests)
+	}
+	return e.ask(ctx, call[b.Kind], b.By, b.Requests, func(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+		return e.p.w.rows.Acquire(ctx, lease.AcquireBatch{Kind: b.Kind, By: by, Requests: asks})
+	})
 }
 
 // giveBack is a statement that gives a batch back.
-func (e engine) giveBack(
-	ctx context.Context, call string, backs []lease.Back, run func(context.Context, []lease.Back) ([]lease.Returned, error),
-) ([]lease.Returned, error) {
+func (e driver) giveBack(
+	ctx context.Context, call string, backs []lease.ReleaseRequest, run func(context.Context, []lease.ReleaseRequest) ([]lease.ReleaseResult, error),
+) ([]lease.ReleaseResult, error) {
 	w, reconciles := e.p.w, lease.Reconciles(ctx)
 	backs = slices.Clone(backs)
 	if reconciles {
 		call += " (again)"
 	}
-	return send(ctx, e.p, call, w.nameBacks(backs), func() ([]lease.Returned, string) {
-		returned := make([]lease.Returned, len(backs))
-		var sent []lease.Back
+	return send(ctx, e.p, call, w.nameBacks(backs), func() ([]lease.ReleaseResult, string) {
+		returned := make([]lease.ReleaseResult, len(backs))
+		var sent []lease.ReleaseRequest
 		var at []int
 		locked := false
 		for i, b := range backs {
@@ -111,41 +112,43 @@ func (e engine) giveBack(
 	})
 }
 
-func (e engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	return e.giveBack(ctx, "Release", backs, e.p.w.rows.Release)
-}
-
-func (e engine) ReleaseAll(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	return e.giveBack(ctx, "ReleaseAll", backs, e.p.w.rows.ReleaseAll)
-}
-
-func (e engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	return e.giveBack(ctx, "PassOn", backs, e.p.w.rows.PassOn)
-}
-
-func (e engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]int64, error) {
-	w := e.p.w
-	asks = slices.Clone(asks)
-	return send(ctx, e.p, "Enqueue", w.name(asks), func() ([]int64, string) {
-		tickets, _ := w.rows.Enqueue(bg, w.without.by(by), asks)
-		for i, ticket := range tickets {
-			if ticket != 0 {
-				w.judge.enqueued(by, asks[i])
-			}
-		}
-		return tickets, fmt.Sprint(tickets)
+func (e driver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.ReleaseResult, error) {
+	call := "Release"
+	switch b.Kind {
+	case lease.KindSet:
+		call = "ReleaseAll"
+	case lease.KindFair:
+		call = "PassOn"
+	}
+	return e.giveBack(ctx, call, b.Requests, func(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
+		return e.p.w.rows.Release(ctx, lease.ReleaseBatch{Kind: b.Kind, Requests: backs})
 	})
 }
 
-func (e engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.Turn, error) {
+func (e driver) enqueue(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	w := e.p.w
-	return send(ctx, e.p, "SeeTurn", w.nameOf(handle), func() (lease.Turn, string) {
-		turn, _ := w.rows.SeeTurn(bg, key, handle, ticket)
+	asks = slices.Clone(asks)
+	return send(ctx, e.p, "Enqueue", w.name(asks), func() ([]lease.AcquireResult, string) {
+		results, _ := w.rows.Acquire(bg, lease.AcquireBatch{Kind: lease.KindFair, By: w.without.by(by), Requests: asks})
+		tickets := make([]int64, len(results))
+		for i, r := range results {
+			if tickets[i] = r.Ticket; r.Ticket != 0 {
+				w.judge.enqueued(by, asks[i])
+			}
+		}
+		return results, fmt.Sprint(tickets)
+	})
+}
+
+func (e driver) Entry(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.QueueEntry, error) {
+	w := e.p.w
+	return send(ctx, e.p, "SeeTurn", w.nameOf(handle), func() (lease.QueueEntry, string) {
+		turn, _ := w.rows.Entry(bg, key, handle, ticket)
 		return turn, fmt.Sprintf("token %d, waits %v, held %v", turn.Token, turn.Waits, turn.Held)
 	})
 }
 
-func (e engine) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
+func (e driver) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
 	return send(ctx, e.p, "Serve", key, func() (bool, string) {
 		served := false
 		if !e.p.w.isLocked(key) {
@@ -155,7 +158,7 @@ func (e engine) Serve(ctx context.Context, key string, gone member.ID) (bool, er
 	})
 }
 
-func (e engine) Join(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
+func (e driver) Join(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
 	return e.do(ctx, "Join", "", func() {
 		_ = e.p.w.rows.Join(bg, id, label, ttl)
 		e.p.w.judge.members[id], e.p.w.judge.of[id] = e.p.w.now()+ttl, e.p.name
@@ -168,7 +171,7 @@ type beaten struct {
 	alive bool
 }
 
-func (e engine) Beat(ctx context.Context, id member.ID, ttl time.Duration) (int64, bool, error) {
+func (e driver) Beat(ctx context.Context, id member.ID, ttl time.Duration) (int64, bool, error) {
 	got, err := send(ctx, e.p, "Beat", "", func() (b beaten, said string) {
 		b.beat, b.alive, _ = e.p.w.rows.Beat(bg, id, ttl)
 		if b.alive {
@@ -179,13 +182,13 @@ func (e engine) Beat(ctx context.Context, id member.ID, ttl time.Duration) (int6
 	return got.beat, got.alive, err
 }
 
-func (e engine) Broken() int64 {
+func (e driver) Broken() int64 {
 	e.p.w.mu.Lock()
 	defer e.p.w.mu.Unlock()
 	return e.p.w.broken
 }
 
-func (e engine) Leave(ctx context.Context, id member.ID) error {
+func (e driver) Leave(ctx context.Context, id member.ID) error {
 	return e.do(ctx, "Leave", "", func() {
 		_ = e.p.w.rows.Leave(bg, id)
 		delete(e.p.w.judge.members, id)
@@ -193,7 +196,7 @@ func (e engine) Leave(ctx context.Context, id member.ID) error {
 }
 
 // do is a statement without an answer.
-func (e engine) do(ctx context.Context, call, of string, run func()) error {
+func (e driver) do(ctx context.Context, call, of string, run func()) error {
 	_, err := send(ctx, e.p, call, of, func() (struct{}, string) {
 		run()
 		return struct{}{}, "done"
@@ -201,35 +204,33 @@ func (e engine) do(ctx context.Context, call, of string, run func()) error {
 	return err
 }
 
-func (e engine) MakeFree(ctx context.Context, keys []string) error {
-	return e.do(ctx, "MakeFree", strings.Join(keys, " "), func() { _ = e.p.w.rows.MakeFree(bg, keys) })
+func (e driver) Make(ctx context.Context, keys []string, permits int) error {
+	call := "MakeFree"
+	if permits > 0 {
+		call = "MakeSemaphore"
+	}
+	return e.do(ctx, call, strings.Join(keys, " "), func() { _ = e.p.w.rows.Make(bg, keys, permits) })
 }
 
-func (e engine) MakeSemaphore(ctx context.Context, key string, limit int) error {
-	return e.do(ctx, "MakeSemaphore", key, func() { _ = e.p.w.rows.MakeSemaphore(bg, key, limit) })
-}
-
-func (e engine) SetPermits(ctx context.Context, key string, limit int) error {
+func (e driver) SetPermits(ctx context.Context, key string, limit int) error {
 	return e.do(ctx, "SetPermits", key, func() { _ = e.p.w.rows.SetPermits(bg, key, limit) })
 }
 
-func (e engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
+func (e driver) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
 	return e.do(ctx, "Reap", key, func() { _ = e.p.w.rows.Reap(bg, mode, key, gone) })
 }
 
-func (e engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
+func (e driver) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)
-	return e.do(ctx, "Wait", strings.Join(keys, " "), func() { _ = e.p.w.rows.Wait(bg, keys, id, ttl) })
+	call := "Wait"
+	if ttl == 0 {
+		call = "StopWaiting"
+	}
+	return e.do(ctx, call, strings.Join(keys, " "), func() { _ = e.p.w.rows.Wait(bg, keys, id, ttl) })
 }
 
-func (e engine) StopWaiting(ctx context.Context, keys []string, id member.ID) error {
-	keys = slices.Clone(keys)
-	slices.Sort(keys)
-	return e.do(ctx, "StopWaiting", strings.Join(keys, " "), func() { _ = e.p.w.rows.StopWaiting(bg, keys, id) })
-}
-
-func (e engine) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
+func (e driver) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
 	return send(ctx, e.p, "Readers", key, func() ([]lease.Holder, string) {
 		readers, _ := e.p.w.rows.Readers(bg, key)
 		slices.SortFunc(readers, func(a, b lease.Holder) int { return strings.Compare(a.Label, b.Label) })
@@ -237,7 +238,7 @@ func (e engine) Readers(ctx context.Context, key string) ([]lease.Holder, error)
 	})
 }
 
-func (e engine) Evict(ctx context.Context, id member.ID) (bool, error) {
+func (e driver) Evict(ctx context.Context, id member.ID) (bool, error) {
 	w := e.p.w
 	return send(ctx, e.p, "Evict", w.nameOfMember(id), func() (bool, string) {
 		if w.without == expiry {
@@ -248,7 +249,7 @@ func (e engine) Evict(ctx context.Context, id member.ID) (bool, error) {
 	})
 }
 
-func (e engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Duration) (bool, error) {
+func (e driver) ExpireIn(ctx context.Context, backs []lease.ReleaseRequest, d time.Duration) (bool, error) {
 	backs = slices.Clone(backs)
 	return send(ctx, e.p, "ExpireIn", e.p.w.nameBacks(backs), func() (bool, string) {
 		ours, _ := e.p.w.rows.ExpireIn(bg, backs, d)
@@ -256,7 +257,7 @@ func (e engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Duratio
 	})
 }
 
-func (e engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error) {
+func (e driver) Holding(ctx context.Context, backs []lease.ReleaseRequest) ([]bool, error) {
 	backs = slices.Clone(backs)
 	return send(ctx, e.p, "Holding", e.p.w.nameBacks(backs), func() ([]bool, string) {
 		ours, _ := e.p.w.rows.Holding(bg, backs)
@@ -264,23 +265,23 @@ func (e engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error)
 	})
 }
 
-func (e engine) OthersWait(ctx context.Context, key string, id member.ID) (bool, error) {
+func (e driver) OthersWait(ctx context.Context, key string, id member.ID) (bool, error) {
 	return send(ctx, e.p, "OthersWait", key, func() (bool, string) {
 		others, _ := e.p.w.rows.OthersWait(bg, key, id)
 		return others, fmt.Sprint(others)
 	})
 }
 
-func (e engine) List(ctx context.Context) ([]lease.Listed, error) {
-	return send(ctx, e.p, "List", "", func() ([]lease.Listed, string) {
-		listed, _ := e.p.w.rows.List(bg)
+func (e driver) List(ctx context.Context, key string) ([]lease.HeldLease, error) {
+	return send(ctx, e.p, "List", "", func() ([]lease.HeldLease, string) {
+		listed, _ := e.p.w.rows.List(bg, key)
 		return listed, fmt.Sprint(len(listed))
 	})
 }
 
-func (e engine) HeldBy(ctx context.Context, id member.ID) ([]lease.Back, error) {
-	return send(ctx, e.p, "HeldBy", e.p.w.nameOfMember(id), func() ([]lease.Back, string) {
-		var held []lease.Back
+func (e driver) HeldBy(ctx context.Context, id member.ID) ([]lease.ReleaseRequest, error) {
+	return send(ctx, e.p, "HeldBy", e.p.w.nameOfMember(id), func() ([]lease.ReleaseRequest, string) {
+		var held []lease.ReleaseRequest
 		if e.p.w.without != recheck && e.p.w.without != certain {
 			held, _ = e.p.w.rows.HeldBy(bg, id)
 		}
@@ -288,23 +289,15 @@ func (e engine) HeldBy(ctx context.Context, id member.ID) ([]lease.Back, error) 
 	})
 }
 
-func (e engine) HoldersOf(context.Context, string) ([]lease.Listed, error) {
-	return nil, dblock.ErrUnsupported
+func (e driver) Look(context.Context, string) (lease.HeldLease, bool, error) {
+	return lease.HeldLease{}, false, dblock.ErrUnsupported
 }
 
-func (e engine) Look(context.Context, string) (lease.Listed, bool, error) {
-	return lease.Listed{}, false, dblock.ErrUnsupported
-}
-
-func (e engine) Sweep(context.Context, time.Duration) (int64, error) {
+func (e driver) Sweep(context.Context, time.Duration) (int64, error) {
 	return 0, dblock.ErrUnsupported
 }
 
-func (e engine) Lingers() time.Duration { return 0 }
-
-func (e engine) LongestStatement() int { return 0 }
-
-func (e engine) Classify(err error) sqlerr.Class {
+func (e driver) Classify(err error) sqlerr.Class {
 	var f *memlease.Failure
 	switch {
 	case err == nil:
@@ -319,7 +312,7 @@ func (e engine) Classify(err error) sqlerr.Class {
 
 // Listen hears of what is given back until the connection breaks. As on a real server, the end of a
 // lease's time is no event.
-func (e engine) Listen(ctx context.Context, ready func(), wake func(key string)) error {
+func (e driver) Listen(ctx context.Context, ready func(), wake func(key string)) error {
 	p, w := e.p, e.p.w
 	if w.deaf {
 		return dblock.ErrUnsupported
@@ -354,7 +347,7 @@ func (e engine) Listen(ctx context.Context, ready func(), wake func(key string))
 
 // notify brings a process what the server says unasked. A network that is cut breaks the
 // connection.
-func (e engine) notify(ctx context.Context, key string, wake func(string), broken chan struct{}) {
+func (e driver) notify(ctx context.Context, key string, wake func(string), broken chan struct{}) {
 	p := e.p
 	d := p.w.dice(p.name + " hears " + p.w.topic(key))
 	time.Sleep(d.between(100*time.Microsecond, 5*time.Millisecond))

@@ -18,8 +18,8 @@ func NewID() (id ID) {
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Engine is the member's row in one database. Each call is one autocommit statement.
-type Engine interface {
+// Driver executes the statements on a member's row in one database. Each call is one autocommit statement.
+type Driver interface {
 	// Join makes the row, to expire after ttl.
 	Join(ctx context.Context, id ID, label string, ttl time.Duration) error
 

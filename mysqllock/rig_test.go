@@ -19,10 +19,10 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// rig is an engine on a migrated database of its own.
+// rig is a driver on a migrated database of its own.
 type rig struct {
 	*testing.T
-	*engine
+	*leaseDriver
 	db  *sql.DB
 	dsn string
 	ctx context.Context
@@ -108,12 +108,17 @@ func newRig(t *testing.T, dsn, params string) rig {
 	if _, err := migrations.Up(ctx, db, migrations.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	e, closeEngine, err := openEngine(ctx, db, "", 0)
+	e, backend, err := openDriver(ctx, db, "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(closeEngine)
+	t.Cleanup(backend.Close)
 	return rig{t, e, db, dsn, ctx}
+}
+
+// releaseBatch releases a batch of one mode.
+func (r rig) releaseBatch(backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
+	return r.Release(r.ctx, lease.ReleaseBatch{Kind: lease.Kind(backs[0].Mode), Requests: backs})
 }
 
 func openDB(t *testing.T, dsn string) *sql.DB {
@@ -153,26 +158,26 @@ func (r rig) join(label string) lease.By {
 	return by
 }
 
-func (r rig) acquire(by lease.By, asks ...lease.Ask) []lease.Answer {
+func (r rig) acquire(by lease.By, asks ...lease.AcquireRequest) []lease.AcquireResult {
 	r.Helper()
-	answers, err := r.Acquire(r.ctx, by, asks)
+	answers, err := r.acquireExclusive(r.ctx, by, asks)
 	r.ok(err)
 	return answers
 }
 
 // take acquires one key, and expects to get it.
-func (r rig) take(by lease.By, a lease.Ask) lease.Back {
+func (r rig) take(by lease.By, a lease.AcquireRequest) lease.ReleaseRequest {
 	r.Helper()
 	got := r.acquire(by, a)[0]
 	if got.Token == 0 {
 		r.Fatalf("%q was not granted: %+v", a.Key, got)
 	}
-	return lease.Back{Key: a.Key, Token: got.Token, Handle: a.Handle}
+	return lease.ReleaseRequest{Key: a.Key, Token: got.Token, Handle: a.Handle}
 }
 
-func (r rig) release(backs ...lease.Back) []lease.Returned {
+func (r rig) release(backs ...lease.ReleaseRequest) []lease.ReleaseResult {
 	r.Helper()
-	got, err := r.Release(r.ctx, backs)
+	got, err := r.releaseBatch(backs)
 	r.ok(err)
 	return got
 }
@@ -183,7 +188,9 @@ func (r rig) kill(by lease.By) {
 	r.exec("UPDATE dblock_member SET expires_at = TIMESTAMPADD(MINUTE, -70, UTC_TIMESTAMP(6)) WHERE member_id = ?", by.Member[:])
 }
 
-func ask(key string) lease.Ask { return lease.Ask{Key: key, Handle: member.NewID()} }
+func ask(key string) lease.AcquireRequest {
+	return lease.AcquireRequest{Key: key, Handle: member.NewID()}
+}
 
 func TestGrantRefuseRelease(t *testing.T) {
 	each(t, settings, func(r rig) {
@@ -198,27 +205,27 @@ func TestGrantRefuseRelease(t *testing.T) {
 		got := r.acquire(them, ask("k"))[0]
 		left := got.Holder.Remaining
 		got.Holder.Remaining = 0
-		want := lease.Answer{Held: true, Holder: lease.Holder{Member: us.Member, Label: "l'abel", Token: back.Token}}
+		want := lease.AcquireResult{Held: true, Holder: lease.Holder{Member: us.Member, Label: "l'abel", Token: back.Token}}
 		if !reflect.DeepEqual(got, want) {
 			r.Errorf("refused with %+v, want %+v", got, want)
 		}
 		if left < 59*time.Minute || left > time.Hour {
 			r.Errorf("remaining %v of an hour", left)
 		}
-		listed, err := r.List(r.ctx)
+		listed, err := r.List(r.ctx, "")
 		r.ok(err)
 		if len(listed) != 1 || listed[0].Key != "k" || listed[0].Handle != a.Handle || listed[0].MemberLabel != "us" || listed[0].Age > time.Minute {
 			r.Errorf("listed %+v", listed)
 		}
 		wrong := back
 		wrong.Token--
-		if got := r.release(wrong); got[0] != (lease.Returned{}) {
+		if got := r.release(wrong); got[0] != (lease.ReleaseResult{}) {
 			r.Errorf("released with a wrong token: %+v", got)
 		}
-		if got := r.release(back); got[0] != (lease.Returned{Freed: true}) {
+		if got := r.release(back); got[0] != (lease.ReleaseResult{Freed: true}) {
 			r.Errorf("released: %+v", got)
 		}
-		if got := r.release(back); got[0] != (lease.Returned{}) {
+		if got := r.release(back); got[0] != (lease.ReleaseResult{}) {
 			r.Errorf("released twice: %+v", got)
 		}
 		r.exec("UPDATE dblock_lease SET token = token + 3600000000")
@@ -239,7 +246,7 @@ func TestBatch(t *testing.T) {
 		held := r.take(them, ask("b"))
 		free := r.take(them, ask("d"))
 		r.release(free)
-		asks := []lease.Ask{ask("e"), ask("b"), ask("d"), ask("a")}
+		asks := []lease.AcquireRequest{ask("e"), ask("b"), ask("d"), ask("a")}
 		asks[0].Detached, asks[0].Hold = true, time.Hour
 		asks[2].Label, asks[2].Data = "d", make([]byte, 64<<10)
 		got := r.acquire(us, asks...)
@@ -254,11 +261,11 @@ func TestBatch(t *testing.T) {
 		if data != 64<<10 {
 			r.Errorf("%d bytes of data", data)
 		}
-		back := func(i int) lease.Back {
-			return lease.Back{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle}
+		back := func(i int) lease.ReleaseRequest {
+			return lease.ReleaseRequest{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle}
 		}
-		freed := r.release(back(0), lease.Back{Key: "b", Handle: asks[1].Handle}, back(3))
-		want := []lease.Returned{{Freed: true}, {}, {Freed: true}}
+		freed := r.release(back(0), lease.ReleaseRequest{Key: "b", Handle: asks[1].Handle}, back(3))
+		want := []lease.ReleaseResult{{Freed: true}, {}, {Freed: true}}
 		if !slices.Equal(freed, want) {
 			r.Errorf("released %+v, want %+v", freed, want)
 		}
@@ -277,8 +284,8 @@ func TestABatchEndsNoUncertainRelease(t *testing.T) {
 		r.release(free)
 		late := ask("free")
 		held := r.take(us, ask("held"))
-		uncertain := lease.Back{Key: "free", Handle: late.Handle}
-		if got := r.release(held, uncertain); !got[0].Freed || got[1] != (lease.Returned{}) {
+		uncertain := lease.ReleaseRequest{Key: "free", Handle: late.Handle}
+		if got := r.release(held, uncertain); !got[0].Freed || got[1] != (lease.ReleaseResult{}) {
 			r.Errorf("released %+v", got)
 		}
 		if got := r.acquire(us, late)[0]; got.Token == 0 {
@@ -291,11 +298,11 @@ func TestABatchEndsNoUncertainRelease(t *testing.T) {
 		}
 		read, entered := ask("read"), ask("read")
 		token := r.enterShared(us, entered)[0].Token
-		backs := []lease.Back{
+		backs := []lease.ReleaseRequest{
 			{Key: "read", Handle: entered.Handle, Token: token, Mode: dblock.ModeShared},
 			{Key: "read", Handle: read.Handle, Mode: dblock.ModeShared},
 		}
-		if got := r.release(backs...); !got[0].Freed || got[1] != (lease.Returned{}) {
+		if got := r.release(backs...); !got[0].Freed || got[1] != (lease.ReleaseResult{}) {
 			r.Errorf("released readers %+v", got)
 		}
 	})
@@ -312,7 +319,7 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 			}
 		}
 		for _, key := range []string{"k", "k"} { // there is no row, and none is made
-			if got := r.acquire(us, ask(key))[0]; !reflect.DeepEqual(got, lease.Answer{MemberGone: true}) {
+			if got := r.acquire(us, ask(key))[0]; !reflect.DeepEqual(got, lease.AcquireResult{MemberGone: true}) {
 				r.Errorf("after two beats more: %+v", got)
 			}
 		}
@@ -323,7 +330,7 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 		if got := r.acquire(us, ask("k"))[0]; got.Token != 0 || !got.MemberGone {
 			r.Errorf("after it expired: %+v", got)
 		}
-		if got := r.acquire(us, ask("other"))[0]; !reflect.DeepEqual(got, lease.Answer{MemberGone: true}) {
+		if got := r.acquire(us, ask("other"))[0]; !reflect.DeepEqual(got, lease.AcquireResult{MemberGone: true}) {
 			r.Errorf("after it expired: %+v", got)
 		}
 		if _, alive, err := r.Beat(r.ctx, us.Member, time.Hour); err != nil || alive {

@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// engine is the Postgres side of the lease locks.
-type engine struct {
+// leaseDriver executes the statements of lease locks on Postgres.
+type leaseDriver struct {
 	postgres.Members
 
 	pool   *postgres.Pool // its own: a heartbeat never stands in line behind the host's work
@@ -25,7 +25,18 @@ type engine struct {
 	q pgdb.Queries
 }
 
-var _ lease.Engine = (*engine)(nil)
+var (
+	_ lease.Driver    = (*leaseDriver)(nil)
+	_ lease.Inspector = (*leaseDriver)(nil)
+)
+
+// backend returns what a LeaseLocker needs.
+func (d *leaseDriver) backend() lease.Backend {
+	return lease.Backend{
+		Member: d, Driver: d, Inspector: d, Close: d.pool.Close,
+		Traits: lease.Traits{Classify: d.Classify, LockWait: longestWait},
+	}
+}
 
 // lockTimeout lets the server give up on a lock before we give up on the server: the error then says
 // which of the two it was. A batch passes over rows that are locked; what waits, for a row that somebody else is making
@@ -50,9 +61,3 @@ func batchTimeout(ctx context.Context, size int) string {
 }
 
 const batchWait = "50" // milliseconds
-
-// Lingers is for how long a statement may wait for a lock, once the client has given up.
-func (e *engine) Lingers() time.Duration { return longestWait }
-
-// LongestStatement is 0: Postgres takes far more than a batch ever has.
-func (e *engine) LongestStatement() int { return 0 }
