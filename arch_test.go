@@ -36,7 +36,7 @@ var packages = [][]string{
 	{"internal/sale", "internal/orders", "internal/doctor"},
 	{"inventory/internal/link", "queue/internal/link", "optimistic/internal/link"},
 	{"inventory", "queue", "optimistic"},
-	{"inventory/internal/driver", "queue/internal/engine", "optimistic/internal/driver",
+	{"inventory/internal/driver", "queue/internal/driver", "optimistic/internal/driver",
 		"optimistic/internal/attempt", "internal/lease", "internal/session",
 		"internal/postgres", "internal/mysql"},
 	{"internal/member", "internal/retry"},

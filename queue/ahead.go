@@ -101,7 +101,7 @@ func (w *worker) looksForPause(ctx context.Context) error {
 	}
 	paused := false
 	err := w.q.within(ctx, func(ctx context.Context) (err error) {
-		paused, err = w.q.engine.IsPaused(ctx, w.o.Queue)
+		paused, err = w.q.driver.Admin().IsPaused(ctx, w.o.Queue)
 		return err
 	})
 	if paused {

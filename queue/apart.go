@@ -54,11 +54,11 @@ func (w *worker) goesApart(m *message, err error) (apart, locked bool) {
 	if len(m.ends) == 0 {
 		return false, false
 	}
-	if locked = w.q.engine.IsLocked(err); locked {
+	if locked = w.q.driver.IsLocked(err); locked {
 		return true, true
 	}
 	switch is := w.q.classify(err); {
-	case is == sqlerr.Busy && w.q.engine.Exhausted():
+	case is == sqlerr.Busy && w.q.driver.Exhausted():
 		return false, false
 	case is != sqlerr.Retryable && is != sqlerr.Busy:
 		return is.MayBeOfOne(), false

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/pace"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // The last attempt of a job is recorded as begun before its handler is called. So is each attempt
@@ -21,11 +21,11 @@ import (
 // beginning is a job whose attempt is to begin, and is to be recorded before.
 type beginning struct {
 	of    *tenure
-	place engine.Place
+	place driver.Place
 }
 
-func (q *Queue) newBegins() *merge.Queue[beginning, engine.Beginning] {
-	return merge.New(merge.Options[beginning, engine.Beginning]{
+func (q *Queue) newBegins() *merge.Queue[beginning, driver.Beginning] {
+	return merge.New(merge.Options[beginning, driver.Beginning]{
 		Run:   q.beginMerged,
 		Key:   func(b beginning) string { return string(b.of.life.ID[:]) },
 		Ends:  func(beginning) bool { return true }, // there are no more than handlers
@@ -34,20 +34,20 @@ func (q *Queue) newBegins() *merge.Queue[beginning, engine.Beginning] {
 }
 
 // beginMerged records the beginnings of one member.
-func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]merge.Answer[engine.Beginning], error) {
-	places, at := make([]engine.Place, len(all)), make(map[engine.ID]int, len(all))
+func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]merge.Answer[driver.Beginning], error) {
+	places, at := make([]driver.Place, len(all)), make(map[driver.ID]int, len(all))
 	for i, b := range all {
 		places[i], at[b.place.Job] = b.place, i
 	}
-	answers := make([]merge.Answer[engine.Beginning], len(all))
+	answers := make([]merge.Answer[driver.Beginning], len(all))
 	err := q.again(ctx, "recording that jobs begin", func(ctx context.Context) error {
 		clear(answers)
-		begun, locked, err := q.engine.BeginJobs(ctx, all[0].of.life.ID, places)
+		begun, locked, err := q.driver.BeginJobs(ctx, all[0].of.life.ID, places)
 		for _, job := range begun {
-			answers[at[job]].Value = engine.BeginRecorded
+			answers[at[job]].Value = driver.BeginRecorded
 		}
 		for _, job := range locked {
-			answers[at[job]].Value = engine.BeginLocked
+			answers[at[job]].Value = driver.BeginLocked
 		}
 		return err
 	})
@@ -65,16 +65,16 @@ func (w *worker) begin(t *task) bool {
 	ctx := t.of.of.ctx
 	for n := 1; t.recordsBeginning(); n++ {
 		got, err := w.q.begins.Do(ctx, beginning{t.of.of, t.place()})
-		t.begun = t.begun || got != engine.BeginLocked
+		t.begun = t.begun || got != driver.BeginLocked
 		switch {
 		case w.rests() || ctx.Err() != nil:
 			w.handBack(t)
 		case err != nil:
 			w.q.trouble(recordingABeginning, err)
 			w.ended(end{task: t, what: deferred, attempt: t.Attempt, delay: pace.Jitter(beginAgain)})
-		case got == engine.BeginRecorded:
+		case got == driver.BeginRecorded:
 			return true
-		case got == engine.BeginLocked:
+		case got == driver.BeginLocked:
 			if n%restsToTell == 0 {
 				w.q.trouble(recordingABeginning, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, ID(t.ID)))
 			}
@@ -88,7 +88,7 @@ func (w *worker) begin(t *task) bool {
 	return true
 }
 
-func (t *task) place() engine.Place { return engine.Place{Claim: t.of.id, Job: t.ID} }
+func (t *task) place() driver.Place { return driver.Place{Claim: t.of.id, Job: t.ID} }
 
 // rests reports that no job is to begin: the queue is paused, or the worker stops.
 func (w *worker) rests() bool { return w.paused.Load() || w.stopping.Load() }

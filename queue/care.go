@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 const (
@@ -29,7 +29,7 @@ func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 	defer q.calls.Done()
 	defer func() {
 		if promoted > 0 {
-			q.announce(engine.AnyQueue)
+			q.announce(driver.AnyQueue)
 		}
 	}()
 	promoted, err = q.promotePlain(ctx)
@@ -71,7 +71,7 @@ func (q *Queue) promotePlain(ctx context.Context) (promoted int, err error) {
 // promoteUrgent promotes the most urgent jobs of a backlog. If that fails, the steps promote them, later.
 func (q *Queue) promoteUrgent(ctx context.Context) (promoted int) {
 	_ = q.within(ctx, func(ctx context.Context) (err error) {
-		promoted, err = q.engine.PromoteUrgent(ctx, promoteStep)
+		promoted, err = q.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Urgent: true, Most: promoteStep})
 		return err
 	})
 	return promoted
@@ -103,7 +103,7 @@ func (q *Queue) looked(at time.Time) {
 // at again the next time: apart from the others, and briefly. Behind its jobs those of other groups are found: each look begins after the
 // jobs of the last one. Meanwhile jobs without a group are promoted whose time has come.
 func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
-	p := &groupPromotion{q: q, ctx: ctx, passed: make(map[engine.Group]bool), locked: make(map[engine.Group]bool), recent: time.Now()}
+	p := &groupPromotion{q: q, ctx: ctx, passed: make(map[driver.Group]bool), locked: make(map[driver.Group]bool), recent: time.Now()}
 	q.mu.Lock()
 	p.before = q.locked
 	q.mu.Unlock()
@@ -113,17 +113,17 @@ func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
 		q.mu.Unlock()
 	}()
 	for {
-		var groups []engine.Group
-		var last engine.Cursor
+		var groups []driver.Group
+		var last driver.DueCursor
 		failed := q.patiently(ctx, "looking for groups", func(ctx context.Context) (err error) {
-			groups, last, err = q.engine.DueGroups(ctx, p.after)
+			groups, last, err = q.driver.Maintenance().DueGroups(ctx, p.after)
 			return err
 		})
 		if failed != nil {
 			return p.promoted, errors.Join(err, q.explain(sqlerr.Unwritten(failed), "looking for groups whose jobs are due"))
 		}
-		var suspects []engine.Group
-		groups = slices.DeleteFunc(groups, func(g engine.Group) bool {
+		var suspects []driver.Group
+		groups = slices.DeleteFunc(groups, func(g driver.Group) bool {
 			if p.before[g] && !p.passed[g] {
 				suspects = append(suspects, g)
 			}
@@ -134,7 +134,7 @@ func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
 		}
 		err = errors.Join(err, p.promoteSuspects(suspects), p.failed)
 		p.failed = nil
-		if last == (engine.Cursor{}) || ctx.Err() != nil {
+		if last == (driver.DueCursor{}) || ctx.Err() != nil {
 			return p.promoted, err
 		}
 		p.after = last
@@ -147,10 +147,10 @@ func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
 type groupPromotion struct {
 	q        *Queue
 	ctx      context.Context
-	after    engine.Cursor
-	passed   map[engine.Group]bool // jobs of theirs are due before after: later ones must not overtake them
-	before   map[engine.Group]bool // found locked by the last promotion; it is not changed
-	locked   map[engine.Group]bool // found locked by this one
+	after    driver.DueCursor
+	passed   map[driver.Group]bool // jobs of theirs are due before after: later ones must not overtake them
+	before   map[driver.Group]bool // found locked by the last promotion; it is not changed
+	locked   map[driver.Group]bool // found locked by this one
 	waits    int                   // groups that were waited for
 	suspects time.Duration         // that those of before have taken
 	recent   time.Time             // when jobs without a group were promoted
@@ -166,7 +166,7 @@ const (
 )
 
 // promoteSuspects promotes the jobs of groups that were found locked, one by one, in any order. Those that no time is left for are passed.
-func (p *groupPromotion) promoteSuspects(groups []engine.Group) (err error) {
+func (p *groupPromotion) promoteSuspects(groups []driver.Group) (err error) {
 	rand.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
 	for i, g := range groups {
 		if p.suspects >= suspectsTime {
@@ -194,7 +194,7 @@ func (p *groupPromotion) promoteRecent() {
 }
 
 // promote promotes the jobs of some groups: together, or in halves if a group is locked, or has an error of its own.
-func (p *groupPromotion) promote(groups []engine.Group) error {
+func (p *groupPromotion) promote(groups []driver.Group) error {
 	wait := keyWaitAgain
 	if len(groups) == 1 && p.waits < groupWaits {
 		wait = groupWait
@@ -203,10 +203,10 @@ func (p *groupPromotion) promote(groups []engine.Group) error {
 		p.promoteRecent()
 		n := 0
 		err := p.q.patiently(p.ctx, "promoting groups", func(ctx context.Context) (err error) {
-			n, err = p.q.engine.PromoteGroups(ctx, groups, p.after, promoteStep, wait)
+			n, err = p.q.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Groups: groups, After: p.after, Wait: wait, Most: promoteStep})
 			return err
 		})
-		locked := p.q.engine.IsLocked(err)
+		locked := p.q.driver.IsLocked(err)
 		is := p.q.classify(err)
 		switch {
 		case err == nil && n < promoteStep:
@@ -233,7 +233,7 @@ func (p *groupPromotion) promote(groups []engine.Group) error {
 }
 
 // pass notes groups that have jobs left.
-func (p *groupPromotion) pass(groups []engine.Group, locked bool) {
+func (p *groupPromotion) pass(groups []driver.Group, locked bool) {
 	for _, g := range groups {
 		p.passed[g] = true
 		if locked {
@@ -251,7 +251,7 @@ func (q *Queue) promoteStep(ctx context.Context, since time.Duration) (n int, er
 	}
 	for range insertTries {
 		err = within(ctx, func(ctx context.Context) (err error) {
-			n, err = q.engine.Promote(ctx, since, promoteStep)
+			n, err = q.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Since: since, Most: promoteStep})
 			return err
 		})
 		if err == nil || q.classify(err) != sqlerr.Retryable {

@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/retry"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // conflictTries is how often a handler is run, in a transaction, that gives way to others. More of that would keep its place among
@@ -58,9 +58,9 @@ func (r *run) commit(ctx context.Context) error {
 	defer cancel()
 	began := time.Now()
 	e := end{task: r.task, what: finished}
-	x := engine.Exchange{Member: r.task.of.of.life.ID, Finished: []engine.Place{e.place()}}
+	x := driver.SyncBatch{Member: r.task.of.of.life.ID, Completed: []driver.Place{e.place()}}
 	if q.o.History > 0 {
-		x.Kept = []engine.Kept{{Place: e.place(), Outcome: e.outcome()}}
+		x.History = []driver.HistoryEntry{{Place: e.place(), Outcome: e.outcome()}}
 	}
 	ours, err := r.work.End(within, &x)
 	switch {
@@ -90,7 +90,7 @@ func (q *Queue) gaveWay(err error) bool {
 		return false
 	}
 	is := q.classify(sqlerr.Unwritten(err))
-	return is == sqlerr.Retryable || is == sqlerr.Busy || q.engine.IsLocked(err)
+	return is == sqlerr.Retryable || is == sqlerr.Busy || q.driver.IsLocked(err)
 }
 
 const lookingForCommit = "looking for a job whose commit got no answer"
@@ -105,16 +105,16 @@ func (r *run) clearUp(failed error) error {
 	r.rollback() // what was not committed is not to keep the row locked
 	for n := 0; ; n++ {
 		ctx, cancel := context.WithTimeout(context.Background(), q.o.Timeout/2)
-		stands, alive := false, false
+		stand, alive := 0, false
 		err := q.lookups.do(ctx, func() (err error) {
-			if stands, err = q.engine.Await(ctx, r.task.ID); err == nil && !stands {
-				alive, err = q.engine.Stands(ctx, r.task.of.of.life.ID) // in this order
+			if stand, err = q.driver.CountJobs(ctx, []driver.ID{r.task.ID}, true); err == nil && stand == 0 {
+				alive, err = q.driver.Members().Stands(ctx, r.task.of.of.life.ID) // in this order
 			}
 			return err
 		})
 		cancel()
 		switch {
-		case err == nil && stands:
+		case err == nil && stand > 0:
 			return q.explain(sqlerr.Unwritten(failed), "committing a job with its transaction, which was rolled back")
 		case err == nil && alive:
 			return nil
@@ -124,7 +124,7 @@ func (r *run) clearUp(failed error) error {
 			r.refused = true
 			return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 		}
-		if n%restsToTell == 0 || !q.engine.IsLocked(err) {
+		if n%restsToTell == 0 || !q.driver.IsLocked(err) {
 			q.trouble(lookingForCommit, err)
 		}
 		if pace.Sleep(r.task.of.of.ctx, pace.Jitter(min(10*time.Millisecond<<min(n, 10), time.Second))) != nil {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // what became of a job.
@@ -29,7 +29,7 @@ type end struct {
 	apart   apart
 }
 
-func (e *end) place() engine.Place { return engine.Place{Claim: e.of.id, Job: e.ID, Keyed: e.Keyed} }
+func (e *end) place() driver.Place { return driver.Place{Claim: e.of.id, Job: e.ID, Keyed: e.Keyed} }
 
 // letsIn tells that another job may become ready with this end, which is to be claimed in the same message.
 func (e *end) letsIn() bool { return e.Keyed && e.what != deferred }
@@ -37,9 +37,9 @@ func (e *end) letsIn() bool { return e.Keyed && e.what != deferred }
 // outcome is what history says of a finished job.
 func (e *end) outcome() int16 {
 	if e.dropped {
-		return engine.OutcomeCancelled
+		return driver.OutcomeCancelled
 	}
-	return engine.OutcomeCompleted
+	return driver.OutcomeCompleted
 }
 
 // maxFailureBytes is how much is kept of an error.
@@ -99,7 +99,7 @@ func (w *worker) handBack(tasks ...*task) {
 }
 
 // cancelEnds takes over an exchange that has not taken place, as others want some of its jobs cancelled: it is sent again, and drops them.
-func (w *worker) cancelEnds(m *message, jobs []engine.ID) {
+func (w *worker) cancelEnds(m *message, jobs []driver.ID) {
 	asked := setOf(jobs)
 	var dropped []*task
 	w.mu.Lock()
@@ -119,8 +119,8 @@ func (w *worker) cancelEnds(m *message, jobs []engine.ID) {
 	w.notClosed(m)
 	w.requests = true // to be deleted once the jobs have ended
 	w.mu.Unlock()
-	if m.Ask != nil {
-		w.q.claims.drop(m.Ask.Claim)
+	if m.Claim != nil {
+		w.q.claims.drop(m.Claim.Claim)
 	}
 	for _, t := range dropped {
 		w.q.cancelled(w.info(t), ErrCancelled)
@@ -128,8 +128,8 @@ func (w *worker) cancelEnds(m *message, jobs []engine.ID) {
 	w.signal()
 }
 
-func setOf(jobs []engine.ID) map[engine.ID]bool {
-	set := make(map[engine.ID]bool, len(jobs))
+func setOf(jobs []driver.ID) map[driver.ID]bool {
+	set := make(map[driver.ID]bool, len(jobs))
 	for _, job := range jobs {
 		set[job] = true
 	}

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 const (
@@ -56,9 +55,9 @@ func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
-	var dups []engine.Duplicate
+	var dups []driver.Duplicate
 	switch {
-	case slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.HasKeys() }):
+	case driver.HasKeys(jobs):
 		dups, err = q.enqueueKeyed(ctx, jobs)
 	case weight(jobs) <= maxMergedBytes:
 		dups, err = q.inserts.Do(ctx, jobs)
@@ -76,11 +75,11 @@ func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 }
 
 // prepare checks and encodes all tasks before anything is sent.
-func (q *Queue) prepare(tasks []Task) ([]engine.Insert, []ID, error) {
+func (q *Queue) prepare(tasks []Task) ([]driver.Insert, []ID, error) {
 	if len(tasks) > MaxTasks {
 		return nil, nil, &dblock.InvalidError{Field: "tasks", Reason: fmt.Sprintf("there are %d, more than %d", len(tasks), MaxTasks)}
 	}
-	jobs, made, bytes := make([]engine.Insert, len(tasks)), make([]ID, len(tasks)), 0
+	jobs, made, bytes := make([]driver.Insert, len(tasks)), make([]ID, len(tasks)), 0
 	for i, id := range q.ids.next(len(tasks)) {
 		var err error
 		if jobs[i], err = tasks[i].insert(id, q.o.Codec); err != nil {
@@ -95,7 +94,7 @@ func (q *Queue) prepare(tasks []Task) ([]engine.Insert, []ID, error) {
 	return jobs, made, nil
 }
 
-func weight(jobs []engine.Insert) (n int) {
+func weight(jobs []driver.Insert) (n int) {
 	for _, j := range jobs {
 		n += len(j.Payload) + 200 // and what is beside it
 	}
@@ -103,7 +102,7 @@ func weight(jobs []engine.Insert) (n int) {
 }
 
 // insertMerged enqueues those of several calls: all or none, so that one that is refused is looked for.
-func (q *Queue) insertMerged(ctx context.Context, calls [][]engine.Insert, _ bool) ([]merge.Answer[[]engine.Duplicate], error) {
+func (q *Queue) insertMerged(ctx context.Context, calls [][]driver.Insert, _ bool) ([]merge.Answer[[]driver.Duplicate], error) {
 	jobs := calls[0]
 	if len(calls) > 1 {
 		jobs = nil
@@ -112,7 +111,7 @@ func (q *Queue) insertMerged(ctx context.Context, calls [][]engine.Insert, _ boo
 		}
 	}
 	dups, err := q.insert(ctx, jobs, 0)
-	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
+	answers := make([]merge.Answer[[]driver.Duplicate], len(calls))
 	for i := range answers {
 		answers[i].Value = dups // each looks for its own
 	}
@@ -121,20 +120,20 @@ func (q *Queue) insertMerged(ctx context.Context, calls [][]engine.Insert, _ boo
 
 // insert enqueues jobs, within Options.Timeout. It waits so long for the row of a key that another transaction has locked; 0: as long as
 // that.
-func (q *Queue) insert(ctx context.Context, jobs []engine.Insert, wait time.Duration) ([]engine.Duplicate, error) {
-	return oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return q.insertDistinct(ctx, jobs, wait) })
+func (q *Queue) insert(ctx context.Context, jobs []driver.Insert, wait time.Duration) ([]driver.Duplicate, error) {
+	return oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) { return q.insertDistinct(ctx, jobs, wait) })
 }
 
 // insertDistinct is insert for jobs of which no two have the same unique key.
-func (q *Queue) insertDistinct(ctx context.Context, jobs []engine.Insert, wait time.Duration) ([]engine.Duplicate, error) {
+func (q *Queue) insertDistinct(ctx context.Context, jobs []driver.Insert, wait time.Duration) ([]driver.Duplicate, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
 	for n := 1; ; n++ {
-		dups, err := q.engine.Insert(ctx, jobs, wait)
+		dups, err := q.driver.Enqueue(ctx, &driver.EnqueueRequest{Jobs: jobs, Wait: wait})
 		if err == nil {
 			return dups, nil
 		}
-		if wait > 0 && q.engine.IsLocked(err) {
+		if wait > 0 && q.driver.IsLocked(err) {
 			return nil, &keyLockedError{err}
 		}
 		is := q.classify(err)
@@ -155,15 +154,15 @@ func (q *Queue) insertDistinct(ctx context.Context, jobs []engine.Insert, wait t
 
 // stand tells that all jobs of a statement without an answer are there, or another one with the same unique key. None may be, though they
 // were: they are done.
-func (q *Queue) stand(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, stand bool) {
+func (q *Queue) stand(ctx context.Context, jobs []driver.Insert) (dups []driver.Duplicate, stand bool) {
 	bound := q.o.Timeout / 2
 	if ctx.Err() != nil { // the caller waits no more
 		bound = min(bound, time.Second)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	defer cancel()
-	var names []engine.ID
-	var unique []engine.Insert
+	var names []driver.ID
+	var unique []driver.Insert
 	for _, j := range jobs {
 		if j.Unique == "" {
 			names = append(names, j.ID)
@@ -172,24 +171,24 @@ func (q *Queue) stand(ctx context.Context, jobs []engine.Insert) (dups []engine.
 		}
 	}
 	if len(names) > 0 {
-		if n, err := q.engine.Standing(ctx, names); err != nil || n != len(names) {
+		if n, err := q.driver.CountJobs(ctx, names, false); err != nil || n != len(names) {
 			return nil, false
 		}
 	}
 	if len(unique) == 0 {
 		return nil, true
 	}
-	holders, err := q.engine.Holders(ctx, unique)
+	holders, err := q.driver.Holders(ctx, unique)
 	if err != nil {
 		return nil, false
 	}
 	for i, h := range holders {
 		switch h {
-		case engine.ID{}:
+		case driver.ID{}:
 			return nil, false
 		case unique[i].ID:
 		default:
-			dups = append(dups, engine.Duplicate{Job: unique[i].ID, Holder: h})
+			dups = append(dups, driver.Duplicate{Job: unique[i].ID, Holder: h})
 		}
 	}
 	return dups, true

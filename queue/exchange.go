@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // exchanges tells the database how jobs ended and asks it for more, both in one round trip, until ctx ends or, once the worker has
@@ -45,9 +45,9 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 	within, cancel := context.WithTimeout(ctx, m.patience)
 	defer cancel()
 	began := time.Now()
-	got, err := w.q.engine.Exchange(within, &m.Exchange)
+	got, err := w.q.driver.Sync(within, &m.SyncBatch)
 	if err != nil {
-		w.unsent(m, err, m.Ask != nil && ctx.Err() == nil && within.Err() != nil)
+		w.unsent(m, err, m.Claim != nil && ctx.Err() == nil && within.Err() != nil)
 		return
 	}
 	if len(got.Cancelled) > 0 {
@@ -66,7 +66,7 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 		}
 		m.of.life.Suspect()
 	}
-	if m.Ask != nil {
+	if m.Claim != nil {
 		if f := w.q.o.Observer.Claimed; f != nil {
 			f(w.o.Queue, len(got.Jobs), took)
 		}
@@ -93,34 +93,34 @@ func (w *worker) leaves(m *message) bool {
 // if this process has its member after that: no other process has ended the job. Without the member
 // that is unknown, and counts as lost. (Of a job that was deferred or buried then, nothing can be
 // learned.)
-func (w *worker) tally(ctx context.Context, m *message, got engine.Exchanged) (recorded, lost int) {
+func (w *worker) tally(ctx context.Context, m *message, got driver.SyncResult) (recorded, lost int) {
 	if !m.again {
-		return got.Finished, m.Ends() - got.Finished - got.Deferred - got.Buried
+		return got.Completed, m.Ends() - got.Completed - got.Rescheduled - got.Discarded
 	}
-	if got.Finished == len(m.Finished) {
-		return got.Finished, 0
+	if got.Completed == len(m.Completed) {
+		return got.Completed, 0
 	}
-	jobs := make([]engine.ID, len(m.Finished))
-	for i, p := range m.Finished {
+	jobs := make([]driver.ID, len(m.Completed))
+	for i, p := range m.Completed {
 		jobs[i] = p.Job
 	}
 	alive := false
-	standing, err := w.q.engine.Standing(ctx, jobs)
+	standing, err := w.q.driver.CountJobs(ctx, jobs, false)
 	if err == nil {
-		alive, err = w.q.engine.Stands(ctx, m.of.life.ID) // in this order
+		alive, err = w.q.driver.Members().Stands(ctx, m.of.life.ID) // in this order
 	}
 	switch {
 	case err != nil:
 		w.q.trouble("looking for jobs whose ends got no answer", err)
-		return got.Finished, 0
+		return got.Completed, 0
 	case !alive:
-		return got.Finished, len(jobs) - got.Finished
+		return got.Completed, len(jobs) - got.Completed
 	}
 	return len(jobs) - standing, standing
 }
 
 // confirmed takes over an exchange that has taken place.
-func (w *worker) confirmed(m *message, jobs []engine.Job, void int, took time.Duration) {
+func (w *worker) confirmed(m *message, jobs []driver.Job, void int, took time.Duration) {
 	now := time.Now()
 	slices.SortFunc(jobs, inOrder)
 	tasks := make([]task, len(jobs))
@@ -134,21 +134,21 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, void int, took time.Du
 		if e.took > 0 { // else it was handed back
 			ran++
 		}
-		if e.letsIn() && m.Ask == nil {
+		if e.letsIn() && m.Claim == nil {
 			w.woken = true
 		}
 		w.over(e.of)
 	}
 	w.rate.note(now, ran)
-	if m.Ask != nil {
+	if m.Claim != nil {
 		w.refused = 0
 		if m.hinted {
 			w.hints.got(len(jobs))
 		}
-		w.claimTook(m.Ask, took)
+		w.claimTook(m.Claim, took)
 		w.claimed += (took - w.claimed) / 8
-		w.more = len(jobs)+void == m.Ask.Most
-		w.marks.saw(m.Ask, jobs, now, took)
+		w.more = len(jobs)+void == m.Claim.Most
+		w.marks.saw(m.Claim, jobs, now, took)
 		if void > 0 {
 			w.marks.whole = time.Time{} // the marks are of what has jobs
 		}
@@ -162,13 +162,13 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, void int, took time.Du
 	c := &claim{of: m.of, broken: m.broken, open: len(jobs), tasks: tasks}
 	switch {
 	case len(jobs) > 0:
-		c.id = m.Ask.Claim
+		c.id = m.Claim.Claim
 		w.claims[c] = struct{}{}
 	case void > 0: // it is recorded, and is closed like one whose jobs have ended
-		c.id, c.open = m.Ask.Claim, 1
+		c.id, c.open = m.Claim.Claim, 1
 		w.over(c)
-	case m.Ask != nil:
-		w.q.claims.drop(m.Ask.Claim)
+	case m.Claim != nil:
+		w.q.claims.drop(m.Claim.Claim)
 	}
 	w.held += len(jobs)
 	bytes := 0
@@ -193,7 +193,7 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, void int, took time.Du
 }
 
 // claimTook has the next claims ask for as many jobs, and take as long, as claims can and do; w.mu is held.
-func (w *worker) claimTook(ask *engine.Ask, took time.Duration) {
+func (w *worker) claimTook(ask *driver.ClaimRequest, took time.Duration) {
 	if took < w.q.o.Timeout/4 {
 		w.limit = min(2*w.limit, w.o.Batch)
 	}
@@ -203,7 +203,7 @@ func (w *worker) claimTook(ask *engine.Ask, took time.Duration) {
 }
 
 // inOrder sorts jobs as they are to be begun.
-func inOrder(a, b engine.Job) int {
+func inOrder(a, b driver.Job) int {
 	if a.Priority != b.Priority {
 		return int(a.Priority) - int(b.Priority)
 	}
@@ -236,22 +236,22 @@ func (w *worker) unsent(m *message, err error, late bool) {
 	w.notClosed(m)
 	switch {
 	case late:
-		w.limit = max(m.Ask.Most/2, 1)
+		w.limit = max(m.Claim.Most/2, 1)
 		w.patience = min(morePatience*w.patience, w.q.mostPatience())
-		if m.Ask.From == nil {
+		if m.Claim.From == nil {
 			w.marks.late(time.Now())
 		}
-	case m.Ask != nil:
+	case m.Claim != nil:
 		w.marks.forget() // what it would have claimed may stand before them
 	}
-	pass := m.Ask != nil && len(m.ends) == 0 && w.claimFailed(m, is)
+	pass := m.Claim != nil && len(m.ends) == 0 && w.claimFailed(m, is)
 	again := is == sqlerr.Retryable && w.refused < conflictsToPart || apart
 	w.mu.Unlock()
 	if pass {
 		w.passOver()
 	}
-	if m.Ask != nil {
-		w.q.claims.drop(m.Ask.Claim)
+	if m.Claim != nil {
+		w.q.claims.drop(m.Claim.Claim)
 		if unknown {
 			w.q.doubt(m.of.life, firstLook)
 		}
@@ -277,7 +277,7 @@ func (w *worker) notClosed(m *message) {
 			w.closed = append(w.closed, c)
 		}
 	}
-	w.woken = w.woken || m.Ask != nil
+	w.woken = w.woken || m.Claim != nil
 }
 
 // landed counts an exchange that has ended; w.mu is held.
@@ -287,9 +287,9 @@ func (w *worker) landed(m *message) {
 		w.apartFlying = false
 	}
 	w.sent -= len(m.ends)
-	if m.Ask != nil {
+	if m.Claim != nil {
 		w.asking--
-		w.coming -= m.Ask.Most
+		w.coming -= m.Claim.Most
 	}
 }
 

@@ -4,12 +4,12 @@ import (
 	"math"
 	"time"
 
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // message is one exchange, and what it is about.
 type message struct {
-	engine.Exchange
+	driver.SyncBatch
 	of      *tenure
 	ends    []end
 	again   bool // they were sent before, and got no answer
@@ -73,9 +73,9 @@ func (w *worker) form() (m *message, wait time.Duration) {
 		m.of = w.now
 	}
 	if most > 0 && m.of == w.now && !m.again {
-		m.Ask = &engine.Ask{Claim: w.q.ids.next(1)[0], Queue: w.o.Queue, Most: most, Inline: w.inline(), From: w.marks.from(now), Not: w.passing(now), Beat: m.of.life.Beat()}
-		m.broken = w.q.engine.Broken()
-		w.q.claims.add(m.Ask.Claim)
+		m.Claim = &driver.ClaimRequest{Claim: w.q.ids.next(1)[0], Queue: w.o.Queue, Most: most, Inline: w.inline(), From: w.marks.from(now), Not: w.passing(now), Beat: m.of.life.Beat()}
+		m.broken = w.q.driver.Members().Broken()
+		w.q.claims.add(m.Claim.Claim)
 		w.asking++
 		w.coming += most
 		w.asked, w.woken, m.hinted, m.pauses = now, false, w.hints.asked(now), w.pauses
@@ -87,7 +87,7 @@ func (w *worker) form() (m *message, wait time.Duration) {
 // sends notes that a message is under way; w.mu is held.
 func (w *worker) sends(m *message) {
 	m.patience = w.q.o.Timeout
-	if m.Ask != nil {
+	if m.Claim != nil {
 		m.patience = w.patience
 	}
 	m.Member = m.of.life.ID
@@ -197,18 +197,18 @@ func (m *message) add(e *end, keep bool) {
 	e.of.here++
 	switch e.what {
 	case finished:
-		m.Finished = append(m.Finished, e.place())
+		m.Completed = append(m.Completed, e.place())
 		if keep {
-			m.Kept = append(m.Kept, engine.Kept{Place: e.place(), Outcome: e.outcome(), Reason: e.failure})
+			m.History = append(m.History, driver.HistoryEntry{Place: e.place(), Outcome: e.outcome(), Reason: e.failure})
 		}
 	case deferred:
-		m.Deferred = append(m.Deferred, engine.Deferral{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Records: e.begun, Delay: e.delay})
+		m.Rescheduled = append(m.Rescheduled, driver.Reschedule{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Records: e.begun, Delay: e.delay})
 		if e.back {
-			m.Deferred[len(m.Deferred)-1].ReadyAt = e.ReadyAt
+			m.Rescheduled[len(m.Rescheduled)-1].ReadyAt = e.ReadyAt
 		}
 	case buried:
-		m.KeepDead = keep
-		m.Buried = append(m.Buried, engine.Burial{Place: e.place(), Attempt: e.attempt, Failure: e.failure})
+		m.KeepDiscarded = keep
+		m.Discarded = append(m.Discarded, driver.Discard{Place: e.place(), Attempt: e.attempt, Failure: e.failure})
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/root"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // FuzzTask: each task is a row that every engine can store, or ErrInvalid.
@@ -23,7 +23,7 @@ func FuzzTask(f *testing.F) {
 			Kind: kind, Queue: queue, Unique: unique, Group: group, GroupLimit: most, Args: json.RawMessage(payload),
 			Delay: time.Duration(delay), MaxAttempts: attempts,
 		}
-		in, err := task.insert(engine.ID{1}, JSON{})
+		in, err := task.insert(driver.ID{1}, JSON{})
 		if err != nil {
 			if !errors.Is(err, dblock.ErrInvalid) {
 				t.Errorf("%+v: %v", task, err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/root"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // Next is the rest of what is to be done for a job: the handler, in the end.
@@ -36,7 +36,7 @@ func DecodeWith(c Codec) HandlerOption { return func(h *handler) { h.codec = c }
 // handler is one without its type.
 type handler struct {
 	run     func(ctx context.Context, r *run) error
-	begin   engine.Begin  // of the transaction that it has, and with which its job ends; nil: it has none
+	begin   driver.Begin  // of the transaction that it has, and with which its job ends; nil: it has none
 	timeout time.Duration // 0: the worker's
 	backoff func(int, error) time.Duration
 	codec   Codec

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // inTx calls a handler in a transaction, which its context has.
@@ -39,24 +39,24 @@ func (r *run) beginWork(ctx context.Context) (tx any, life context.Context, err 
 	if limit := r.limit(); limit >= 0 {
 		inTime = time.AfterFunc(limit, r.free).Stop
 	}
-	var first *engine.Place
+	var first *driver.Place
 	if !r.begun && r.task.recordsBeginning() {
 		place := r.task.place()
 		first = &place
 	}
 	tx, w, got, err := r.h.begin(life, r.task.of.of.life.ID, first)
-	if err == nil && got == engine.BeginRecorded {
+	if err == nil && got == driver.BeginRecorded {
 		r.work = w
 	}
-	r.task.begun = r.task.begun || first != nil && err == nil && got != engine.BeginLocked
+	r.task.begun = r.task.begun || first != nil && err == nil && got != driver.BeginLocked
 	switch {
 	case !inTime() && err == nil:
 		err = &putOff{beginningWork, beginAgain, context.DeadlineExceeded}
 	case err != nil:
 		err = &putOff{beginningWork, beginAgain, err}
-	case got == engine.BeginLocked:
+	case got == driver.BeginLocked:
 		err = &putOff{recordingABeginning, beginAgain, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, r.info.ID)}
-	case got == engine.BeginRefused: // to be refused, and counted, with the others of its claim
+	case got == driver.BeginRefused: // to be refused, and counted, with the others of its claim
 		r.refused = true
 		err = &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 	default:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/pace"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // hearEvery is how often a worker that has jobs looks whether some of them are to be cancelled, or their queue is paused, though it was told of
@@ -76,13 +76,13 @@ func (q *Queue) within(ctx context.Context, f func(context.Context) error) error
 // cancelRequested reads all requests to cancel jobs of a member, and tells whether there are any. It cancels the jobs in this process. A
 // request stays until its job has ended: if the process dies before that, the rescue needs it.
 func (q *Queue) cancelRequested(ctx context.Context, m member.ID) (open bool, err error) {
-	for after := (engine.ID{}); ; {
-		requests, err := q.engine.Cancels(ctx, m, after)
+	for after := (driver.ID{}); ; {
+		requests, err := q.driver.Maintenance().CancelRequests(ctx, m, after)
 		if err != nil {
 			return true, err
 		}
-		var ended []engine.ID
-		stand := make(map[engine.ID]bool)
+		var ended []driver.ID
+		stand := make(map[driver.ID]bool)
 		for _, r := range requests {
 			if r.Stands {
 				stand[r.Job] = true
@@ -95,16 +95,16 @@ func (q *Queue) cancelRequested(ctx context.Context, m member.ID) (open bool, er
 			q.cancelHere(stand)
 		}
 		if len(ended) > 0 {
-			err = q.engine.DropCancels(ctx, m, ended)
+			_, err = q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.JobRequests, Member: m, Jobs: ended})
 		}
-		if err != nil || len(requests) < engine.CancelStep {
+		if err != nil || len(requests) < driver.CancelStep {
 			return open, err
 		}
 	}
 }
 
 // cancelHere cancels jobs of whichever workers of this process have them.
-func (q *Queue) cancelHere(jobs map[engine.ID]bool) {
+func (q *Queue) cancelHere(jobs map[driver.ID]bool) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	for w := range q.workers {
@@ -113,7 +113,7 @@ func (q *Queue) cancelHere(jobs map[engine.ID]bool) {
 }
 
 // cancel cancels those of some jobs that this worker has.
-func (w *worker) cancel(jobs map[engine.ID]bool) {
+func (w *worker) cancel(jobs map[driver.ID]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.claims {

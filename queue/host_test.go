@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // badLog panics at each record.
@@ -52,10 +52,10 @@ func TestEachFunctionOfAnObserverIsGuarded(t *testing.T) {
 // TestStatesHaveTheNumbersOfDrivers: states are converted between the two types.
 func TestStatesHaveTheNumbersOfDrivers(t *testing.T) {
 	t.Parallel()
-	for state, want := range map[JobState]engine.State{
-		JobReady: engine.Ready, JobScheduled: engine.Scheduled, JobBlocked: engine.Blocked, JobClaimed: engine.Claimed,
-		JobDead: engine.Dead, JobCompleted: engine.Completed, JobCancelled: engine.Cancelled, JobDiscarded: engine.Discarded,
-		JobRetrying: engine.Retrying,
+	for state, want := range map[JobState]driver.State{
+		JobReady: driver.Ready, JobScheduled: driver.Scheduled, JobBlocked: driver.Blocked, JobClaimed: driver.Claimed,
+		JobDead: driver.Dead, JobCompleted: driver.Completed, JobCancelled: driver.Cancelled, JobDiscarded: driver.Discarded,
+		JobRetrying: driver.Retrying,
 	} {
 		if int(state) != int(want) {
 			t.Errorf("%v is %d, and %d in drivers", state, state, want)

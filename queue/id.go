@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // ID names a job: a UUID of version 7, made by the process that enqueues it, before it is sent. Those of one process grow.
@@ -48,8 +48,8 @@ type ids struct {
 }
 
 // next makes n of them, in order.
-func (g *ids) next(n int) []engine.ID {
-	made := make([]engine.ID, n)
+func (g *ids) next(n int) []driver.ID {
+	made := make([]driver.ID, n)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.began {

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// noEngine is a database that must not be asked.
-type noEngine struct{ engine.Engine }
+// noDriver is a database that must not be asked.
+type noDriver struct{ driver.Driver }
+
+func (noDriver) Members() driver.Members { return nil }
 
 // TestBadInput gives each call what it refuses before it asks the database.
 func TestBadInput(t *testing.T) {
@@ -22,7 +24,7 @@ func TestBadInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := newQueue(noEngine{}, o)
+	q, err := newQueue(noDriver{}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // JobState is the state of a job.
@@ -123,7 +123,7 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
-	found, err := q.engine.List(ctx, name, engine.State(f.State), f.Limit)
+	found, err := q.driver.Admin().List(ctx, &driver.ListRequest{Queue: name, State: driver.State(f.State), Most: f.Limit})
 	if err != nil {
 		return nil, q.explain(sqlerr.Unwritten(err), "listing jobs")
 	}
@@ -150,10 +150,10 @@ func (q *Queue) Show(ctx context.Context, id ID) (Record, error) {
 }
 
 // find looks again for a job that moves.
-func (q *Queue) find(ctx context.Context, id ID) (r engine.Record, err error) {
+func (q *Queue) find(ctx context.Context, id ID) (r driver.Record, err error) {
 	for n := range moves {
 		found := false
-		r, found, err = q.engine.Find(ctx, engine.ID(id))
+		r, found, err = q.driver.Admin().Find(ctx, driver.ID(id))
 		switch {
 		case err != nil:
 			return r, q.explain(sqlerr.Unwritten(err), "looking for a job")
@@ -173,14 +173,14 @@ func (q *Queue) find(ctx context.Context, id ID) (r engine.Record, err error) {
 const moves = 20
 
 // infoOf is what observers learn of a job that no worker has.
-func infoOf(r engine.Record) Info {
+func infoOf(r driver.Record) Info {
 	return Info{
 		ID: ID(r.ID), Queue: r.Queue, Kind: r.Kind, Priority: r.Priority, Attempt: int(r.Attempt) + 1, MaxAttempts: int(r.MaxAttempts),
 		EnqueuedAt: r.EnqueuedAt, ReadyAt: r.At,
 	}
 }
 
-func record(r engine.Record) Record {
+func record(r driver.Record) Record {
 	return Record{
 		ID: ID(r.ID), Queue: r.Queue, Kind: r.Kind, State: JobState(r.State), Priority: r.Priority, Attempts: int(r.Attempt), MaxAttempts: int(r.MaxAttempts),
 		EnqueuedAt: r.EnqueuedAt, At: r.At, LastError: r.LastError, Worker: r.Worker, UniqueKey: r.UniqueKey, GroupKey: r.GroupKey, Payload: r.Payload,

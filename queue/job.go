@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/root"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // Limits of what a Queue takes.
@@ -85,8 +85,8 @@ type Job[T any] struct {
 }
 
 // insert checks a task and encodes its arguments.
-func (t *Task) insert(id engine.ID, codec Codec) (engine.Insert, error) {
-	in := engine.Insert{ID: id, Queue: t.Queue, Kind: t.Kind, Priority: t.Priority, MaxAttempts: defaultAttempts, Delay: t.Delay}
+func (t *Task) insert(id driver.ID, codec Codec) (driver.Insert, error) {
+	in := driver.Insert{ID: id, Queue: t.Queue, Kind: t.Kind, Priority: t.Priority, MaxAttempts: defaultAttempts, Delay: t.Delay}
 	if in.Queue == "" {
 		in.Queue = DefaultQueue
 	}

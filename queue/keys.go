@@ -7,7 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/root"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // Limits of keys.
@@ -45,7 +45,7 @@ func (e *DuplicateError) Error() string {
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
 // keys checks those of a task.
-func (t *Task) keys(in *engine.Insert) error {
+func (t *Task) keys(in *driver.Insert) error {
 	if t.Unique == "" && t.Group == "" && t.GroupLimit == 0 {
 		return nil
 	}
@@ -72,18 +72,18 @@ func (t *Task) keys(in *engine.Insert) error {
 type uniqueKey struct{ queue, key string }
 
 // oneOfEach inserts the first job of each unique key, and says of the others that the first one has it, or whoever had it before.
-func oneOfEach(jobs []engine.Insert, insert func([]engine.Insert) ([]engine.Duplicate, error)) ([]engine.Duplicate, error) {
-	first := make(map[uniqueKey]engine.ID)
-	var again []engine.Duplicate
+func oneOfEach(jobs []driver.Insert, insert func([]driver.Insert) ([]driver.Duplicate, error)) ([]driver.Duplicate, error) {
+	first := make(map[uniqueKey]driver.ID)
+	var again []driver.Duplicate
 	distinct := jobs
 	for i, j := range jobs {
 		if j.Unique != "" {
 			key := uniqueKey{j.Queue, j.Unique}
 			if holder, has := first[key]; has {
 				if again == nil {
-					distinct = append([]engine.Insert(nil), jobs[:i]...)
+					distinct = append([]driver.Insert(nil), jobs[:i]...)
 				}
-				again = append(again, engine.Duplicate{Job: j.ID, Holder: holder})
+				again = append(again, driver.Duplicate{Job: j.ID, Holder: holder})
 				continue
 			}
 			first[key] = j.ID
@@ -96,7 +96,7 @@ func oneOfEach(jobs []engine.Insert, insert func([]engine.Insert) ([]engine.Dupl
 	if err != nil || len(again) == 0 {
 		return dups, err
 	}
-	before := make(map[engine.ID]engine.ID)
+	before := make(map[driver.ID]driver.ID)
 	for _, d := range dups {
 		before[d.Job] = d.Holder
 	}
@@ -111,11 +111,11 @@ func oneOfEach(jobs []engine.Insert, insert func([]engine.Insert) ([]engine.Dupl
 
 // duplicates puts those who have the keys into made, in the place of jobs that were not enqueued, and tells of them. Some may be of other
 // calls.
-func duplicates(jobs []engine.Insert, made []ID, dups []engine.Duplicate) error {
+func duplicates(jobs []driver.Insert, made []ID, dups []driver.Duplicate) error {
 	if len(dups) == 0 {
 		return nil
 	}
-	holders := make(map[engine.ID]engine.ID, len(dups))
+	holders := make(map[driver.ID]driver.ID, len(dups))
 	for _, d := range dups {
 		holders[d.Job] = d.Holder
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // Tasks with keys are enqueued in statements of their own, beside those of tasks without keys. Such a statement waits only briefly for the
@@ -33,14 +33,14 @@ const (
 
 // keyedCall is tasks of one caller, of which some have keys.
 type keyedCall struct {
-	jobs    []engine.Insert
+	jobs    []driver.Insert
 	lane    string // of its key, or of all its keys
 	several bool   // keys
 	locked  bool   // one of its keys is known to be
 }
 
 // newKeyedCall makes a call, and returns the lane of each of its keys.
-func newKeyedCall(jobs []engine.Insert) (c keyedCall, lanes []string) {
+func newKeyedCall(jobs []driver.Insert) (c keyedCall, lanes []string) {
 	for i := range jobs {
 		if i == 0 || jobs[i].Queue != jobs[i-1].Queue || jobs[i].Unique != "" || jobs[i].Group != jobs[i-1].Group || jobs[i-1].Delay > 0 {
 			lanes = appendLanes(lanes, &jobs[i])
@@ -60,7 +60,7 @@ func newKeyedCall(jobs []engine.Insert) (c keyedCall, lanes []string) {
 }
 
 // appendLanes adds the lanes of the keys whose rows the enqueuing of a job locks. A job for later locks no group.
-func appendLanes(lanes []string, j *engine.Insert) []string {
+func appendLanes(lanes []string, j *driver.Insert) []string {
 	if j.Unique != "" {
 		lanes = append(lanes, fmt.Sprintf("unique key %q of queue %q", j.Unique, j.Queue))
 	}
@@ -70,8 +70,8 @@ func appendLanes(lanes []string, j *engine.Insert) []string {
 	return lanes
 }
 
-func (q *Queue) newKeyed() *merge.Queue[keyedCall, []engine.Duplicate] {
-	return merge.New(merge.Options[keyedCall, []engine.Duplicate]{
+func (q *Queue) newKeyed() *merge.Queue[keyedCall, []driver.Duplicate] {
+	return merge.New(merge.Options[keyedCall, []driver.Duplicate]{
 		Run:    q.insertKeyed,
 		Name:   func(lane string) string { return lane },
 		Key:    keyedCall.key,
@@ -87,7 +87,7 @@ type keyLockedError struct{ error }
 func (e *keyLockedError) Unwrap() error { return e.error }
 
 // enqueueKeyed enqueues tasks of one caller.
-func (q *Queue) enqueueKeyed(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
+func (q *Queue) enqueueKeyed(ctx context.Context, jobs []driver.Insert) ([]driver.Duplicate, error) {
 	c, lanes := newKeyedCall(jobs)
 	c.locked = c.several && q.keyed.IsBlocked(c.lane) || slices.ContainsFunc(lanes, q.keyed.IsBlocked)
 	return q.keyed.Do(ctx, c)
@@ -96,11 +96,11 @@ func (q *Queue) enqueueKeyed(ctx context.Context, jobs []engine.Insert) ([]engin
 // keyedAnswer is a call, and what became of it.
 type keyedAnswer struct {
 	keyedCall
-	merge.Answer[[]engine.Duplicate]
+	merge.Answer[[]driver.Duplicate]
 }
 
 // insertKeyed enqueues the tasks of several callers: in one statement, if no key is locked and the server refuses none.
-func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]merge.Answer[[]engine.Duplicate], error) {
+func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]merge.Answer[[]driver.Duplicate], error) {
 	wait := keyWait
 	if again {
 		wait = keyWaitAgain
@@ -118,7 +118,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 		open = append(open, &all[i])
 	}
 	q.insertCalls(ctx, open, wait, new(sqlerr.Trial))
-	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
+	answers := make([]merge.Answer[[]driver.Duplicate], len(calls))
 	for i := range all {
 		answers[i] = all[i].Answer
 	}

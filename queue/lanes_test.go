@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 var (
@@ -17,16 +17,16 @@ var (
 	errRefused = errors.New("refused by a trigger")
 )
 
-// lockedGroup is an engine on which the group "hot" is locked, and which refuses the group "bad".
+// lockedGroup is a driver on which the group "hot" is locked, and which refuses the group "bad".
 type lockedGroup struct {
-	engine.Engine
+	driver.Driver
 	statements int
 	inserted   []string // groups
 }
 
-func (e *lockedGroup) Insert(_ context.Context, jobs []engine.Insert, _ time.Duration) ([]engine.Duplicate, error) {
+func (e *lockedGroup) Enqueue(_ context.Context, r *driver.EnqueueRequest) ([]driver.Duplicate, error) {
 	e.statements++
-	for _, j := range jobs {
+	for _, j := range r.Jobs {
 		switch j.Group {
 		case "hot":
 			return nil, errLocked
@@ -34,7 +34,7 @@ func (e *lockedGroup) Insert(_ context.Context, jobs []engine.Insert, _ time.Dur
 			return nil, errRefused
 		}
 	}
-	for _, j := range jobs {
+	for _, j := range r.Jobs {
 		e.inserted = append(e.inserted, j.Group)
 	}
 	return nil, nil
@@ -50,9 +50,9 @@ func (*lockedGroup) Classify(err error) sqlerr.Class {
 }
 
 func callOf(groups ...string) keyedCall {
-	var jobs []engine.Insert
+	var jobs []driver.Insert
 	for _, g := range groups {
-		jobs = append(jobs, engine.Insert{Queue: "q", Group: g})
+		jobs = append(jobs, driver.Insert{Queue: "q", Group: g})
 	}
 	c, _ := newKeyedCall(jobs)
 	return c
@@ -62,7 +62,7 @@ func callOf(groups ...string) keyedCall {
 func TestCallsOfALockedKeyGoApartTogether(t *testing.T) {
 	t.Parallel()
 	e := &lockedGroup{}
-	q := &Queue{engine: e, o: Options{Timeout: time.Second}}
+	q := &Queue{driver: e, o: Options{Timeout: time.Second}}
 	q.keyed = q.newKeyed()
 	var calls []keyedCall
 	var cold []string
@@ -123,10 +123,10 @@ func TestCallsAreDividedByTheirKeys(t *testing.T) {
 // TestLanes: calls share a lane if enqueuing them locks exactly the same keys.
 func TestLanes(t *testing.T) {
 	t.Parallel()
-	later := engine.Insert{Queue: "q", Group: "a", Delay: time.Second}
-	now, both := engine.Insert{Queue: "q", Group: "a"}, engine.Insert{Queue: "q", Group: "a", Unique: "a"}
+	later := driver.Insert{Queue: "q", Group: "a", Delay: time.Second}
+	now, both := driver.Insert{Queue: "q", Group: "a"}, driver.Insert{Queue: "q", Group: "a", Unique: "a"}
 	seen := make(map[string]int)
-	for i, calls := range [][][]engine.Insert{
+	for i, calls := range [][][]driver.Insert{
 		{{later}, {later, later}},
 		{{now}, {now, now}, {later, now}, {now, later}, {later, now, later}},
 		{{both}, {both, now}, {now, both}, {later, both, now}},

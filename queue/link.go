@@ -2,19 +2,19 @@ package queue
 
 import (
 	"context"
+	"errors"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-func init() { engine.Queue = functions{} }
+func init() { driver.Queue = functions{} }
 
 // functions are those that drivers call through package link.
 type functions struct{}
 
 // NewQueue checks the options before it calls open.
-func (functions) NewQueue(o Options, open func() (engine.Engine, error)) (*Queue, error) {
+func (functions) NewQueue(o Options, open func() (driver.Driver, error)) (*Queue, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -30,11 +30,11 @@ func (functions) NewQueue(o Options, open func() (engine.Engine, error)) (*Queue
 	return q, err
 }
 
-// Engine is that of NewQueue.
-func (functions) Engine(q *Queue) engine.Engine { return q.engine }
+// Driver is that of NewQueue.
+func (functions) Driver(q *Queue) driver.Driver { return q.driver }
 
 // EnqueueIn sends what EnqueueMany would share with other calls in a statement of its own.
-func (functions) EnqueueIn(ctx context.Context, q *Queue, caller engine.CallerTx, tasks []Task) ([]ID, error) {
+func (functions) EnqueueIn(ctx context.Context, q *Queue, tx *driver.CallerTx, tasks []Task) ([]ID, error) {
 	if err := q.enter(); err != nil {
 		return nil, err
 	}
@@ -43,12 +43,12 @@ func (functions) EnqueueIn(ctx context.Context, q *Queue, caller engine.CallerTx
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
-	tx, ours := q.engine.Tx(caller)
-	if !ours {
-		return nil, &dblock.InvalidError{Field: "tx", Reason: "it is nil, or of another engine than the Queue"}
+	dups, err := oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) {
+		return q.driver.Enqueue(ctx, &driver.EnqueueRequest{Jobs: jobs, Tx: tx, Notify: !q.o.QuietTx && !q.o.PollOnly})
+	})
+	if errors.Is(err, driver.ErrForeignTx) {
+		return nil, err
 	}
-	tell := !q.o.QuietTx && !q.o.PollOnly
-	dups, err := oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return tx.Insert(ctx, jobs, tell) })
 	if err != nil {
 		return nil, q.explain(sqlerr.Unwritten(err), "enqueuing in your transaction, which is to be rolled back")
 	}
@@ -56,7 +56,7 @@ func (functions) EnqueueIn(ctx context.Context, q *Queue, caller engine.CallerTx
 }
 
 // InTx has a handler work in the transaction with which its job ends, which TxOf returns.
-func (functions) InTx(begin engine.Begin) HandlerOption {
+func (functions) InTx(begin driver.Begin) HandlerOption {
 	return func(h *handler) { h.begin = begin }
 }
 

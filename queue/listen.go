@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/pace"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // ear is the one connection on which a process listens, while it has workers.
@@ -62,9 +62,9 @@ func (e *ear) leave() {
 func (q *Queue) listen(ctx context.Context) {
 	known := false
 	for n := 0; ; n++ {
-		err := q.engine.Listen(ctx, func() {
+		err := q.driver.Notifier().Listen(ctx, func() {
 			n, known = 0, false
-			q.heard(engine.News{Queue: engine.AnyQueue})
+			q.heard(driver.Notification{Queue: driver.AnyQueue})
 		}, q.heard)
 		if ctx.Err() != nil {
 			return

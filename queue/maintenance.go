@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // maintenanceTask is what one process at a time does for all. Two at a time would do no harm, but
@@ -116,7 +117,7 @@ func (w *worker) lead(ctx context.Context, tasks []maintenanceTask) error {
 		}
 		w.repeat(ctx, tasks, func() {
 			_ = e.Resign(ctx)
-			if w.q.engine.Exhausted() { // the lease can't be released
+			if w.q.driver.Exhausted() { // the lease can't be released
 				w.q.election.giveUp(w.q)
 			}
 		})
@@ -173,7 +174,10 @@ func (w *worker) forget(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	return w.q.within(ctx, w.q.engine.PruneCancels)
+	return w.q.within(ctx, func(ctx context.Context) error {
+		_, err := w.q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.StaleRequests})
+		return err
+	})
 }
 
 // election is what all workers of a Queue share: the leases, which are made when they are first
@@ -191,7 +195,7 @@ func (e *election) locker(ctx context.Context, q *Queue) (dblock.Locker, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
-	l, err := q.engine.Leases(ctx, q.member.TTL(), q.o.Label)
+	l, err := q.driver.Leases(ctx, q.member.TTL(), q.o.Label)
 	if err == nil {
 		e.leases = l
 	}
@@ -237,7 +241,7 @@ func (q *Queue) PruneHistory(ctx context.Context) (pruned int, err error) {
 	for range mostSteps {
 		full := false
 		err := q.inSteps(ctx, "deleting old history", pruneStep, func(ctx context.Context, most int) error {
-			n, err := q.engine.PruneHistory(ctx, q.o.History, most)
+			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.OldHistory, Age: time.Duration(q.o.History) * driver.Day, Most: most})
 			pruned, full = pruned+n, n == most
 			return err
 		})

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // Retry has a dead job be run again, with all its attempts. Its id stays the same.
@@ -23,9 +23,9 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	defer q.calls.Done()
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
-	revived, err := q.revive(ctx, []engine.ID{engine.ID(id)})
-	for n := 0; n < reviveRests && q.engine.IsLocked(err) && rest(ctx, n); n++ {
-		revived, err = q.revive(ctx, []engine.ID{engine.ID(id)})
+	revived, err := q.revive(ctx, []driver.ID{driver.ID(id)})
+	for n := 0; n < reviveRests && q.driver.IsLocked(err) && rest(ctx, n); n++ {
+		revived, err = q.revive(ctx, []driver.ID{driver.ID(id)})
 	}
 	if err != nil {
 		return err
@@ -39,16 +39,16 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 		return nil
 	case err != nil:
 		return err
-	case r.State == engine.Dead:
+	case r.State == driver.Dead:
 		return fmt.Errorf("%w: %q, as %v has: wait until the other job has ended, or cancel it", ErrDuplicate, r.UniqueKey, id)
 	}
 	return fmt.Errorf("%w: %v is %v, not dead", ErrState, id, JobState(r.State))
 }
 
-func (q *Queue) revive(ctx context.Context, ids []engine.ID) (revived int, err error) {
+func (q *Queue) revive(ctx context.Context, ids []driver.ID) (revived int, err error) {
 	err = q.again(ctx, "retrying dead jobs", func(ctx context.Context) (err error) {
 		return q.managing.do(ctx, func() (err error) {
-			revived, err = q.engine.Revive(ctx, ids)
+			revived, err = q.driver.Admin().Revive(ctx, ids)
 			return err
 		})
 	})
@@ -83,11 +83,13 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 		}
 	}()
 	var before time.Time // a job that dies again dies later
-	var last engine.ID
+	var last driver.ID
 	for {
-		var dead []engine.Record
+		var dead []driver.Record
 		err := q.patiently(ctx, "listing dead jobs", func(ctx context.Context) (err error) {
-			dead, err = q.engine.DeadBefore(ctx, queue, before, last, reviveStep)
+			dead, err = q.driver.Admin().List(ctx, &driver.ListRequest{
+				Queue: queue, State: driver.Dead, Before: before, BeforeID: last, Most: reviveStep,
+			})
 			return err
 		})
 		if err != nil {
@@ -106,18 +108,18 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 }
 
 // reviveEach revives jobs together, or one by one if one has to wait for another transaction.
-func (q *Queue) reviveEach(ctx context.Context, dead []engine.Record) (revived int, err error) {
-	ids := make([]engine.ID, len(dead))
+func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record) (revived int, err error) {
+	ids := make([]driver.ID, len(dead))
 	for i, r := range dead {
 		ids[i] = r.ID
 	}
 	revived, err = q.revive(ctx, ids)
-	if !q.engine.IsLocked(err) {
+	if !q.driver.IsLocked(err) {
 		return revived, err
 	}
 	for i := range ids {
 		n, err := q.revive(ctx, ids[i:i+1])
-		if err != nil && !q.engine.IsLocked(err) {
+		if err != nil && !q.driver.IsLocked(err) {
 			return revived, err
 		}
 		revived += n
@@ -139,15 +141,16 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 		return 0, err
 	}
 	defer q.calls.Done()
-	return q.endWaiting(ctx, id, func(r engine.Record, x *engine.Exchange, p engine.Place) {
+	return q.endWaiting(ctx, id, func(r driver.Record, x *driver.SyncBatch, p driver.Place) {
 		q.drop(x, p)
-	}, func(ctx context.Context, r engine.Record) (done bool, err error) {
-		if r.State == engine.Dead {
-			return q.engine.Forget(ctx, r.ID)
+	}, func(ctx context.Context, r driver.Record) (done bool, err error) {
+		if r.State == driver.Dead {
+			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.DeadJob, Job: r.ID})
+			return n > 0, err
 		}
-		done, err = q.engine.AskToCancel(ctx, r.Member, r.Claim, r.ID)
+		done, err = q.driver.Admin().AskToCancel(ctx, r.Member, r.Claim, r.ID)
 		if done && err == nil {
-			word := engine.News{Member: r.Member}
+			word := driver.Notification{Member: r.Member}
 			q.heard(word)
 			q.tell(word)
 		}
@@ -156,10 +159,10 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 }
 
 // drop has an exchange end a job as cancelled.
-func (q *Queue) drop(x *engine.Exchange, p engine.Place) {
-	x.Finished = append(x.Finished, p)
+func (q *Queue) drop(x *driver.SyncBatch, p driver.Place) {
+	x.Completed = append(x.Completed, p)
 	if q.o.History > 0 {
-		x.Kept = append(x.Kept, engine.Kept{Place: p, Outcome: engine.OutcomeCancelled, Reason: ErrCancelled.Error()})
+		x.History = append(x.History, driver.HistoryEntry{Place: p, Outcome: driver.OutcomeCancelled, Reason: ErrCancelled.Error()})
 	}
 }
 
@@ -172,35 +175,35 @@ func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
 		return err
 	}
 	defer q.calls.Done()
-	_, err := q.endWaiting(ctx, id, func(r engine.Record, x *engine.Exchange, p engine.Place) {
-		x.Buried = []engine.Burial{{Place: p, Attempt: r.Attempt, Failure: failure(errors.New(reason))}}
-		x.KeepDead = q.o.History > 0
-	}, func(_ context.Context, r engine.Record) (bool, error) {
+	_, err := q.endWaiting(ctx, id, func(r driver.Record, x *driver.SyncBatch, p driver.Place) {
+		x.Discarded = []driver.Discard{{Place: p, Attempt: r.Attempt, Failure: failure(errors.New(reason))}}
+		x.KeepDiscarded = q.o.History > 0
+	}, func(_ context.Context, r driver.Record) (bool, error) {
 		return false, fmt.Errorf("%w: %v is %v, and does not wait", ErrState, id, JobState(r.State))
 	})
 	return err
 }
 
 // observeEnd tells the Observer of a job that was ended while it waited.
-func (q *Queue) observeEnd(r engine.Record, x *engine.Exchange) {
-	if len(x.Buried) == 0 {
+func (q *Queue) observeEnd(r driver.Record, x *driver.SyncBatch) {
+	if len(x.Discarded) == 0 {
 		q.cancelled(infoOf(r), ErrCancelled)
 	} else if f := q.o.Observer.Discarded; f != nil {
-		f(infoOf(r), errors.New(x.Buried[0].Failure))
+		f(infoOf(r), errors.New(x.Discarded[0].Failure))
 	}
 }
 
 // endWaiting ends a job that waits by way of a claim, which is made and ended in one transaction; others says what becomes of one that
 // does not wait.
-func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *engine.Exchange, engine.Place),
-	others func(context.Context, engine.Record) (done bool, err error),
+func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *driver.SyncBatch, driver.Place),
+	others func(context.Context, driver.Record) (done bool, err error),
 ) (JobState, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
 	rests := 0
 	for n := 0; n < moves; n++ {
-		var r engine.Record
-		var x *engine.Exchange
+		var r driver.Record
+		var x *driver.SyncBatch
 		var done, found bool
 		err := q.managing.do(ctx, func() (err error) {
 			if r, err = q.find(ctx, id); err != nil {
@@ -213,7 +216,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 		switch {
 		case err != nil && !found:
 			return 0, err
-		case err != nil && q.engine.IsLocked(err) && rest(ctx, rests): // it waits for a row, and does not count as one that moves
+		case err != nil && q.driver.IsLocked(err) && rest(ctx, rests): // it waits for a row, and does not count as one that moves
 			n--
 			rests++
 		case errors.Is(err, ErrNoJob):
@@ -234,23 +237,23 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 
 // endOnce is one try of endWaiting. It returns what has ended a job that waited. done is false if
 // the job has moved.
-func (q *Queue) endOnce(ctx context.Context, r engine.Record, end func(engine.Record, *engine.Exchange, engine.Place),
-	others func(context.Context, engine.Record) (done bool, err error),
-) (x *engine.Exchange, done bool, err error) {
+func (q *Queue) endOnce(ctx context.Context, r driver.Record, end func(driver.Record, *driver.SyncBatch, driver.Place),
+	others func(context.Context, driver.Record) (done bool, err error),
+) (x *driver.SyncBatch, done bool, err error) {
 	switch r.State {
-	case engine.Completed, engine.Cancelled, engine.Discarded:
+	case driver.Completed, driver.Cancelled, driver.Discarded:
 		return nil, false, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, ID(r.ID), JobState(r.State))
-	case engine.Ready, engine.Scheduled, engine.Retrying, engine.Blocked:
-		p := engine.Place{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
-		x = &engine.Exchange{Member: member.NewID(), Take: &engine.Take{Claim: p.Claim, Job: r}, Closed: []engine.ID{p.Claim}}
+	case driver.Ready, driver.Scheduled, driver.Retrying, driver.Blocked:
+		p := driver.Place{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
+		x = &driver.SyncBatch{Member: member.NewID(), Take: &driver.Take{Claim: p.Claim, Job: r}, Closed: []driver.ID{p.Claim}}
 		end(r, x, p)
-		got, err := q.engine.Exchange(ctx, x)
-		done = got.Finished+got.Buried > 0
+		got, err := q.driver.Sync(ctx, x)
+		done = got.Completed+got.Discarded > 0
 		if done && p.Keyed { // another one of its group may be ready now
 			q.announce(r.Queue)
 		}
 		return x, done, err
-	case engine.Claimed, engine.Dead:
+	case driver.Claimed, driver.Dead:
 		done, err = others(ctx, r)
 	}
 	return nil, done, err
@@ -277,7 +280,7 @@ func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (pur
 	for {
 		full := false
 		err := q.inSteps(ctx, "dropping dead jobs", purgeStep, func(ctx context.Context, most int) error {
-			n, err := q.engine.Purge(ctx, queue, age, most)
+			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.DeadJobs, Queue: queue, Age: age, Most: most})
 			purged, full = purged+n, n == most
 			return err
 		})

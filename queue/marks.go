@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 const (
@@ -41,24 +41,24 @@ type mark struct {
 }
 
 // from is where the next claim is to begin; nil: at the start.
-func (m *marks) from(now time.Time) []engine.Mark {
+func (m *marks) from(now time.Time) []driver.ReadyCursor {
 	if m.at == nil || !now.Before(m.due()) {
 		m.whole, m.took = now, 0
 		return nil
 	}
-	from := make([]engine.Mark, 0, len(m.at))
+	from := make([]driver.ReadyCursor, 0, len(m.at))
 	for priority, k := range m.at {
 		if !k.more {
 			k.first = k.first.Add(-markSlack)
 		}
-		from = append(from, engine.Mark{Priority: priority, ReadyAt: k.first})
+		from = append(from, driver.ReadyCursor{Priority: priority, ReadyAt: k.first})
 	}
-	slices.SortFunc(from, func(a, b engine.Mark) int { return cmp.Compare(a.Priority, b.Priority) })
+	slices.SortFunc(from, func(a, b driver.ReadyCursor) int { return cmp.Compare(a.Priority, b.Priority) })
 	return from
 }
 
 // saw takes over what a claim brought, in order. Others who claim at the same time have what stands before it: unless they fail.
-func (m *marks) saw(ask *engine.Ask, jobs []engine.Job, now time.Time, took time.Duration) {
+func (m *marks) saw(ask *driver.ClaimRequest, jobs []driver.Job, now time.Time, took time.Duration) {
 	switch {
 	case ask.From == nil:
 		m.at = make(map[int16]mark)

@@ -5,32 +5,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	now, server := time.Now(), time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return server.Add(time.Duration(s) * time.Second) }
-	job := func(priority int16, s int) engine.Job { return engine.Job{Priority: priority, ReadyAt: at(s)} }
+	job := func(priority int16, s int) driver.Job { return driver.Job{Priority: priority, ReadyAt: at(s)} }
 	var m marks
-	claim := func(most int, jobs ...engine.Job) []engine.Mark {
-		ask := &engine.Ask{Most: most, From: m.from(now)}
+	claim := func(most int, jobs ...driver.Job) []driver.ReadyCursor {
+		ask := &driver.ClaimRequest{Most: most, From: m.from(now)}
 		m.saw(ask, jobs, now, time.Millisecond)
 		return ask.From
 	}
-	expect := func(name string, got []engine.Mark, want ...engine.Mark) {
+	expect := func(name string, got []driver.ReadyCursor, want ...driver.ReadyCursor) {
 		t.Helper()
 		if (got == nil) != (want == nil) || !slices.Equal(got, want) {
 			t.Errorf("%s: from %v, want %v", name, got, want)
 		}
 	}
-	none := []engine.Mark{}
+	none := []driver.ReadyCursor{}
 	expect("the first", claim(2, job(0, 10), job(5, 20)))
 	expect("a backlog begins where the last one did, others some time before", claim(2, job(5, 22), job(5, 23)),
-		engine.Mark{Priority: 0, ReadyAt: at(9)}, engine.Mark{Priority: 5, ReadyAt: at(20)})
-	expect("nothing is left of the urgent ones", claim(2, job(5, 24)), engine.Mark{Priority: 0, ReadyAt: at(9)}, engine.Mark{Priority: 5, ReadyAt: at(22)})
-	expect("nor of the others", claim(2), engine.Mark{Priority: 0, ReadyAt: at(9)}, engine.Mark{Priority: 5, ReadyAt: at(23)})
+		driver.ReadyCursor{Priority: 0, ReadyAt: at(9)}, driver.ReadyCursor{Priority: 5, ReadyAt: at(20)})
+	expect("nothing is left of the urgent ones", claim(2, job(5, 24)), driver.ReadyCursor{Priority: 0, ReadyAt: at(9)}, driver.ReadyCursor{Priority: 5, ReadyAt: at(22)})
+	expect("nor of the others", claim(2), driver.ReadyCursor{Priority: 0, ReadyAt: at(9)}, driver.ReadyCursor{Priority: 5, ReadyAt: at(23)})
 	m.forget()
 	expect("after a failure", claim(2))
 	expect("nothing is known", claim(2), none...)
@@ -43,7 +43,7 @@ func TestMarks(t *testing.T) {
 		t.Errorf("it knows of %d priorities, want %d", len(got), maxMarks)
 	}
 	m.forget()
-	m.saw(&engine.Ask{Most: 1}, nil, now, time.Second)
+	m.saw(&driver.ClaimRequest{Most: 1}, nil, now, time.Second)
 	if rest := m.due().Sub(now); rest != wholeSeldom {
 		t.Errorf("after a claim of a second the next whole one is in %v, want %v", rest, wholeSeldom)
 	}
@@ -58,7 +58,7 @@ func TestMarksOfLateClaims(t *testing.T) {
 	if from := m.from(now); from != nil {
 		t.Errorf("from %v, though nothing was claimed yet", from)
 	}
-	m.saw(&engine.Ask{Most: 1}, []engine.Job{{ReadyAt: now}}, now, time.Second)
+	m.saw(&driver.ClaimRequest{Most: 1}, []driver.Job{{ReadyAt: now}}, now, time.Second)
 	now = now.Add(time.Hour)
 	if from := m.from(now); from != nil {
 		t.Errorf("from %v, though the last whole claim was long ago", from)
@@ -80,12 +80,12 @@ func TestMarksOnABusyServer(t *testing.T) {
 	var m marks
 	began, now := 0, time.Now()
 	for range 100 {
-		ask := &engine.Ask{Most: 1, From: m.from(now)}
+		ask := &driver.ClaimRequest{Most: 1, From: m.from(now)}
 		if ask.From == nil {
 			began++
 		}
 		now = now.Add(took)
-		m.saw(ask, []engine.Job{{ReadyAt: now}}, now, took)
+		m.saw(ask, []driver.Job{{ReadyAt: now}}, now, took)
 	}
 	if began < 20 {
 		t.Errorf("%d of 100 claims, of %v each, began at the start", began, took)
@@ -102,7 +102,7 @@ func TestMarksBeginAtTheStartUntilAClaimSucceeds(t *testing.T) {
 			t.Fatalf("a claim begins at %v, and none has succeeded", from)
 		}
 	}
-	m.saw(&engine.Ask{Most: 1}, []engine.Job{{Priority: 1, ReadyAt: now}}, now, 0)
+	m.saw(&driver.ClaimRequest{Most: 1}, []driver.Job{{Priority: 1, ReadyAt: now}}, now, 0)
 	if from := m.from(now); len(from) != 1 || from[0].Priority != 1 {
 		t.Errorf("the next one begins at %v", from)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // A claim that the server refuses may be refused for one job: by a trigger of the host's, for
@@ -33,8 +33,8 @@ func (w *worker) claimFailed(m *message, is sqlerr.Class) (pass bool) {
 	if !is.MayBeOfOne() || isConflict && w.refused < conflictsToPart {
 		return false
 	}
-	w.limit = max(m.Ask.Most/2, 1)
-	return m.Ask.Most == 1
+	w.limit = max(m.Claim.Most/2, 1)
+	return m.Claim.Most == 1
 }
 
 // passOver has the first job that is ready passed over from now on.
@@ -42,9 +42,9 @@ func (w *worker) passOver() {
 	w.mu.Lock()
 	most := len(w.passed) + 1
 	w.mu.Unlock()
-	var ready []engine.Record
+	var ready []driver.Record
 	err := w.q.within(w.q.recorded, func(ctx context.Context) (err error) {
-		ready, err = w.q.engine.List(ctx, w.o.Queue, engine.Ready, most)
+		ready, err = w.q.driver.Admin().List(ctx, &driver.ListRequest{Queue: w.o.Queue, State: driver.Ready, Most: most})
 		return err
 	})
 	if err != nil {
@@ -60,7 +60,7 @@ func (w *worker) passOver() {
 			continue
 		}
 		if w.passed == nil || len(w.passed) >= mostPassed {
-			w.passed = make(map[engine.ID]pass)
+			w.passed = make(map[driver.ID]pass)
 		}
 		w.passed[r.ID] = pass{p.times + 1, now.Add(pace.Jitter(min(firstPass<<min(p.times, 10), longestPass)))}
 		return
@@ -69,7 +69,7 @@ func (w *worker) passOver() {
 
 // passing are the jobs that the next claim passes over. It forgets those whose time was up long
 // ago. w.mu is held.
-func (w *worker) passing(now time.Time) (jobs []engine.ID) {
+func (w *worker) passing(now time.Time) (jobs []driver.ID) {
 	for id, p := range w.passed {
 		switch since := now.Sub(p.until); {
 		case since < 0:

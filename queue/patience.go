@@ -21,7 +21,7 @@ func (q *Queue) cutOff(ctx context.Context, doing string, f func(context.Context
 	defer cancel()
 	began := time.Now()
 	err = f(within)
-	cut = err != nil && ctx.Err() == nil && within.Err() != nil && !q.engine.Exhausted()
+	cut = err != nil && ctx.Err() == nil && within.Err() != nil && !q.driver.Exhausted()
 	switch {
 	case err == nil:
 		patience = 2 * time.Since(began)

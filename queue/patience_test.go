@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// silent is an engine whose statements get no answer.
+// silent is a driver whose statements get no answer.
 type silent struct {
-	engine.Engine
+	driver.Driver
 	exhausted bool
 }
 
@@ -26,7 +26,7 @@ func TestPatienceGrowsForStatementsAlone(t *testing.T) {
 	t.Parallel()
 	const timeout = 10 * time.Millisecond
 	for _, exhausted := range []bool{false, true} {
-		q := &Queue{engine: &silent{exhausted: exhausted}, o: Options{Timeout: timeout}, patience: make(map[string]time.Duration), steps: make(map[string]step)}
+		q := &Queue{driver: &silent{exhausted: exhausted}, o: Options{Timeout: timeout}, patience: make(map[string]time.Duration), steps: make(map[string]step)}
 		for range 2 {
 			within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			tries := 0

@@ -19,7 +19,7 @@ func (q *Queue) Pause(ctx context.Context, queue string) error {
 		return err
 	}
 	defer q.calls.Done()
-	err := q.say(ctx, queue, "pausing a queue", q.engine.Pause)
+	err := q.setPaused(ctx, queue, "pausing a queue", true)
 	if err != nil {
 		return err
 	}
@@ -41,19 +41,19 @@ func (q *Queue) Resume(ctx context.Context, queue string) error {
 		return err
 	}
 	defer q.calls.Done()
-	err := q.say(ctx, queue, "resuming a queue", q.engine.Resume)
+	err := q.setPaused(ctx, queue, "resuming a queue", false)
 	if err == nil {
 		q.announce(cmp.Or(queue, DefaultQueue))
 	}
 	return err
 }
 
-func (q *Queue) say(ctx context.Context, queue, what string, f func(context.Context, string) error) error {
+func (q *Queue) setPaused(ctx context.Context, queue, what string, paused bool) error {
 	queue, err := queueName(queue)
 	if err != nil {
 		return err
 	}
-	return q.again(ctx, what, func(ctx context.Context) error { return f(ctx, queue) })
+	return q.again(ctx, what, func(ctx context.Context) error { return q.driver.Admin().SetPaused(ctx, queue, paused) })
 }
 
 // queueName checks the name of a queue that a caller gave.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 const (
@@ -91,11 +91,11 @@ func (w *worker) read(ctx context.Context, tasks []*task) {
 func (w *worker) readOnce(ctx context.Context, tasks []*task, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	jobs := make([]engine.ID, len(tasks))
+	jobs := make([]driver.ID, len(tasks))
 	for i, t := range tasks {
 		jobs[i] = t.ID
 	}
-	payloads, err := w.q.engine.Payloads(ctx, jobs)
+	payloads, err := w.q.driver.Payloads(ctx, jobs)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // raw is a Codec that hands out the bytes that it is given.
@@ -22,9 +22,9 @@ func (raw) Decode(data []byte, into any) error {
 // changed that in place.
 func TestAPayloadIsTheHandlersOwn(t *testing.T) {
 	t.Parallel()
-	r := &run{h: &handler{codec: raw{}, begin: func(context.Context, member.ID, *engine.Place) (any, engine.Work, engine.Beginning, error) {
+	r := &run{h: &handler{codec: raw{}, begin: func(context.Context, member.ID, *driver.Place) (any, driver.HandlerTx, driver.Beginning, error) {
 		panic("it has begun")
-	}}, task: &task{Job: engine.Job{Payload: []byte("secret")}}}
+	}}, task: &task{Job: driver.Job{Payload: []byte("secret")}}}
 	for range 2 {
 		job, err := decoded[[]byte](r)
 		if err != nil || string(job.Args) != "secret" {
@@ -37,7 +37,7 @@ func TestAPayloadIsTheHandlersOwn(t *testing.T) {
 // TestLanesNameKeys: what an error shows of a key that stayed locked names it.
 func TestLanesNameKeys(t *testing.T) {
 	t.Parallel()
-	jobs := []engine.Insert{{Queue: "q", Group: "g", Unique: "u"}}
+	jobs := []driver.Insert{{Queue: "q", Group: "g", Unique: "u"}}
 	if _, lanes := newKeyedCall(jobs); len(lanes) != 2 || lanes[0] != `group "g" of queue "q"` || lanes[1] != `unique key "u" of queue "q"` {
 		t.Errorf("%q", lanes)
 	}

@@ -8,38 +8,46 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// dueGroups is an engine of which groups have due jobs, and some of them are locked.
+// dueGroups is a driver of which groups have due jobs, and some of them are locked.
 type dueGroups struct {
 	lockedGroup
-	due, locked []engine.Group
+	due, locked []driver.Group
 	waited      time.Duration // for those that are locked
 	recent      int           // promotions of jobs without a group
 }
 
 func (*dueGroups) Exhausted() bool { return false }
 
-func (e *dueGroups) Promote(_ context.Context, since time.Duration, _ int) (int, error) {
-	if since != everDue {
-		e.recent++
+func (e *dueGroups) Maintenance() driver.Maintenance { return promotions{nil, e} }
+
+// promotions is the maintenance of dueGroups.
+type promotions struct {
+	driver.Maintenance
+	e *dueGroups
+}
+
+func (p promotions) DueGroups(context.Context, driver.DueCursor) ([]driver.Group, driver.DueCursor, error) {
+	return slices.Clone(p.e.due), driver.DueCursor{}, nil
+}
+
+func (p promotions) Promote(_ context.Context, r *driver.PromoteRequest) (int, error) {
+	e := p.e
+	if len(r.Groups) == 0 {
+		if r.Since != everDue {
+			e.recent++
+		}
+		return 0, nil
 	}
-	return 0, nil
-}
-
-func (e *dueGroups) DueGroups(context.Context, engine.Cursor) ([]engine.Group, engine.Cursor, error) {
-	return slices.Clone(e.due), engine.Cursor{}, nil
-}
-
-func (e *dueGroups) PromoteGroups(_ context.Context, groups []engine.Group, _ engine.Cursor, _ int, wait time.Duration) (int, error) {
-	if slices.ContainsFunc(groups, func(g engine.Group) bool { return slices.Contains(e.locked, g) }) {
-		e.waited += wait
-		time.Sleep(wait)
+	if slices.ContainsFunc(r.Groups, func(g driver.Group) bool { return slices.Contains(e.locked, g) }) {
+		e.waited += r.Wait
+		time.Sleep(r.Wait)
 		return 0, errLocked
 	}
-	e.due = slices.DeleteFunc(e.due, func(g engine.Group) bool { return slices.Contains(groups, g) })
-	return len(groups), nil
+	e.due = slices.DeleteFunc(e.due, func(g driver.Group) bool { return slices.Contains(r.Groups, g) })
+	return len(r.Groups), nil
 }
 
 // TestLockedGroupsDelayNoOthers: beside a hundred locked groups a promotion waits for little in all, and goes on with other groups and with
@@ -48,11 +56,11 @@ func TestLockedGroupsDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	e := &dueGroups{}
 	for n := range 100 {
-		e.locked = append(e.locked, engine.Group{Queue: "q", Key: fmt.Sprint("locked ", n)})
+		e.locked = append(e.locked, driver.Group{Queue: "q", Key: fmt.Sprint("locked ", n)})
 	}
-	q := &Queue{engine: e, o: Options{Timeout: time.Minute}, patience: make(map[string]time.Duration), member: member.New(nil, member.Options{TTL: time.Minute})}
+	q := &Queue{driver: e, o: Options{Timeout: time.Minute}, patience: make(map[string]time.Duration), member: member.New(nil, member.Options{TTL: time.Minute})}
 	for round := range 3 {
-		others := []engine.Group{{Queue: "q", Key: fmt.Sprint("a ", round)}, {Queue: "q", Key: fmt.Sprint("z ", round)}}
+		others := []driver.Group{{Queue: "q", Key: fmt.Sprint("a ", round)}, {Queue: "q", Key: fmt.Sprint("z ", round)}}
 		e.due = append(slices.Insert(slices.Clone(e.locked), 50, others[0]), others[1])
 		e.waited, e.recent = 0, 0
 		n, err := q.promoteGroups(t.Context())

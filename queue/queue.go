@@ -12,19 +12,19 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // Queue enqueues and runs the jobs of one database. It is safe for concurrent use; one a process is
 // enough, and one a process merges best. Make it with pgqueue.New or mysqlqueue.New.
 type Queue struct {
-	engine  engine.Engine
+	driver  driver.Driver
 	o       Options
 	member  *member.Member
 	ids     ids
-	inserts *merge.Queue[[]engine.Insert, []engine.Duplicate]
-	keyed   *merge.Queue[keyedCall, []engine.Duplicate]
-	begins  *merge.Queue[beginning, engine.Beginning]
+	inserts *merge.Queue[[]driver.Insert, []driver.Duplicate]
+	keyed   *merge.Queue[keyedCall, []driver.Duplicate]
+	begins  *merge.Queue[beginning, driver.Beginning]
 
 	mu         sync.RWMutex
 	handlers   map[string]*handler
@@ -43,7 +43,7 @@ type Queue struct {
 	managing   few                      // Cancel, Discard and Retry
 	lookups    few                      // of commits that got no answer
 	promotedAt time.Time                // when jobs without a group were looked at whose time had come
-	locked     map[engine.Group]bool    // groups that the last promotion found locked
+	locked     map[driver.Group]bool    // groups that the last promotion found locked
 	patience   map[string]time.Duration // of statements that pass over many rows, by what they do: see patiently
 	steps      map[string]step          // of statements of many rows, by what they do: see inSteps
 	teller     *teller
@@ -53,21 +53,21 @@ type Queue struct {
 }
 
 // newQueue makes a Queue on an engine, which it closes in the end; o has its defaults.
-func newQueue(e engine.Engine, o Options) (*Queue, error) {
+func newQueue(e driver.Driver, o Options) (*Queue, error) {
 	mo, err := o.member()
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), unknown: make(map[string]time.Time), workers: make(map[*worker]struct{}),
+	q := &Queue{driver: e, o: o, member: member.New(e.Members(), mo), handlers: make(map[string]*handler), unknown: make(map[string]time.Time), workers: make(map[*worker]struct{}),
 		patience: make(map[string]time.Duration), steps: make(map[string]step), managing: newFew(), lookups: newFew()}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())
-	q.teller = newTeller(func(ctx context.Context, news []engine.News) error {
-		return q.within(ctx, func(ctx context.Context) error { return e.Tell(ctx, news) })
+	q.teller = newTeller(func(ctx context.Context, news []driver.Notification) error {
+		return q.within(ctx, func(ctx context.Context) error { return e.Notifier().Notify(ctx, news) })
 	}, q.trouble)
-	q.inserts = merge.New(merge.Options[[]engine.Insert, []engine.Duplicate]{
+	q.inserts = merge.New(merge.Options[[]driver.Insert, []driver.Duplicate]{
 		Run:      q.insertMerged,
-		Key:      func([]engine.Insert) string { return "" },
+		Key:      func([]driver.Insert) string { return "" },
 		Classify: q.classify,
 		MaxBatch: maxMerged, MaxQueue: o.MaxQueue, PerKey: 2,
 	})
@@ -131,7 +131,7 @@ func (q *Queue) leave(ctx context.Context) error {
 	if left := q.member.Close(ctx); left != nil {
 		err = errors.Join(err, q.explain(left, leaving))
 	}
-	q.engine.Close()
+	q.driver.Close()
 	return err
 }
 
@@ -140,7 +140,7 @@ func (q *Queue) classify(err error) sqlerr.Class {
 	if errors.Is(err, dblock.ErrClosed) || errors.Is(err, dblock.ErrInvalid) {
 		return sqlerr.Unclassified
 	}
-	return q.engine.Classify(err)
+	return q.driver.Classify(err)
 }
 
 // explain puts an error of the engine into dblock's words.

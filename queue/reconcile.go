@@ -2,38 +2,37 @@ package queue
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // claimSet is the claims that this process knows of: those that it asks for, and those whose end is not confirmed yet. A claim is in it
 // before its statement is sent.
 type claimSet struct {
 	mu  sync.Mutex
-	ids map[engine.ID]struct{}
+	ids map[driver.ID]struct{}
 }
 
-func (s *claimSet) add(id engine.ID) {
+func (s *claimSet) add(id driver.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ids == nil {
-		s.ids = make(map[engine.ID]struct{})
+		s.ids = make(map[driver.ID]struct{})
 	}
 	s.ids[id] = struct{}{}
 }
 
-func (s *claimSet) drop(id engine.ID) {
+func (s *claimSet) drop(id driver.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.ids, id)
 }
 
-func (s *claimSet) has(id engine.ID) bool {
+func (s *claimSet) has(id driver.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, has := s.ids[id]
@@ -57,7 +56,7 @@ func (q *Queue) reconciles(life *member.Life) {
 // reconcile reads the recorded claims first, and then looks which of them are known: a claim is known until the database has confirmed
 // that it is gone.
 func (q *Queue) reconcile(ctx context.Context, m member.ID) {
-	recorded, err := q.engine.ClaimsOf(ctx, m)
+	recorded, err := q.driver.Maintenance().ClaimsOf(ctx, m)
 	if err != nil {
 		q.trouble("reading the claims of this process", err)
 		return
@@ -66,44 +65,30 @@ func (q *Queue) reconcile(ctx context.Context, m member.ID) {
 		if q.claims.has(claim) {
 			continue
 		}
-		found, err := q.unclaim(ctx, m, claim)
-		if err != nil {
+		if err := q.giveBackClaim(ctx, m, claim); err != nil {
 			q.trouble("giving back a claim that got no answer", err)
-			continue
-		}
-		if found {
-			q.announce(engine.AnyQueue)
 		}
 	}
 }
 
-// unclaim gives back a claim, but for jobs that others want cancelled: these are dropped.
-func (q *Queue) unclaim(ctx context.Context, m member.ID, claim engine.ID) (found bool, err error) {
-	for range moves {
-		var cancelled []engine.ID
-		found, cancelled, err = q.engine.Unclaim(ctx, m, claim)
-		if err != nil || len(cancelled) == 0 {
-			return found, err
-		}
-		x := &engine.Exchange{Member: m}
-		var jobs []engine.Record
-		for _, job := range cancelled {
-			q.drop(x, engine.Place{Claim: claim, Job: job, Keyed: true}) // it is not known whether it has keys
-			if r, known, err := q.engine.Find(ctx, job); err == nil && known {
-				jobs = append(jobs, r)
-			}
-		}
-		got, err := q.engine.Exchange(ctx, x)
-		if err != nil {
-			return false, err
-		}
-		if got.Finished == len(cancelled) {
-			for _, r := range jobs {
-				q.cancelled(infoOf(r), ErrCancelled)
-			}
-		}
+// giveBackClaim has the jobs of a claim be ready again: its reply was lost, and none has begun. Those
+// that others want cancelled are dropped.
+func (q *Queue) giveBackClaim(ctx context.Context, m member.ID, claim driver.ID) error {
+	claims, jobs, err := q.driver.Maintenance().Adopt(ctx, &driver.AdoptRequest{From: m, Heir: m, Claim: claim})
+	if err != nil || len(claims) == 0 {
+		return err
 	}
-	return found, fmt.Errorf("%w: jobs of a claim are cancelled all the time", dblock.ErrBusy)
+	r := newRescue(ctx, q, nil, m)
+	x := &driver.SyncBatch{Closed: claims}
+	for _, j := range jobs {
+		r.jobs[j.Job] = j
+		x.Rescheduled = append(x.Rescheduled, driver.Reschedule{Place: j.Place, Attempt: j.Attempt})
+	}
+	if err := errors.Join(r.end(x), r.last()); err != nil {
+		return err
+	}
+	q.announce(driver.AnyQueue)
+	return nil
 }
 
 // firstLook is after how long a claim that got no answer is looked for again, and then after twice as long each time, until the heartbeats

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // errWorkerGone is how an attempt failed whose process is gone.
@@ -33,19 +33,19 @@ func (q *Queue) Rescue(ctx context.Context) (again, dead int, err error) {
 func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Duration) (again, dead int, err error) {
 	var suspects []member.ID
 	err = q.patiently(ctx, "looking for the gone", func(ctx context.Context) (err error) {
-		suspects, err = q.engine.Suspects(ctx)
+		suspects, err = q.driver.Maintenance().Suspects(ctx)
 		return err
 	})
 	if err != nil {
 		return 0, 0, q.explain(sqlerr.Unwritten(err), "looking for those who are gone")
 	}
-	r := &rescue{q: q, ctx: ctx, backoff: backoff, heir: member.NewID(), open: make(map[engine.ID]int)}
+	r := newRescue(ctx, q, backoff, member.NewID())
 	for _, m := range suspects {
 		err = errors.Join(err, r.of(m))
 	}
 	err = errors.Join(err, r.last())
 	if r.again+r.dead+r.dropped > 0 { // of a group whose job is dead the next one is ready
-		q.announce(engine.AnyQueue)
+		q.announce(driver.AnyQueue)
 	}
 	if r.again+r.dead > 0 {
 		if f := q.o.Observer.Rescued; f != nil {
@@ -63,19 +63,23 @@ type rescue struct {
 	backoff func(int, error) time.Duration
 	heir    member.ID
 
-	jobs   map[engine.ID]engine.Orphan // of the claims that are taken now
+	jobs   map[driver.ID]driver.Orphan // of the claims that are taken now
 	apart  []lastEnd                   // they need unique keys and groups, which may be locked
-	open   map[engine.ID]int           // claims, and how many of apart they have
-	closed []engine.ID                 // of them: nothing is left
+	open   map[driver.ID]int           // claims, and how many of apart they have
+	closed []driver.ID                 // of them: nothing is left
 
 	again, dead, dropped int
 }
 
+func newRescue(ctx context.Context, q *Queue, backoff func(int, error) time.Duration, heir member.ID) *rescue {
+	return &rescue{q: q, ctx: ctx, backoff: backoff, heir: heir, jobs: make(map[driver.ID]driver.Orphan), open: make(map[driver.ID]int)}
+}
+
 // lastEnd is the end of a job for good.
 type lastEnd struct {
-	engine.Burial
+	driver.Discard
 	dropped bool // it is not buried: it is cancelled
-	job     engine.Orphan
+	job     driver.Orphan
 }
 
 // of ends the jobs of one member, but for those apart.
@@ -83,7 +87,7 @@ func (r *rescue) of(m member.ID) error {
 	q := r.q
 	gone := false
 	err := q.within(r.ctx, func(ctx context.Context) (err error) {
-		gone, err = q.engine.Evict(ctx, m)
+		gone, err = q.driver.Members().Evict(ctx, m)
 		return err
 	})
 	if err != nil {
@@ -93,10 +97,10 @@ func (r *rescue) of(m member.ID) error {
 		if !gone {
 			return nil
 		}
-		var claims []engine.ID
-		var jobs []engine.Orphan
+		var claims []driver.ID
+		var jobs []driver.Orphan
 		err := q.inSteps(r.ctx, "taking the claims of a member that is gone", adoptStep, func(ctx context.Context, most int) (err error) {
-			claims, jobs, err = q.engine.Adopt(ctx, m, r.heir, most)
+			claims, jobs, err = q.driver.Maintenance().Adopt(ctx, &driver.AdoptRequest{From: m, Heir: r.heir, Most: most})
 			return err
 		})
 		if err != nil || len(claims) == 0 {
@@ -118,12 +122,12 @@ const (
 )
 
 // end has jobs end, step by step.
-func (r *rescue) end(x *engine.Exchange) error {
+func (r *rescue) end(x *driver.SyncBatch) error {
 	for {
-		var rest *engine.Exchange
-		var cancelled []engine.ID
+		var rest *driver.SyncBatch
+		var cancelled []driver.ID
 		err := r.q.inSteps(r.ctx, "rescuing jobs", min(max(x.Ends(), 1), rescueStep), func(ctx context.Context, most int) (err error) {
-			var some *engine.Exchange
+			var some *driver.SyncBatch
 			some, rest = split(x, most)
 			cancelled, err = r.exchange(ctx, some)
 			return err
@@ -142,37 +146,37 @@ func (r *rescue) end(x *engine.Exchange) error {
 }
 
 // split divides the ends of jobs, and has claims be closed with the last of them; rest is nil if there are no more than n.
-func split(x *engine.Exchange, n int) (some, rest *engine.Exchange) {
+func split(x *driver.SyncBatch, n int) (some, rest *driver.SyncBatch) {
 	if x.Ends() <= n {
 		return x, nil
 	}
-	d := min(n, len(x.Deferred))
+	d := min(n, len(x.Rescheduled))
 	b := n - d
-	return &engine.Exchange{Deferred: x.Deferred[:d], Buried: x.Buried[:b]},
-		&engine.Exchange{Deferred: x.Deferred[d:], Buried: x.Buried[b:], Closed: x.Closed}
+	return &driver.SyncBatch{Rescheduled: x.Rescheduled[:d], Discarded: x.Discarded[:b]},
+		&driver.SyncBatch{Rescheduled: x.Rescheduled[d:], Discarded: x.Discarded[b:], Closed: x.Closed}
 }
 
 // ends says what becomes of jobs.
-func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange {
-	x := &engine.Exchange{}
-	r.jobs = make(map[engine.ID]engine.Orphan, len(jobs))
+func (r *rescue) ends(claims []driver.ID, jobs []driver.Orphan) *driver.SyncBatch {
+	x := &driver.SyncBatch{}
+	clear(r.jobs)
 	for _, j := range jobs {
 		r.jobs[j.Job] = j
 		attempt := min(j.Attempt+1, j.MaxAttempts)
 		begun := j.Begun > j.Attempt || j.Attempt >= j.MaxAttempts
 		known := j.Begun >= 0 || attempt == j.MaxAttempts // the last attempt is always recorded
-		burial := engine.Burial{Place: j.Place, Attempt: attempt, Failure: errWorkerGone.Error()}
+		burial := driver.Discard{Place: j.Place, Attempt: attempt, Failure: errWorkerGone.Error()}
 		switch {
 		case known && !begun:
-			x.Deferred = append(x.Deferred, engine.Deferral{Place: j.Place, Attempt: j.Attempt, Records: j.Begun != j.Attempt})
+			x.Rescheduled = append(x.Rescheduled, driver.Reschedule{Place: j.Place, Attempt: j.Attempt, Records: j.Begun != j.Attempt})
 		case attempt < j.MaxAttempts:
-			x.Deferred = append(x.Deferred, engine.Deferral{
+			x.Rescheduled = append(x.Rescheduled, driver.Reschedule{
 				Place: j.Place, Attempt: attempt, Failure: burial.Failure, Records: true, Delay: r.q.pauseAfter(j.Kind, r.backoff, int(attempt), errWorkerGone),
 			})
 		case j.Keyed:
 			r.goesApart(burial, false)
 		default:
-			x.Buried = append(x.Buried, burial)
+			x.Discarded = append(x.Discarded, burial)
 		}
 	}
 	for _, c := range claims {
@@ -183,34 +187,34 @@ func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange
 	return x
 }
 
-func (r *rescue) goesApart(b engine.Burial, dropped bool) {
+func (r *rescue) goesApart(b driver.Discard, dropped bool) {
 	r.apart = append(r.apart, lastEnd{b, dropped, r.jobs[b.Job]})
 	r.open[b.Claim]++
 }
 
 // drop has jobs go apart that others want cancelled.
-func (r *rescue) drop(x *engine.Exchange, cancelled []engine.ID) {
+func (r *rescue) drop(x *driver.SyncBatch, cancelled []driver.ID) {
 	asked := setOf(cancelled)
-	x.Deferred = slices.DeleteFunc(x.Deferred, func(d engine.Deferral) bool {
+	x.Rescheduled = slices.DeleteFunc(x.Rescheduled, func(d driver.Reschedule) bool {
 		if asked[d.Job] {
-			r.goesApart(engine.Burial{Place: d.Place, Attempt: d.Attempt, Failure: d.Failure}, true)
+			r.goesApart(driver.Discard{Place: d.Place, Attempt: d.Attempt, Failure: d.Failure}, true)
 		}
 		return asked[d.Job]
 	})
-	x.Buried = slices.DeleteFunc(x.Buried, func(b engine.Burial) bool {
+	x.Discarded = slices.DeleteFunc(x.Discarded, func(b driver.Discard) bool {
 		if asked[b.Job] {
 			r.goesApart(b, true)
 		}
 		return asked[b.Job]
 	})
-	x.Closed = slices.DeleteFunc(x.Closed, func(c engine.ID) bool { return r.open[c] > 0 })
+	x.Closed = slices.DeleteFunc(x.Closed, func(c driver.ID) bool { return r.open[c] > 0 })
 }
 
 // exchange is one of heir. If others want some jobs cancelled, which were to be deferred or buried, nothing has taken place.
-func (r *rescue) exchange(ctx context.Context, x *engine.Exchange) (cancelled []engine.ID, err error) {
-	x.Member, x.KeepDead = r.heir, r.q.o.History > 0
-	got, err := r.q.engine.Exchange(ctx, x)
-	r.again, r.dead, r.dropped = r.again+got.Deferred, r.dead+got.Buried, r.dropped+got.Finished
+func (r *rescue) exchange(ctx context.Context, x *driver.SyncBatch) (cancelled []driver.ID, err error) {
+	x.Member, x.KeepDiscarded = r.heir, r.q.o.History > 0
+	got, err := r.q.driver.Sync(ctx, x)
+	r.again, r.dead, r.dropped = r.again+got.Rescheduled, r.dead+got.Discarded, r.dropped+got.Completed
 	return got.Cancelled, err
 }
 
@@ -236,7 +240,7 @@ func (r *rescue) last() error {
 		return err
 	}
 	failed := r.q.again(r.ctx, "closing claims whose worker is gone", func(ctx context.Context) error {
-		_, err := r.exchange(ctx, &engine.Exchange{Closed: r.closed})
+		_, err := r.exchange(ctx, &driver.SyncBatch{Closed: r.closed})
 		return err
 	})
 	return errors.Join(err, failed)
@@ -247,15 +251,15 @@ const givingUp = "giving up jobs whose worker is gone"
 // endApart gives up or drops some jobs together, or in parts if a key is locked, or one may have an
 // error of its own.
 func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *sqlerr.Trial) error {
-	x := &engine.Exchange{}
+	x := &driver.SyncBatch{}
 	for _, j := range jobs {
 		if j.dropped {
 			r.q.drop(x, j.Place)
 		} else {
-			x.Buried = append(x.Buried, j.Burial)
+			x.Discarded = append(x.Discarded, j.Discard)
 		}
 	}
-	var cancelled []engine.ID
+	var cancelled []driver.ID
 	err := r.q.again(ctx, givingUp, func(ctx context.Context) (err error) {
 		cancelled, err = r.exchange(ctx, x)
 		return err
@@ -283,7 +287,7 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *sqlerr.Tri
 				r.closed = append(r.closed, j.Claim)
 			}
 			if o := j.job; j.dropped {
-				r.q.cancelled(infoOf(engine.Record{
+				r.q.cancelled(infoOf(driver.Record{
 					ID: o.Job, Queue: o.Queue, Kind: o.Kind, Priority: o.Priority, Attempt: min(o.Attempt, o.MaxAttempts-1),
 					MaxAttempts: o.MaxAttempts, EnqueuedAt: o.EnqueuedAt,
 				}), ErrCancelled)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/pace"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // handle runs jobs, one after the other, until there are no more.
@@ -91,7 +91,7 @@ type run struct {
 	begun    bool // the handler was called
 	unbegun  bool // it was not, and is not to be
 
-	work      engine.Work        // the handler's transaction, while it is open
+	work      driver.HandlerTx   // the handler's transaction, while it is open
 	free      context.CancelFunc // ends the context of that
 	committed bool               // the job has ended with it
 	refused   bool               // the claim was taken away: the job has not ended with it, or that can't be told

@@ -69,7 +69,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 }
 
 func (q *Queue) stats(ctx context.Context) (Stats, error) {
-	claimed, err := q.engine.Claimed(ctx, maxClaimed)
+	claimed, err := q.driver.Admin().Claimed(ctx, maxClaimed)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -78,7 +78,7 @@ func (q *Queue) stats(ctx context.Context) (Stats, error) {
 		names[name] = true
 	}
 	for name := ""; len(names) < maxQueues; names[name] = true {
-		if name, err = q.engine.NextQueue(ctx, name); err != nil {
+		if name, err = q.driver.Admin().NextQueue(ctx, name); err != nil {
 			return Stats{}, err
 		}
 		if name == "" {
@@ -87,7 +87,7 @@ func (q *Queue) stats(ctx context.Context) (Stats, error) {
 	}
 	var s Stats
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		c, err := q.engine.Count(ctx, name, MaxCounted)
+		c, err := q.driver.Admin().Count(ctx, name, MaxCounted)
 		if err != nil {
 			return Stats{}, err
 		}
@@ -96,7 +96,7 @@ func (q *Queue) stats(ctx context.Context) (Stats, error) {
 			Dead: c.Dead, Oldest: max(c.Oldest, 0), Paused: c.Paused,
 		})
 	}
-	h, err := q.engine.Health(ctx)
+	h, err := q.driver.Admin().Health(ctx)
 	s.DeadTuples, s.OldestSnapshot, s.HistoryLength = h.DeadTuples, h.OldestSnapshot, h.HistoryLength
 	return s, err
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 const (
@@ -26,14 +26,14 @@ const (
 // teller tells other processes of what they should look at, behind the callers' backs, at most once in so long. What it is given while it
 // waits is told after that: by then its transaction has committed, and so none is told of too early.
 type teller struct {
-	send    func(context.Context, []engine.News) error
+	send    func(context.Context, []driver.Notification) error
 	trouble func(doing string, err error)
 
 	ending context.Context // of all that it sends
 	end    context.CancelFunc
 
 	mu      sync.Mutex
-	news    map[engine.News]struct{}
+	news    map[driver.Notification]struct{}
 	calls   int           // how often there was something since it was taken
 	busy    bool          // tells, or waits until it may again
 	off     bool          // there is nobody who could be told
@@ -41,14 +41,14 @@ type teller struct {
 	work    sync.WaitGroup
 }
 
-func newTeller(send func(context.Context, []engine.News) error, trouble func(string, error)) *teller {
-	t := &teller{send: send, trouble: trouble, news: make(map[engine.News]struct{}), closing: make(chan struct{})}
+func newTeller(send func(context.Context, []driver.Notification) error, trouble func(string, error)) *teller {
+	t := &teller{send: send, trouble: trouble, news: make(map[driver.Notification]struct{}), closing: make(chan struct{})}
 	t.ending, t.end = context.WithCancel(context.Background())
 	return t
 }
 
 // tell returns at once.
-func (t *teller) tell(n engine.News) {
+func (t *teller) tell(n driver.Notification) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.off {
@@ -97,7 +97,7 @@ func (t *teller) run() {
 }
 
 // take is all there is to be told; nothing: whoever has something next begins again.
-func (t *teller) take() (news []engine.News, calls int) {
+func (t *teller) take() (news []driver.Notification, calls int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy = len(t.news) > 0
@@ -109,7 +109,7 @@ func (t *teller) take() (news []engine.News, calls int) {
 	return news, calls
 }
 
-func (t *teller) putBack(news []engine.News) {
+func (t *teller) putBack(news []driver.Notification) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, n := range news {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // town is who is told.
@@ -25,7 +25,7 @@ type town struct {
 	events int // troubles
 }
 
-func (o *town) send(_ context.Context, news []engine.News) error {
+func (o *town) send(_ context.Context, news []driver.Notification) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sends = append(o.sends, time.Now())
@@ -46,13 +46,13 @@ func (o *town) teller() *teller {
 }
 
 // burst tells of one queue again and again, and fails unless after each time a telling begins, soon, and there are few of them.
-func burst(told func() []time.Time, tell func(engine.News)) error {
+func burst(told func() []time.Time, tell func(driver.Notification)) error {
 	var at []time.Time
 	began := time.Now()
 	for range 2000 {
 		time.Sleep(rand.N(3 * time.Millisecond))
 		at = append(at, time.Now())
-		tell(engine.News{Queue: "q"})
+		tell(driver.Notification{Queue: "q"})
 	}
 	took := time.Since(began)
 	pause(time.Second)
@@ -94,7 +94,7 @@ func TestControlOnlyTheFirstOfABurstIsTold(t *testing.T) {
 		o := &town{took: time.Millisecond}
 		teller := o.teller()
 		var last time.Time
-		err := burst(func() []time.Time { return o.sends }, func(n engine.News) {
+		err := burst(func() []time.Time { return o.sends }, func(n driver.Notification) {
 			if time.Since(last) >= 2*tellBusy {
 				last = time.Now()
 				teller.tell(n)
@@ -113,23 +113,23 @@ func TestTheFirstIsToldAtOnceAndOthersTogether(t *testing.T) {
 		o := &town{}
 		teller := o.teller()
 		began := time.Now()
-		teller.tell(engine.News{Queue: "a"})
+		teller.tell(driver.Notification{Queue: "a"})
 		synctest.Wait()
 		if len(o.sends) != 1 || !o.sends[0].Equal(began) {
 			t.Errorf("told at %v", o.sends)
 		}
 		for _, name := range []string{"b", "c", "b"} {
-			teller.tell(engine.News{Queue: name})
+			teller.tell(driver.Notification{Queue: name})
 		}
 		pause(time.Second)
 		slices.Sort(o.told)
 		if len(o.sends) != 2 || !slices.Equal(o.told, []string{"a", "b", "c"}) {
 			t.Errorf("%d tellings, of %v", len(o.sends), o.told)
 		}
-		teller.tell(engine.News{Queue: "d"})
-		teller.tell(engine.News{Queue: "e"})
+		teller.tell(driver.Notification{Queue: "d"})
+		teller.tell(driver.Notification{Queue: "e"})
 		teller.close(t.Context()) // waits for no pause
-		teller.tell(engine.News{Queue: "f"})
+		teller.tell(driver.Notification{Queue: "f"})
 		if slices.Sort(o.told); !slices.Equal(o.told, []string{"a", "b", "c", "d", "e"}) {
 			t.Errorf("at the end %v were told", o.told)
 		}
@@ -142,21 +142,21 @@ func TestTellingIsTriedAgain(t *testing.T) {
 		bad := errors.New("a bad day")
 		o := &town{fails: slices.Repeat([]error{bad}, tellTries-1)}
 		teller := o.teller()
-		teller.tell(engine.News{Queue: "a"})
+		teller.tell(driver.Notification{Queue: "a"})
 		pause(time.Minute)
 		if !slices.Equal(o.told, []string{"a"}) || o.events != 0 {
 			t.Errorf("%v were told, and %d troubles", o.told, o.events)
 		}
 		o.fails, o.told = slices.Repeat([]error{bad}, tellTries), nil
-		teller.tell(engine.News{Queue: "b"})
+		teller.tell(driver.Notification{Queue: "b"})
 		pause(time.Minute)
 		if len(o.told) != 0 || o.events != 1 {
 			t.Errorf("%v were told, and %d troubles", o.told, o.events)
 		}
 		o.fails, o.sends = []error{fmt.Errorf("%w: here", dblock.ErrUnsupported)}, nil
-		teller.tell(engine.News{Queue: "c"})
+		teller.tell(driver.Notification{Queue: "c"})
 		pause(time.Minute)
-		teller.tell(engine.News{Queue: "d"})
+		teller.tell(driver.Notification{Queue: "d"})
 		pause(time.Minute)
 		if len(o.sends) != 1 || o.events != 1 {
 			t.Errorf("where nobody can be told there were %d tellings, and %d troubles", len(o.sends), o.events)
@@ -168,11 +168,11 @@ func TestTellingIsTriedAgain(t *testing.T) {
 func TestCloseWaitsForNoTellingThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		teller := newTeller(func(ctx context.Context, _ []engine.News) error {
+		teller := newTeller(func(ctx context.Context, _ []driver.Notification) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, func(string, error) {})
-		teller.tell(engine.News{Queue: "a"})
+		teller.tell(driver.Notification{Queue: "a"})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		teller.close(ctx)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // tenure is one life of the member, as a worker has it: the contexts of its jobs end with it.
@@ -18,7 +18,7 @@ type tenure struct {
 
 // claim is a batch of jobs that was claimed at once.
 type claim struct {
-	id engine.ID
+	id driver.ID
 	of *tenure
 
 	broken int64 // connections, before it was made

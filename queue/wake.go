@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // Workers ask for jobs when they poll. All else is so that they need not wait for that: who has made jobs ready wakes the workers of
@@ -13,12 +13,12 @@ import (
 // announce tells the workers of a queue, or of AnyQueue, that there are jobs: committed ones.
 func (q *Queue) announce(name string) {
 	q.wake(name)
-	q.tell(engine.News{Queue: name})
+	q.tell(driver.Notification{Queue: name})
 }
 
 // announceAll does so for jobs that were enqueued.
-func (q *Queue) announceAll(jobs []engine.Insert, dups []engine.Duplicate) {
-	not := make(map[engine.ID]bool, len(dups))
+func (q *Queue) announceAll(jobs []driver.Insert, dups []driver.Duplicate) {
+	not := make(map[driver.ID]bool, len(dups))
 	for _, d := range dups {
 		not[d.Job] = true
 	}
@@ -31,7 +31,7 @@ func (q *Queue) announceAll(jobs []engine.Insert, dups []engine.Duplicate) {
 	}
 }
 
-func (q *Queue) tell(n engine.News) {
+func (q *Queue) tell(n driver.Notification) {
 	if !q.o.PollOnly {
 		q.teller.tell(n)
 	}
@@ -49,7 +49,7 @@ func (q *Queue) wake(name string) {
 }
 
 // heard takes over what another process tells.
-func (q *Queue) heard(n engine.News) {
+func (q *Queue) heard(n driver.Notification) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	for w := range q.workers {
@@ -64,7 +64,7 @@ func (q *Queue) heard(n engine.News) {
 
 // isFor tells whether a worker is to look when there are jobs of a queue, which is named or given by its topic.
 func (w *worker) isFor(queue string) bool {
-	return queue == w.o.Queue || queue == w.topic || queue == engine.AnyQueue && !w.leavesJobs()
+	return queue == w.o.Queue || queue == w.topic || queue == driver.AnyQueue && !w.leavesJobs()
 }
 
 // hints is how a worker goes about what other processes tell. All hear of a job at the same moment, and one of them gets it. So each waits

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // herd has so many workers hear of one job after the other, and returns how many asks each job costs, and how long the first one takes.
@@ -112,13 +112,13 @@ func TestWordIsForItsMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &worker{word: make(chan struct{}, 1), now: &tenure{life: &member.Life{ID: member.NewID()}}}
 		q := &Queue{workers: map[*worker]struct{}{w: {}}}
-		q.heard(engine.News{Member: member.NewID()})
+		q.heard(driver.Notification{Member: member.NewID()})
 		began := time.Now()
 		if !w.listensFor(t.Context(), time.Second) || time.Since(began) != time.Second {
 			t.Error("it looks for word that was left for another one")
 		}
-		q.heard(engine.News{Member: w.now.life.ID})
-		q.heard(engine.News{Member: w.now.life.ID})
+		q.heard(driver.Notification{Member: w.now.life.ID})
+		q.heard(driver.Notification{Member: w.now.life.ID})
 		began = time.Now()
 		if !w.listensFor(t.Context(), time.Second) || time.Since(began) != 0 {
 			t.Error("it does not look at once")

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // worker is one call of Work. Its goroutines: as many as run handlers, those that exchange jobs for their ends with the database, and one
@@ -62,7 +62,7 @@ type worker struct {
 	piece       int           // bytes of payloads that are read at once
 	marks       marks
 	refused     int                // claims in a row
-	passed      map[engine.ID]pass // jobs that can't be claimed
+	passed      map[driver.ID]pass // jobs that can't be claimed
 	forgot      time.Time
 	left        time.Time           // when a job was left to other processes
 	claims      map[*claim]struct{} // that have jobs whose end was not confirmed
@@ -71,7 +71,7 @@ type worker struct {
 
 // task is a job that was claimed.
 type task struct {
-	engine.Job
+	driver.Job
 	of   *claim
 	came time.Time     // to where handlers take it
 	took time.Duration // its handler; 0: it was not begun
@@ -96,7 +96,7 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 		return err
 	}
 	w := &worker{
-		q: q, o: o, topic: engine.Topic(o.Queue), line: newLine(), limit: o.Batch, patience: q.o.Timeout, piece: firstPiece, claims: make(map[*claim]struct{}),
+		q: q, o: o, topic: driver.Topic(o.Queue), line: newLine(), limit: o.Batch, patience: q.o.Timeout, piece: firstPiece, claims: make(map[*claim]struct{}),
 		kick: make(chan struct{}, o.Syncs), word: make(chan struct{}, 1),
 	}
 	w.base, w.abort = context.WithCancelCause(context.WithoutCancel(ctx))

@@ -159,6 +159,43 @@ func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (
 	return result.RowsAffected()
 }
 
+const ClaimRows = `-- name: ClaimRows :many
+SELECT c.claim_id, c.job_id FROM dblock_queue_claim c
+WHERE c.member_id = ? AND c.claim_id = ?
+ORDER BY c.job_id
+LIMIT 18446744073709551615
+FOR UPDATE
+`
+
+type ClaimRowsRow struct {
+	ClaimID []byte
+	JobID   []byte
+}
+
+// The rows of one claim of a member's own, of which it does not know whether it was made.
+func (q *Queries) ClaimRows(ctx context.Context, db DBTX, memberID []byte, claimID []byte) ([]ClaimRowsRow, error) {
+	rows, err := db.QueryContext(ctx, ClaimRows, memberID, claimID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClaimRowsRow
+	for rows.Next() {
+		var i ClaimRowsRow
+		if err := rows.Scan(&i.ClaimID, &i.JobID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Claimants = `-- name: Claimants :many
 SELECT DISTINCT c.member_id FROM dblock_queue_claim c LIMIT 18446744073709551615
 `
@@ -327,38 +364,6 @@ func (q *Queries) LivingMembers(ctx context.Context, db DBTX, memberIds [][]byte
 			return nil, err
 		}
 		items = append(items, member_id)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const LockClaim = `-- name: LockClaim :many
-SELECT c.job_id FROM dblock_queue_claim c
-WHERE c.member_id = ? AND c.claim_id = ?
-ORDER BY c.job_id
-LIMIT 18446744073709551615
-FOR UPDATE
-`
-
-// One claim of a member's own, of which it does not know whether it was made.
-func (q *Queries) LockClaim(ctx context.Context, db DBTX, memberID []byte, claimID []byte) ([][]byte, error) {
-	rows, err := db.QueryContext(ctx, LockClaim, memberID, claimID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items [][]byte
-	for rows.Next() {
-		var job_id []byte
-		if err := rows.Scan(&job_id); err != nil {
-			return nil, err
-		}
-		items = append(items, job_id)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

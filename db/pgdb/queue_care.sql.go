@@ -7,8 +7,6 @@ package pgdb
 
 import (
 	"context"
-
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const PromoteJobs = `-- name: PromoteJobs :one
@@ -63,18 +61,4 @@ func (q *Queries) PromoteUrgent(ctx context.Context, db DBTX, most int32) (int64
 	var count int64
 	err := row.Scan(&count)
 	return count, err
-}
-
-const ReadyAgain = `-- name: ReadyAgain :execrows
-INSERT INTO dblock_queue_ready (queue, priority, job_id)
-SELECT j.queue, j.priority, j.job_id FROM dblock_queue_job j WHERE j.job_id = ANY ($1::uuid[])
-`
-
-// Jobs that nobody has begun are ready again.
-func (q *Queries) ReadyAgain(ctx context.Context, db DBTX, jobIds []pgtype.UUID) (int64, error) {
-	result, err := db.Exec(ctx, ReadyAgain, jobIds)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }

@@ -26,21 +26,37 @@ func (q *Queries) AdoptCancels(ctx context.Context, db DBTX, heir pgtype.UUID, m
 const AdoptClaims = `-- name: AdoptClaims :many
 UPDATE dblock_queue_claim c SET member_id = $1
 WHERE c.claim_id = ANY (ARRAY(
-    SELECT k.claim_id FROM dblock_queue_claim k WHERE k.member_id = $2
-    ORDER BY k.claim_id LIMIT $3 FOR UPDATE SKIP LOCKED
+    SELECT k.claim_id FROM dblock_queue_claim k
+    WHERE k.member_id = $2 AND ($3::boolean OR k.claim_id = $4::uuid)
+    ORDER BY k.claim_id LIMIT $5 FOR UPDATE SKIP LOCKED
 ))
 RETURNING c.claim_id, c.job_ids
 `
+
+type AdoptClaimsParams struct {
+	Heir     pgtype.UUID
+	MemberID pgtype.UUID
+	Every    bool
+	OnlyID   pgtype.UUID
+	Most     int32
+}
 
 type AdoptClaimsRow struct {
 	ClaimID pgtype.UUID
 	JobIds  []pgtype.UUID
 }
 
-// Takes claims from a member that is gone, a few at a time, and records them for another id. The member can't end their jobs any more. A
-// claim that a zombie is using at this moment is left for the next time.
-func (q *Queries) AdoptClaims(ctx context.Context, db DBTX, heir pgtype.UUID, memberID pgtype.UUID, most int32) ([]AdoptClaimsRow, error) {
-	rows, err := db.Query(ctx, AdoptClaims, heir, memberID, most)
+// Takes claims from a member that is gone, a few at a time, and records them for another id. The
+// member can't end their jobs any more. A claim that a zombie is using at this moment is left for the
+// next time. Without every it is one claim.
+func (q *Queries) AdoptClaims(ctx context.Context, db DBTX, arg AdoptClaimsParams) ([]AdoptClaimsRow, error) {
+	rows, err := db.Query(ctx, AdoptClaims,
+		arg.Heir,
+		arg.MemberID,
+		arg.Every,
+		arg.OnlyID,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -52,36 +68,6 @@ func (q *Queries) AdoptClaims(ctx context.Context, db DBTX, heir pgtype.UUID, me
 			return nil, err
 		}
 		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const CancelsAmong = `-- name: CancelsAmong :many
-SELECT c.job_id
-FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id) a
-CROSS JOIN LATERAL (
-    SELECT y.job_id FROM dblock_queue_cancel y WHERE y.member_id = $2 AND y.job_id = a.job_id LIMIT 1
-) c
-CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = c.job_id LIMIT 1) j
-`
-
-// Those of a member's jobs that others want cancelled, and that have not ended. Their claims are locked.
-func (q *Queries) CancelsAmong(ctx context.Context, db DBTX, jobIds []pgtype.UUID, memberID pgtype.UUID) ([]pgtype.UUID, error) {
-	rows, err := db.Query(ctx, CancelsAmong, jobIds, memberID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []pgtype.UUID
-	for rows.Next() {
-		var job_id pgtype.UUID
-		if err := rows.Scan(&job_id); err != nil {
-			return nil, err
-		}
-		items = append(items, job_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -358,17 +344,4 @@ func (q *Queries) RecordedClaims(ctx context.Context, db DBTX, memberID pgtype.U
 		return nil, err
 	}
 	return items, nil
-}
-
-const TakeClaim = `-- name: TakeClaim :one
-DELETE FROM dblock_queue_claim c WHERE c.claim_id = $1 AND c.member_id = $2
-RETURNING c.job_ids
-`
-
-// One claim of a member's own, of which it does not know whether it was made.
-func (q *Queries) TakeClaim(ctx context.Context, db DBTX, claimID pgtype.UUID, memberID pgtype.UUID) ([]pgtype.UUID, error) {
-	row := db.QueryRow(ctx, TakeClaim, claimID, memberID)
-	var job_ids []pgtype.UUID
-	err := row.Scan(&job_ids)
-	return job_ids, err
 }

@@ -91,9 +91,9 @@ LIMIT 18446744073709551615;
 SELECT DISTINCT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = sqlc.arg(member_id)
 LIMIT 18446744073709551615;
 
--- One claim of a member's own, of which it does not know whether it was made.
--- name: LockClaim :many
-SELECT c.job_id FROM dblock_queue_claim c
+-- The rows of one claim of a member's own, of which it does not know whether it was made.
+-- name: ClaimRows :many
+SELECT c.claim_id, c.job_id FROM dblock_queue_claim c
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id)
 ORDER BY c.job_id
 LIMIT 18446744073709551615

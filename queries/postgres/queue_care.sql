@@ -35,8 +35,3 @@ WITH urgent AS MATERIALIZED (
     INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d
 )
 SELECT count(*) FROM due;
-
--- Jobs that nobody has begun are ready again.
--- name: ReadyAgain :execrows
-INSERT INTO dblock_queue_ready (queue, priority, job_id)
-SELECT j.queue, j.priority, j.job_id FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);

@@ -39,12 +39,14 @@ FROM taken n LEFT JOIN LATERAL (
 -- name: ReadPayloads :many
 SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
 
--- Takes claims from a member that is gone, a few at a time, and records them for another id. The member can't end their jobs any more. A
--- claim that a zombie is using at this moment is left for the next time.
+-- Takes claims from a member that is gone, a few at a time, and records them for another id. The
+-- member can't end their jobs any more. A claim that a zombie is using at this moment is left for the
+-- next time. Without every it is one claim.
 -- name: AdoptClaims :many
 UPDATE dblock_queue_claim c SET member_id = sqlc.arg(heir)
 WHERE c.claim_id = ANY (ARRAY(
-    SELECT k.claim_id FROM dblock_queue_claim k WHERE k.member_id = sqlc.arg(member_id)
+    SELECT k.claim_id FROM dblock_queue_claim k
+    WHERE k.member_id = sqlc.arg(member_id) AND (sqlc.arg(every)::boolean OR k.claim_id = sqlc.arg(only_id)::uuid)
     ORDER BY k.claim_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
 ))
 RETURNING c.claim_id, c.job_ids;
@@ -66,23 +68,9 @@ CROSS JOIN LATERAL (
 UPDATE dblock_queue_cancel c SET member_id = sqlc.arg(heir)
 WHERE c.member_id = sqlc.arg(member_id) AND c.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
 
--- Those of a member's jobs that others want cancelled, and that have not ended. Their claims are locked.
--- name: CancelsAmong :many
-SELECT c.job_id
-FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id) a
-CROSS JOIN LATERAL (
-    SELECT y.job_id FROM dblock_queue_cancel y WHERE y.member_id = sqlc.arg(member_id) AND y.job_id = a.job_id LIMIT 1
-) c
-CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = c.job_id LIMIT 1) j;
-
 -- The claims that are recorded for a member.
 -- name: RecordedClaims :many
 SELECT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = sqlc.arg(member_id);
-
--- One claim of a member's own, of which it does not know whether it was made.
--- name: TakeClaim :one
-DELETE FROM dblock_queue_claim c WHERE c.claim_id = sqlc.arg(claim_id) AND c.member_id = sqlc.arg(member_id)
-RETURNING c.job_ids;
 
 -- Whose claims there are.
 -- name: Claimants :many

@@ -4,12 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/queue"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
@@ -25,37 +24,40 @@ import (
 // Errors: dblock.ErrInvalid, and nothing was sent; a *queue.DuplicateError, which is no reason to
 // roll back; others are the database's: roll tx back.
 func EnqueueTx(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.Task) ([]queue.ID, error) {
-	return link.EnqueueIn(ctx, q, engine.CallerTx{Tx: tx}, tasks)
+	return link.EnqueueIn(ctx, q, &driver.CallerTx{Tx: tx}, tasks)
 }
 
-// Insert is a transaction of its own.
-func (d *database) Insert(ctx context.Context, jobs []engine.Insert, wait time.Duration) (dups []engine.Duplicate, err error) {
-	if wait > 0 {
-		return d.insert(ctx, jobs, true)
-	}
-	err = patiently(ctx, func() (err error) {
-		dups, err = d.insert(ctx, jobs, false)
-		return err
-	})
-	return dups, err
-}
-
-func (d *database) insert(ctx context.Context, jobs []engine.Insert, atOnce bool) (dups []engine.Duplicate, err error) {
-	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		if atOnce {
-			if err := lockKeys(ctx, on, jobs); err != nil {
-				return false, err
-			}
+// Enqueue is a transaction of its own.
+func (d *database) Enqueue(ctx context.Context, r *driver.EnqueueRequest) (dups []driver.Duplicate, err error) {
+	if r.Tx != nil {
+		tx, ours := r.Tx.Tx.(*sql.Tx)
+		if !ours || tx == nil {
+			return nil, driver.ErrForeignTx
 		}
-		dups, err = insertAll(ctx, on, jobs)
-		return true, err
-	})
+		return insertAll(ctx, d.db.OnCaller(tx), r.Jobs)
+	}
+	enqueue := func() error {
+		return d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+			if r.Wait > 0 {
+				if err := lockKeys(ctx, on, r.Jobs); err != nil {
+					return false, err
+				}
+			}
+			dups, err = insertAll(ctx, on, r.Jobs)
+			return true, err
+		})
+	}
+	if r.Wait > 0 {
+		err = enqueue()
+	} else {
+		err = patiently(ctx, enqueue)
+	}
 	return dups, err
 }
 
 // lockKeys locks the unique keys and groups of jobs, as far as they are there, or fails at once. An
 // INSERT can't do so: if another transaction has inserted the same key, and is open, it waits.
-func lockKeys(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) error {
+func lockKeys(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) error {
 	unique, groups := make(map[key]struct{}), make(map[key]struct{})
 	for i := range jobs {
 		j := &jobs[i]
@@ -72,24 +74,9 @@ func lockKeys(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) error 
 	return lockNow(ctx, on, mysqldb.LockGroupsNoWait, sorted(groups))
 }
 
-// Tx returns a caller's transaction.
-func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
-	caller, ours := tx.Tx.(*sql.Tx)
-	if !ours || caller == nil {
-		return nil, false
-	}
-	return callerTx{d.db.OnCaller(caller)}, true
-}
-
-type callerTx struct{ on mysqldb.DBTX }
-
-func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert, _ bool) ([]engine.Duplicate, error) {
-	return insertAll(ctx, t.on, jobs)
-}
-
 // insertAll enqueues jobs, and those with keys in another way.
-func insertAll(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]engine.Duplicate, error) {
-	if slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.HasKeys() }) {
+func insertAll(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) ([]driver.Duplicate, error) {
+	if driver.HasKeys(jobs) {
 		return insertKeyed(ctx, on, jobs)
 	}
 	_, err := insert(ctx, on, jobs, false)
@@ -100,7 +87,7 @@ func insertAll(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]en
 const insertRows = 1000
 
 // insert enqueues jobs. It leaves those that are ready and in a group to place.
-func insert(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert, keyed bool) (grouped []comer, err error) {
+func insert(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert, keyed bool) (grouped []comer, err error) {
 	enqueue := mysqldb.EnqueueJobs
 	if keyed {
 		enqueue = mysqldb.EnqueueKeyed
@@ -114,9 +101,9 @@ func insert(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert, keyed bo
 			}
 			switch {
 			case j.Delay > 0 && j.Group != "":
-				grown = append(grown, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority, []byte(j.Group))
+				grown = append(grown, j.DelayMicros(), j.ID[:], []byte(j.Queue), j.Priority, []byte(j.Group))
 			case j.Delay > 0:
-				later = append(later, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority)
+				later = append(later, j.DelayMicros(), j.ID[:], []byte(j.Queue), j.Priority)
 			case j.Group != "":
 				grouped = append(grouped, comer{key{j.Queue, j.Group}, j.ID[:], j.Priority, j.GroupLimit})
 			default:

@@ -3,22 +3,21 @@ package mysqlqueue
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/dblock-go/dblock/internal/conformance/answers"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
-// failing is an engine whose insertions fail with err.
+// failing is a driver whose insertions fail with err.
 type failing struct {
 	*database
 	err error
 }
 
-func (f failing) Insert(context.Context, []engine.Insert, time.Duration) ([]engine.Duplicate, error) {
+func (f failing) Enqueue(context.Context, *driver.EnqueueRequest) ([]driver.Duplicate, error) {
 	return nil, f.err
 }
 
@@ -26,7 +25,7 @@ func (f failing) Insert(context.Context, []engine.Insert, time.Duration) ([]engi
 func TestPublicErrors(t *testing.T) {
 	t.Parallel()
 	answers.SameEverywhere(t, devdb.MySQL, func(err error) error {
-		q, failed := link.NewQueue(queue.Options{}, func() (engine.Engine, error) { return failing{new(database), err}, nil })
+		q, failed := link.NewQueue(queue.Options{}, func() (driver.Driver, error) { return failing{new(database), err}, nil })
 		if failed != nil {
 			t.Fatal(failed)
 		}

@@ -5,11 +5,9 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
-	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
 // comer is a job that comes to its group.
@@ -105,81 +103,6 @@ func letIn(ctx context.Context, on mysqldb.DBTX, heads []mysqldb.DblockQueueBloc
 		return nil, err
 	}
 	return came, insertMany(ctx, on, mysqldb.ReadyJobs, ready)
-}
-
-// afterMicros returns the time of a cursor; 0 for the zero cursor.
-func afterMicros(after engine.Cursor) int64 { return max(after.RunAt.UnixMicro(), 0) }
-
-// DueGroups reads the first rows after a cursor.
-func (d *database) DueGroups(ctx context.Context, after engine.Cursor) (groups []engine.Group, last engine.Cursor, err error) {
-	rows, err := d.q.DueGroups(ctx, d.on(d.db), mysqldb.DueGroupsParams{
-		AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: engine.DueLook, Offset: engine.DueLook - 1,
-	})
-	for _, r := range rows {
-		if r.GroupKey.Valid {
-			groups = append(groups, engine.Group{Queue: string(r.Queue), Key: r.GroupKey.String})
-		} else {
-			last = engine.Cursor{RunAt: time.UnixMicro(r.RunUs), Job: idOf(r.JobID)}
-		}
-	}
-	return groups, last, err
-}
-
-// PromoteGroups locks the groups first, without waiting, and has jobs come to them in the order of their times.
-func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, after engine.Cursor, most int, _ time.Duration) (promoted int, err error) {
-	of := make(map[key]struct{}, len(groups))
-	for _, g := range groups {
-		of[key{g.Queue, g.Key}] = struct{}{}
-	}
-	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		if err := lockNow(ctx, on, mysqldb.LockGroupsNoWait, sorted(of)); err != nil {
-			return false, err
-		}
-		found, err := d.q.DueGrouped(ctx, on, mysqldb.DueGroupedParams{AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: engine.DueLook})
-		if err != nil {
-			return false, err
-		}
-		var places []any
-		var due [][]byte
-		for _, j := range found {
-			if _, ours := of[key{string(j.Queue), j.GroupKey.String}]; ours && len(due) < most {
-				places, due = append(places, j.RunUs, j.JobID), append(due, j.JobID)
-			}
-		}
-		if promoted = len(due); promoted == 0 {
-			return false, nil
-		}
-		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, mostAsks, places); err != nil {
-			return false, err
-		}
-		return true, d.placeDue(ctx, on, due)
-	})
-	if err != nil {
-		return 0, err
-	}
-	return promoted, nil
-}
-
-// placeDue does so with jobs whose time has come.
-func (d *database) placeDue(ctx context.Context, on mysqldb.DBTX, due [][]byte) error {
-	if len(due) == 0 {
-		return nil
-	}
-	found, err := d.q.KeysOfJobs(ctx, on, due)
-	if err != nil {
-		return err
-	}
-	by := make(map[string]comer, len(found))
-	for _, f := range found {
-		by[string(f.JobID)] = comer{key{string(f.Queue), f.GroupKey.String}, f.JobID, f.Priority, f.GroupMost}
-	}
-	var jobs []comer
-	for _, j := range due {
-		if c, has := by[string(j)]; has {
-			jobs = append(jobs, c)
-		}
-	}
-	return place(ctx, on, jobs)
 }
 
 // admit takes jobs that have ended out of their groups, and has the first of those that wait be ready, if there is room. A group that

@@ -3,14 +3,8 @@ package mysqlqueue
 import (
 	"context"
 	"database/sql"
-	"errors"
 
-	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysql"
-	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue"
-	"github.com/dblock-go/dblock/queue/internal/engine"
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
@@ -41,45 +35,4 @@ import (
 // Errors: dblock.ErrInvalid, also if the kind has a handler, or q is of another driver.
 func HandleTx[T any](q *queue.Queue, kind string, fn func(ctx context.Context, tx *sql.Tx, job queue.Job[T]) error, opts ...queue.HandlerOption) error {
 	return link.HandleTx(q, kind, fn, opts...)
-}
-
-var _ engine.Beginner[*sql.Tx] = (*database)(nil)
-
-// Begin records on the connection of the transaction: to wait for another one of the pool, all
-// connections of which may be those of handlers, could last for ever.
-func (d *database) Begin(ctx context.Context, m member.ID, first *engine.Place) (*sql.Tx, engine.Work, engine.Beginning, error) {
-	got := engine.BeginRecorded
-	var recording error
-	tx, err := mysql.Begin(ctx, d.db.DB, mysql.ReadCommitted+", READ WRITE", func(conn *sql.Conn) error {
-		if first == nil {
-			return nil
-		}
-		var begun, locked []engine.ID
-		begun, locked, recording = d.beginJobs(ctx, d.on(conn), m, []engine.Place{*first})
-		if got = engine.BeginningOf(begun, locked); recording == nil && got != engine.BeginRecorded {
-			return errNotRecorded
-		}
-		return recording
-	})
-	switch {
-	case recording != nil:
-		return nil, nil, got, recording
-	case errors.Is(err, errNotRecorded):
-		return nil, nil, got, nil
-	case err != nil:
-		return nil, nil, got, sqlerr.Unwritten(err)
-	}
-	return tx.Tx, &work{d, tx}, got, nil
-}
-
-var errNotRecorded = errors.New("queue: the beginning of the job was not recorded")
-
-// Await is a transaction, so that no default of the session's can be in the way.
-func (d *database) Await(ctx context.Context, job engine.ID) (stands bool, err error) {
-	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		found, err := d.q.AwaitJob(ctx, on, job[:])
-		stands = len(found) > 0
-		return false, err
-	})
-	return stands, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // key is a unique one, or that of a group.
@@ -33,17 +33,17 @@ func args(keys []key, more ...func(key) any) (all []any) {
 }
 
 // insertKeyed enqueues jobs that have keys, and others: the unique keys first, then the jobs, and their groups in the end.
-func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]engine.Duplicate, error) {
+func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) ([]driver.Duplicate, error) {
 	dups, err := takeUnique(ctx, on, jobs)
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[engine.ID]bool, len(dups))
+	out := make(map[driver.ID]bool, len(dups))
 	for _, d := range dups {
 		out[d.Job] = true
 	}
 	if len(dups) > 0 {
-		jobs = slices.DeleteFunc(slices.Clone(jobs), func(j engine.Insert) bool { return out[j.ID] })
+		jobs = slices.DeleteFunc(slices.Clone(jobs), func(j driver.Insert) bool { return out[j.ID] })
 	}
 	if len(jobs) == 0 {
 		return dups, nil
@@ -56,8 +56,8 @@ func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]
 }
 
 // takeUnique takes the unique keys of jobs, and says which are others'. It locks these, too, so that none ends before it is named.
-func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
-	wants := make(map[key]engine.ID)
+func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) (dups []driver.Duplicate, err error) {
+	wants := make(map[key]driver.ID)
 	var keys []key
 	for i := range jobs {
 		if j := &jobs[i]; j.Unique != "" {
@@ -81,7 +81,7 @@ func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) (dup
 		}
 		for _, k := range some {
 			if h := holders[k]; h != wants[k] {
-				dups = append(dups, engine.Duplicate{Job: wants[k], Holder: h})
+				dups = append(dups, driver.Duplicate{Job: wants[k], Holder: h})
 			}
 		}
 	}
@@ -89,8 +89,8 @@ func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) (dup
 }
 
 // Holders reads who has unique keys.
-func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.ID, error) {
-	holders := make([]engine.ID, len(jobs))
+func (d *database) Holders(ctx context.Context, jobs []driver.Insert) ([]driver.ID, error) {
+	holders := make([]driver.ID, len(jobs))
 	for from := 0; from < len(jobs); from += mostAsks {
 		some := jobs[from:min(from+mostAsks, len(jobs))]
 		keys := make([]key, len(some))
@@ -109,8 +109,8 @@ func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.
 }
 
 // heldBy reads who has unique keys, by one of two statements.
-func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map[key]engine.ID, error) {
-	by := make(map[key]engine.ID, len(keys))
+func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map[key]driver.ID, error) {
+	by := make(map[key]driver.ID, len(keys))
 	err := mysql.QueryEach(ctx, on, query, args(keys), func(row *sql.Rows) error {
 		var queue, name, job []byte
 		if err := row.Scan(&queue, &name, &job); err != nil {
@@ -123,7 +123,7 @@ func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map
 }
 
 // noteKeys reads the keys of jobs that are ours, before these are deleted.
-func (e *exchange) noteKeys(x *engine.Exchange, places []engine.Place, ours [][]byte) error {
+func (e *exchange) noteKeys(x *driver.SyncBatch, places []driver.Place, ours [][]byte) error {
 	var jobs [][]byte
 	for i := range places {
 		if p := &places[i]; p.Keyed && has(ours, p.Job) {
@@ -145,13 +145,13 @@ func (e *exchange) noteKeys(x *engine.Exchange, places []engine.Place, ours [][]
 }
 
 // lock locks the keys of jobs that have ended, or fails at once.
-func (e *exchange) lock(*engine.Exchange, *engine.Exchanged) error {
+func (e *exchange) lock(*driver.SyncBatch, *driver.SyncResult) error {
 	keys, groups := e.freed.of()
 	return lockKeysNow(e.ctx, e.on, keys, groups)
 }
 
 // free gives back the keys of jobs that have ended, which are locked: unique keys, and the places in groups to those who wait for them.
-func (e *exchange) free(*engine.Exchange, *engine.Exchanged) error {
+func (e *exchange) free(*driver.SyncBatch, *driver.SyncResult) error {
 	unique, ended := make(map[key][]byte), make(map[key]int32)
 	for _, o := range e.freed {
 		if o.UniqueKey.Valid {

@@ -5,65 +5,65 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // List reads the first rows of where jobs in this state are, and then the jobs.
-func (d *database) List(ctx context.Context, queue string, s engine.State, most int) ([]engine.Record, error) {
-	on, name, n := d.on(d.db), []byte(queue), int32(most)
-	var places []engine.Record
+func (a admin) List(ctx context.Context, r *driver.ListRequest) ([]driver.Record, error) {
+	on, name, s, n := a.d.on(a.d.db), []byte(r.Queue), r.State, int32(r.Most)
+	var places []driver.Record
 	var err error
 	switch s {
-	case engine.Ready:
+	case driver.Ready:
 		var rows []mysqldb.ListReadyRow
-		rows, err = d.q.ListReady(ctx, on, name, n)
+		rows, err = a.d.q.ListReady(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
+			places = append(places, driver.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
 		}
-	case engine.Scheduled, engine.Retrying:
+	case driver.Scheduled, driver.Retrying:
 		var rows []mysqldb.ListScheduledRow
-		rows, err = d.q.ListScheduled(ctx, on, name, s == engine.Retrying, n)
+		rows, err = a.d.q.ListScheduled(ctx, on, name, s == driver.Retrying, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
+			places = append(places, driver.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
 		}
-	case engine.Blocked:
+	case driver.Blocked:
 		var rows [][]byte
-		rows, err = d.q.ListBlocked(ctx, on, name, n)
+		rows, err = a.d.q.ListBlocked(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: idOf(r)})
+			places = append(places, driver.Record{ID: idOf(r)})
 		}
-	case engine.Claimed:
+	case driver.Claimed:
 		var rows []mysqldb.ListClaimedRow
-		rows, err = d.q.ListClaimed(ctx, on, name, n)
+		rows, err = a.d.q.ListClaimed(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: idOf(r.JobID), At: at(r.AtUs), Worker: string(r.Worker)})
+			places = append(places, driver.Record{ID: idOf(r.JobID), At: at(r.AtUs), Worker: string(r.Worker)})
 		}
-	case engine.Dead:
-		return d.DeadBefore(ctx, queue, time.Time{}, engine.ID{}, most)
+	case driver.Dead:
+		return a.listDead(ctx, r)
 	default:
-		return d.listHistory(ctx, name, s, n)
+		return a.listHistory(ctx, name, s, n)
 	}
 	if err != nil || len(places) == 0 {
 		return nil, err
 	}
-	return d.fill(ctx, s, places)
+	return a.fill(ctx, s, places)
 }
 
 // fill reads the jobs of places; one that is gone by now is left out.
-func (d *database) fill(ctx context.Context, s engine.State, places []engine.Record) ([]engine.Record, error) {
-	names := make([]engine.ID, len(places))
+func (a admin) fill(ctx context.Context, s driver.State, places []driver.Record) ([]driver.Record, error) {
+	names := make([]driver.ID, len(places))
 	for i, p := range places {
 		names[i] = p.ID
 	}
-	rows, err := d.q.JobsOf(ctx, d.on(d.db), blobs(names))
+	rows, err := a.d.q.JobsOf(ctx, a.d.on(a.d.db), blobs(names))
 	if err != nil {
 		return nil, err
 	}
-	by := make(map[engine.ID]mysqldb.JobsOfRow, len(rows))
+	by := make(map[driver.ID]mysqldb.JobsOfRow, len(rows))
 	for _, r := range rows {
 		by[idOf(r.JobID)] = r
 	}
-	var all []engine.Record
+	var all []driver.Record
 	for _, p := range places {
 		j, ok := by[p.ID]
 		if !ok {
@@ -79,29 +79,30 @@ func (d *database) fill(ctx context.Context, s engine.State, places []engine.Rec
 // always is later than any job dies.
 var always = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// DeadBefore reads along the index of the times.
-func (d *database) DeadBefore(ctx context.Context, queue string, before time.Time, job engine.ID, most int) ([]engine.Record, error) {
+// listDead reads along the index of the times.
+func (a admin) listDead(ctx context.Context, r *driver.ListRequest) ([]driver.Record, error) {
+	before := r.Before
 	if before.IsZero() {
 		before = always
 	}
-	rows, err := d.q.ListDead(ctx, d.on(d.db), mysqldb.ListDeadParams{
-		Queue: []byte(queue), BeforeUs: before.UnixMicro(), BeforeID: job[:], Limit: int32(most),
+	rows, err := a.d.q.ListDead(ctx, a.d.on(a.d.db), mysqldb.ListDeadParams{
+		Queue: []byte(r.Queue), BeforeUs: before.UnixMicro(), BeforeID: r.BeforeID[:], Limit: int32(r.Most),
 	})
-	all := make([]engine.Record, len(rows))
+	all := make([]driver.Record, len(rows))
 	for i, r := range rows {
-		all[i] = engine.Record{
-			ID: idOf(r.JobID), Queue: string(r.Queue), Kind: string(r.Kind), State: engine.Dead, Priority: r.Priority, Attempt: r.Attempt,
+		all[i] = driver.Record{
+			ID: idOf(r.JobID), Queue: string(r.Queue), Kind: string(r.Kind), State: driver.Dead, Priority: r.Priority, Attempt: r.Attempt,
 			MaxAttempts: r.MaxAttempts, EnqueuedAt: at(r.EnqueuedUs), At: at(r.AtUs), LastError: string(r.LastError),
 		}
 	}
 	return all, err
 }
 
-func (d *database) listHistory(ctx context.Context, queue []byte, s engine.State, most int32) ([]engine.Record, error) {
-	rows, err := d.q.ListHistory(ctx, d.on(d.db), queue, int64(s-engine.Completed)+int64(engine.OutcomeCompleted), most)
-	all := make([]engine.Record, len(rows))
+func (a admin) listHistory(ctx context.Context, queue []byte, s driver.State, most int32) ([]driver.Record, error) {
+	rows, err := a.d.q.ListHistory(ctx, a.d.on(a.d.db), queue, int64(s-driver.Completed)+int64(driver.OutcomeCompleted), most)
+	all := make([]driver.Record, len(rows))
 	for i, r := range rows {
-		all[i] = engine.Record{
+		all[i] = driver.Record{
 			ID: idOf(r.JobID), Queue: string(r.Queue), Kind: string(r.Kind), State: s, Priority: r.Priority, Attempt: r.Attempt,
 			EnqueuedAt: at(r.EnqueuedUs), At: at(r.AtUs), LastError: r.Reason.String,
 		}
@@ -110,8 +111,8 @@ func (d *database) listHistory(ctx context.Context, queue []byte, s engine.State
 }
 
 // findKept looks for a job day by day, the last first, along the key.
-func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
-	span, err := d.q.HistorySpan(ctx, d.on(d.db))
+func (a admin) findKept(ctx context.Context, job driver.ID) (r driver.Record, found bool, err error) {
+	span, err := a.d.q.HistorySpan(ctx, a.d.on(a.d.db))
 	if err != nil || len(raw(span.First)) == 0 {
 		return r, false, err
 	}
@@ -124,7 +125,7 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 		return r, false, err
 	}
 	for day := last; !day.Before(first); day = day.AddDate(0, 0, -1) {
-		rows, err := d.q.HistoryRow(ctx, d.on(d.db), []byte(day.Format(time.DateOnly)), job[:])
+		rows, err := a.d.q.HistoryRow(ctx, a.d.on(a.d.db), []byte(day.Format(time.DateOnly)), job[:])
 		if err != nil {
 			return r, false, err
 		}
@@ -132,8 +133,8 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 			continue
 		}
 		j := rows[0]
-		return engine.Record{
-			ID: job, Queue: string(j.Queue), Kind: string(j.Kind), State: engine.Completed + engine.State(j.Outcome-engine.OutcomeCompleted),
+		return driver.Record{
+			ID: job, Queue: string(j.Queue), Kind: string(j.Kind), State: driver.Completed + driver.State(j.Outcome-driver.OutcomeCompleted),
 			Priority: j.Priority, Attempt: j.Attempt, EnqueuedAt: at(j.EnqueuedUs), At: at(j.AtUs), LastError: j.Reason.String,
 			Payload: []byte(j.Payload.String),
 		}, true, nil

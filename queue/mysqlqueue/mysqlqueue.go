@@ -14,13 +14,18 @@ package mysqlqueue
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/queue"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
@@ -37,7 +42,7 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
-	return link.NewQueue(o, func() (engine.Engine, error) { return open(ctx, db, o.Schema) })
+	return link.NewQueue(o, func() (driver.Driver, error) { return open(ctx, db, o.Schema) })
 }
 
 func open(ctx context.Context, pool *sql.DB, schema string) (*database, error) {
@@ -45,27 +50,98 @@ func open(ctx context.Context, pool *sql.DB, schema string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &database{Members: mysql.NewMembers(db, true), db: db}, nil
+	d := &database{db: db}
+	d.members = members{mysql.NewMembers(db, true), d}
+	return d, nil
 }
 
 // database is the MySQL side of a Queue.
 type database struct {
-	*mysql.Members
-	db *mysql.Database
-	q  mysqldb.Queries
+	members members
+	db      *mysql.Database
+	q       mysqldb.Queries
 }
 
-var _ engine.Engine = (*database)(nil)
+var _ driver.Driver = (*database)(nil)
 
-// on returns what the generated queries run on. The server bounds for how long they wait for tables and, on MariaDB, for rows.
-func (d *database) on(conn mysql.Conn) mysqldb.DBTX {
-	return mysql.Briefly(d.db.On(conn))
-}
+func (d *database) Members() driver.Members { return d.members }
+
+func (d *database) Maintenance() driver.Maintenance { return maintenance{d} }
+
+func (d *database) Admin() driver.Admin { return admin{d} }
+
+func (d *database) Notifier() driver.Notifier { return notifier{} }
+
+func (*database) Classify(err error) sqlerr.Class { return mysql.ClassifyOwn(err) }
+
+func (*database) IsLocked(err error) bool { return mysql.IsLocked(err) }
 
 // Exhausted looks at the host's pool.
 func (d *database) Exhausted() bool { return d.db.Exhausted() }
 
-func blobs(ids []engine.ID) [][]byte {
+// leastConns is how many connections a pool has, at least, that leases may have some of: two for good,
+// and others now and then.
+const leastConns = 8
+
+// Leases are mysqllock's, on the pool.
+func (d *database) Leases(ctx context.Context, ttl time.Duration, label string) (dblock.Locker, error) {
+	if n := d.db.Stats().MaxOpenConnections; n > 0 && n < leastConns {
+		return nil, fmt.Errorf("%w: the pool has no more than %d connections; with %d one process at a time looks after the queues",
+			dblock.ErrUnsupported, n, leastConns)
+	}
+	return mysqllock.NewLeaseLocker(ctx, d.db.DB, mysqllock.LeaseOptions{TTL: ttl, Label: label, Schema: d.db.Schema})
+}
+
+func (d *database) Close() { d.members.Close() }
+
+// on returns what the generated queries run on. The server bounds for how long they wait for tables
+// and, on MariaDB, for rows.
+func (d *database) on(conn mysql.Conn) mysqldb.DBTX { return mysql.Briefly(d.db.On(conn)) }
+
+// inTx runs fn in a READ COMMITTED transaction of its own, and commits it if fn says so. An error of the commit itself leaves it open
+// whether it took place. A statement waits for a lock for a second at most.
+func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool, err error)) error {
+	return d.db.In(ctx, func(conn *sql.Conn) (bool, error) { return fn(d.on(conn)) })
+}
+
+// written is inTx for one statement, which waits for locks while ctx lives.
+func (d *database) written(ctx context.Context, fn func(mysqldb.DBTX) error) error {
+	return patiently(ctx, func() error {
+		return d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) { return true, fn(on) })
+	})
+}
+
+// patiently runs a transaction again that waited for a lock for a second, while ctx lives.
+func patiently(ctx context.Context, run func() error) error {
+	for {
+		if err := run(); !mysql.IsLocked(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// members is driver.Members.
+type members struct {
+	*mysql.Members
+	d *database
+}
+
+// Evict is two statements, each in a snapshot of its own.
+func (m members) Evict(ctx context.Context, of member.ID) (gone bool, err error) {
+	if err := m.d.written(ctx, func(on mysqldb.DBTX) error { return m.d.q.Evict(ctx, on, of[:]) }); err != nil {
+		return false, err
+	}
+	stands, err := m.Stands(ctx, of)
+	return !stands, err
+}
+
+// Stands reads the row.
+func (m members) Stands(ctx context.Context, of member.ID) (bool, error) {
+	n, err := m.d.q.MemberStands(ctx, m.d.on(m.d.db), of[:])
+	return n > 0, err
+}
+
+func blobs(ids []driver.ID) [][]byte {
 	all := make([][]byte, len(ids))
 	for i := range ids {
 		all[i] = ids[i][:]
@@ -74,7 +150,7 @@ func blobs(ids []engine.ID) [][]byte {
 }
 
 // idOf reads an id. One of another length, which no table of dblock's can hold, matches nothing.
-func idOf(b []byte) (id engine.ID) {
+func idOf(b []byte) (id driver.ID) {
 	copy(id[:], b)
 	return id
 }

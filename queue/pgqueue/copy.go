@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // copyFrom is of how many jobs on they are copied: it takes a few round trips more, and a third less of the server's time and log.
@@ -22,7 +22,7 @@ type copier interface {
 
 // copyJobs enqueues jobs without unique keys. What is ready gets its place in line in the order of the jobs, which differ by a microsecond.
 // Jobs of groups without a delay are returned: they are to be placed.
-func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs []engine.Insert) (grouped []engine.Insert, err error) {
+func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs []driver.Insert) (grouped []driver.Insert, err error) {
 	rows, err := on.Query(ctx, pgdb.TimeToEnqueue)
 	if err != nil {
 		return nil, err
@@ -66,4 +66,4 @@ func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs [
 }
 
 // groupOf is the group of a job; null: it has none.
-func groupOf(j *engine.Insert) pgtype.Text { return pgtype.Text{String: j.Group, Valid: j.Group != ""} }
+func groupOf(j *driver.Insert) pgtype.Text { return pgtype.Text{String: j.Group, Valid: j.Group != ""} }

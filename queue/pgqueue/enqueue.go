@@ -3,7 +3,6 @@ package pgqueue
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -12,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/pglock"
 	"github.com/dblock-go/dblock/queue"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
@@ -32,84 +31,70 @@ import (
 // tx is not UTF8, or its search_path names pg_catalog after another schema; a
 // *queue.DuplicateError, which is no reason to roll back; others are the database's: roll tx back.
 func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue.Task) ([]queue.ID, error) {
-	return link.EnqueueIn(ctx, q, engine.CallerTx{Tx: tx}, tasks)
+	return link.EnqueueIn(ctx, q, &driver.CallerTx{Tx: tx}, tasks)
 }
 
-// Insert is one statement, which is its own transaction, if no job has keys and they are not very many.
-func (d *database) Insert(ctx context.Context, jobs []engine.Insert, wait time.Duration) (dups []engine.Duplicate, err error) {
-	switch {
-	case len(jobs) >= copyFrom && !haveUnique(jobs):
-		return nil, postgres.InTx(ctx, d.pool, wait, func(tx pgx.Tx) (commit bool, err error) {
-			grouped, err := d.copyJobs(ctx, d.On(tx), tx, jobs)
-			if err != nil {
-				return false, err
-			}
-			return true, d.place(ctx, d.On(tx), grouped)
-		})
-	case !haveKeys(jobs):
-		return nil, d.q.EnqueueJobs(ctx, d.db, columns(jobs, untold))
+// Enqueue is one statement, which is its own transaction, if no job has keys and they are not very
+// many.
+func (d *database) Enqueue(ctx context.Context, r *driver.EnqueueRequest) (dups []driver.Duplicate, err error) {
+	if r.Tx != nil {
+		tx, ours := r.Tx.Tx.(pglock.Tx) // nil is none
+		if !ours {
+			return nil, driver.ErrForeignTx
+		}
+		channel := silent
+		if r.Notify {
+			channel = d.channel
+		}
+		copier, _ := tx.(copier)
+		return d.enqueueOn(ctx, d.OnHost(tx), copier, r.Jobs, channel)
 	}
-	err = d.inTx(ctx, wait, func(on pgdb.DBTX) (commit bool, err error) {
-		dups, err = d.insertKeyed(ctx, on, jobs, untold)
+	if !driver.HasKeys(r.Jobs) && len(r.Jobs) < copyFrom {
+		return nil, d.q.EnqueueJobs(ctx, d.db, columns(r.Jobs, silent))
+	}
+	err = postgres.InTx(ctx, d.pool, r.Wait, func(tx pgx.Tx) (commit bool, err error) {
+		dups, err = d.enqueueOn(ctx, d.On(tx), tx, r.Jobs, silent)
 		return true, err
 	})
 	return dups, err
 }
 
-// Tx returns a caller's transaction.
-func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
-	caller, ours := tx.Tx.(pglock.Tx)
-	if !ours { // a nil one is none, either
-		return nil, false
-	}
-	return callerTx{d, caller, d.OnHost(caller)}, true
-}
-
-type callerTx struct {
-	d  *database
-	tx pglock.Tx
-	on pgdb.DBTX
-}
-
-func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert, tell bool) ([]engine.Duplicate, error) {
-	channel := untold
-	if tell {
-		channel = t.d.channel
-	}
-	if tx, can := t.tx.(copier); can && len(jobs) >= copyFrom && !haveUnique(jobs) {
-		grouped, err := t.d.copyJobs(ctx, t.on, tx, jobs)
+// enqueueOn enqueues in a transaction. tx is nil if it does not know COPY.
+func (d *database) enqueueOn(ctx context.Context, on pgdb.DBTX, tx copier, jobs []driver.Insert, channel string) ([]driver.Duplicate, error) {
+	switch {
+	case tx != nil && len(jobs) >= copyFrom && !haveUnique(jobs):
+		grouped, err := d.copyJobs(ctx, on, tx, jobs)
 		if err == nil {
-			err = t.d.place(ctx, t.on, grouped)
+			err = d.place(ctx, on, grouped)
 		}
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = d.notifyOf(ctx, on, jobs, channel)
 		}
-		return nil, t.tell(ctx, jobs, channel)
+		return nil, err
+	case driver.HasKeys(jobs):
+		return d.insertKeyed(ctx, on, jobs, channel)
 	}
-	if haveKeys(jobs) {
-		return t.d.insertKeyed(ctx, t.on, jobs, channel)
-	}
-	return nil, t.d.q.EnqueueJobs(ctx, t.on, columns(jobs, channel))
+	return nil, d.q.EnqueueJobs(ctx, on, columns(jobs, channel))
 }
 
-// tell tells of jobs that were copied, which tells nobody.
-func (t callerTx) tell(ctx context.Context, jobs []engine.Insert, channel string) error {
+// notifyOf notifies of jobs that were copied, which notifies nobody.
+func (d *database) notifyOf(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, channel string) error {
 	var payloads []string
 	for i := range jobs {
-		if payload := ofJobs + ":" + engine.Topic(jobs[i].Queue); jobs[i].Delay == 0 && !slices.Contains(payloads, payload) {
+		if payload := ofJobs + ":" + driver.Topic(jobs[i].Queue); jobs[i].Delay == 0 && !slices.Contains(payloads, payload) {
 			payloads = append(payloads, payload)
 		}
 	}
-	if channel == untold || len(payloads) == 0 {
+	if channel == silent || len(payloads) == 0 {
 		return nil
 	}
-	return t.d.q.TellNews(ctx, t.on, channel, payloads)
+	return d.q.TellNews(ctx, on, channel, payloads)
 }
 
-// untold is the channel of statements that tell nobody.
-const untold = ""
+// silent is the channel of statements that notify nobody.
+const silent = ""
 
-func columns(jobs []engine.Insert, channel string) pgdb.EnqueueJobsParams {
+func columns(jobs []driver.Insert, channel string) pgdb.EnqueueJobsParams {
 	n := len(jobs)
 	p := pgdb.EnqueueJobsParams{
 		Channel: channel,
@@ -118,10 +103,7 @@ func columns(jobs []engine.Insert, channel string) pgdb.EnqueueJobsParams {
 	}
 	for i, j := range jobs {
 		p.JobIds[i], p.Queues[i], p.Kinds[i], p.Priorities[i] = postgres.UUID(j.ID), j.Queue, j.Kind, j.Priority
-		p.MaxAttempts[i], p.Payloads[i] = j.MaxAttempts, j.Payload
-		if p.DelaysUs[i] = j.Delay.Microseconds(); j.Delay > 0 {
-			p.DelaysUs[i] = max(p.DelaysUs[i], 1)
-		}
+		p.MaxAttempts[i], p.Payloads[i], p.DelaysUs[i] = j.MaxAttempts, j.Payload, j.DelayMicros()
 	}
 	return p
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // FuzzNews: any session may notify. What is read is what the payload says, and never one's own.
@@ -14,14 +14,14 @@ func FuzzNews(f *testing.F) {
 	other := &database{sender: "fedcba9876543210"}
 	for _, payload := range []string{
 		"", "jobs ", "jobs :", "word :", "word x:zz", "jobs x:default", "jobs 0123456789abcdef:default", "work x:y", "jobs x:\x00\xff",
-		other.payload(engine.News{Member: member.ID{1}}), other.payload(engine.News{Queue: "default"}), "word x:00",
+		other.payload(driver.Notification{Member: member.ID{1}}), other.payload(driver.Notification{Queue: "default"}), "word x:00",
 	} {
 		f.Add(payload)
 	}
 	f.Fuzz(func(t *testing.T, payload string) {
-		n, ok := d.news(payload)
+		n, ok := d.notification(payload)
 		if !ok {
-			if n != (engine.News{}) {
+			if n != (driver.Notification{}) {
 				t.Errorf("%q is refused, and read as %+v", payload, n)
 			}
 			return

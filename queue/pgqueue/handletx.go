@@ -5,12 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/postgres"
-	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue"
-	"github.com/dblock-go/dblock/queue/internal/engine"
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
@@ -38,36 +33,4 @@ import (
 // Errors: dblock.ErrInvalid, also if the kind has a handler, or q is of another driver.
 func HandleTx[T any](q *queue.Queue, kind string, fn func(ctx context.Context, tx pgx.Tx, job queue.Job[T]) error, opts ...queue.HandlerOption) error {
 	return link.HandleTx(q, kind, fn, opts...)
-}
-
-var _ engine.Beginner[pgx.Tx] = (*database)(nil)
-
-// Begin uses the host's pool: its sessions are as the handlers want them.
-func (d *database) Begin(ctx context.Context, m member.ID, first *engine.Place) (pgx.Tx, engine.Work, engine.Beginning, error) {
-	o := postgres.MarkedTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
-	o.CommitQuery = "" // End checks
-	tx, err := d.host.BeginTx(ctx, o)
-	if err != nil {
-		return nil, nil, engine.BeginRefused, sqlerr.Unwritten(err)
-	}
-	lent := &lentTx{Tx: tx}
-	w := &work{d, tx, lent}
-	if first != nil { // by a connection of dblock's own
-		begun, locked, err := d.BeginJobs(ctx, m, []engine.Place{*first})
-		if got := engine.BeginningOf(begun, locked); err != nil || got != engine.BeginRecorded {
-			w.Rollback(context.WithoutCancel(ctx))
-			return nil, nil, got, err
-		}
-	}
-	return lent, w, engine.BeginRecorded, nil
-}
-
-// Await is a transaction, so that no default of the session's can be in the way.
-func (d *database) Await(ctx context.Context, job engine.ID) (stands bool, err error) {
-	err = d.inTx(ctx, engine.LongWait, func(on pgdb.DBTX) (commit bool, err error) {
-		found, err := d.q.AwaitJob(ctx, on, postgres.UUID(job))
-		stands = len(found) > 0
-		return false, err
-	})
-	return stands, err
 }

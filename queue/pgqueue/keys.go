@@ -11,28 +11,24 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // keyTries is how often jobs are inserted whose unique keys others had, and gave back before they could be named.
 const keyTries = 100
 
-func haveKeys(jobs []engine.Insert) bool {
-	return slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.HasKeys() })
-}
-
-func haveUnique(jobs []engine.Insert) bool {
-	return slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.Unique != "" })
+func haveUnique(jobs []driver.Insert) bool {
+	return slices.ContainsFunc(jobs, func(j driver.Insert) bool { return j.Unique != "" })
 }
 
 // insertKeyed enqueues jobs that have keys, and others, in a transaction.
-func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert, channel string) (dups []engine.Duplicate, err error) {
-	out := make(map[engine.ID]bool)
+func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, channel string) (dups []driver.Duplicate, err error) {
+	out := make(map[driver.ID]bool)
 	for n, left := 0, jobs; len(left) > 0; n++ {
 		if n == keyTries {
 			return nil, fmt.Errorf("%w: the job with unique key %q has ended %d times before it could be named", dblock.ErrBusy, left[0].Unique, n)
 		}
-		var some []engine.Duplicate
+		var some []driver.Duplicate
 		if some, left, err = d.insertOnce(ctx, on, left, channel); err != nil {
 			return nil, err
 		}
@@ -41,7 +37,7 @@ func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []engine.
 		}
 		dups = append(dups, some...)
 	}
-	var grouped []engine.Insert
+	var grouped []driver.Insert
 	for i := range jobs {
 		if j := &jobs[i]; j.Group != "" && j.Delay == 0 && !out[j.ID] {
 			grouped = append(grouped, *j)
@@ -51,37 +47,37 @@ func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []engine.
 }
 
 // insertOnce inserts jobs but for those whose unique keys are taken: by others that it names, or, of those that are left, nobody knows by whom.
-func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert, channel string) (dups []engine.Duplicate, left []engine.Insert, err error) {
+func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, channel string) (dups []driver.Duplicate, left []driver.Insert, err error) {
 	refused, err := d.q.EnqueueKeyed(ctx, on, keyColumns(jobs, channel))
 	if err != nil || len(refused) == 0 {
 		return nil, nil, err
 	}
-	not := make(map[engine.ID]bool, len(refused))
+	not := make(map[driver.ID]bool, len(refused))
 	for _, r := range refused {
 		not[r.Bytes] = true
 	}
-	stood := slices.DeleteFunc(slices.Clone(jobs), func(j engine.Insert) bool { return !not[j.ID] })
+	stood := slices.DeleteFunc(slices.Clone(jobs), func(j driver.Insert) bool { return !not[j.ID] })
 	holders, err := d.holders(ctx, on, stood)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i, h := range holders {
-		if h == (engine.ID{}) {
+		if h == (driver.ID{}) {
 			left = append(left, stood[i])
 		} else {
-			dups = append(dups, engine.Duplicate{Job: stood[i].ID, Holder: h})
+			dups = append(dups, driver.Duplicate{Job: stood[i].ID, Holder: h})
 		}
 	}
 	return dups, left, nil
 }
 
 // Holders reads who has unique keys, and waits until the synchronous standbys have those rows.
-func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.ID, error) {
+func (d *database) Holders(ctx context.Context, jobs []driver.Insert) ([]driver.ID, error) {
 	holders, err := d.holders(ctx, d.db, jobs)
 	return holders, sqlerr.Unwritten(err)
 }
 
-func (d *database) holders(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert) ([]engine.ID, error) {
+func (d *database) holders(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert) ([]driver.ID, error) {
 	queues, keys := make([]string, len(jobs)), make([]string, len(jobs))
 	for i := range jobs {
 		queues[i], keys[i] = jobs[i].Queue, jobs[i].Unique
@@ -93,30 +89,21 @@ func (d *database) holders(ctx context.Context, on pgdb.DBTX, jobs []engine.Inse
 	if err != nil {
 		return nil, err
 	}
-	by := make(map[[2]string]engine.ID, len(found))
+	by := make(map[[2]string]driver.ID, len(found))
 	for _, f := range found {
 		by[[2]string{f.Queue, f.UniqueKey}] = f.JobID.Bytes
 	}
-	holders := make([]engine.ID, len(jobs))
+	holders := make([]driver.ID, len(jobs))
 	for i := range jobs {
 		holders[i] = by[[2]string{queues[i], keys[i]}]
 	}
 	return holders, nil
 }
 
-// queueKeys sends, before jobs are deleted, that their unique keys are free, and their places in their groups. Without such jobs it is nothing.
-func (d *database) queueKeys(batch *pgx.Batch, x *engine.Exchange) {
-	var ends []engine.Place
-	for _, p := range x.Finished {
-		if p.Keyed {
-			ends = append(ends, p)
-		}
-	}
-	for _, b := range x.Buried {
-		if b.Keyed {
-			ends = append(ends, b.Place)
-		}
-	}
+// queueKeys sends, before jobs are deleted, that their unique keys are free, and their places in their
+// groups. Without such jobs it is nothing.
+func (d *database) queueKeys(batch *pgx.Batch, x *driver.SyncBatch) {
+	ends := x.KeyedEnds()
 	if len(ends) == 0 {
 		return
 	}
@@ -131,7 +118,7 @@ func (d *database) queueKeys(batch *pgx.Batch, x *engine.Exchange) {
 	batch.Queue(d.SQL(pgdb.AdmitJobs), claims, me, jobs, of)
 }
 
-func keyColumns(jobs []engine.Insert, channel string) pgdb.EnqueueKeyedParams {
+func keyColumns(jobs []driver.Insert, channel string) pgdb.EnqueueKeyedParams {
 	c := columns(jobs, channel)
 	p := pgdb.EnqueueKeyedParams{
 		Channel: channel,

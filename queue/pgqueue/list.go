@@ -8,65 +8,65 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/postgres"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // List reads the first rows of where jobs in this state are, and then the jobs.
-func (d *database) List(ctx context.Context, queue string, s engine.State, most int) ([]engine.Record, error) {
-	n := int32(most)
-	var places []engine.Record
+func (a admin) List(ctx context.Context, r *driver.ListRequest) ([]driver.Record, error) {
+	queue, s, n := r.Queue, r.State, int32(r.Most)
+	var places []driver.Record
 	var err error
 	switch s {
-	case engine.Ready:
+	case driver.Ready:
 		var rows []pgdb.ListReadyRow
-		rows, err = d.q.ListReady(ctx, d.db, queue, n)
+		rows, err = a.d.q.ListReady(ctx, a.d.db, queue, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At})
+			places = append(places, driver.Record{ID: r.JobID.Bytes, At: r.At})
 		}
-	case engine.Scheduled, engine.Retrying:
+	case driver.Scheduled, driver.Retrying:
 		var rows []pgdb.ListScheduledRow
-		rows, err = d.q.ListScheduled(ctx, d.db, queue, s == engine.Retrying, n)
+		rows, err = a.d.q.ListScheduled(ctx, a.d.db, queue, s == driver.Retrying, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At})
+			places = append(places, driver.Record{ID: r.JobID.Bytes, At: r.At})
 		}
-	case engine.Blocked:
+	case driver.Blocked:
 		var rows []pgtype.UUID
-		rows, err = d.q.ListBlocked(ctx, d.db, queue, n)
+		rows, err = a.d.q.ListBlocked(ctx, a.d.db, queue, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: r.Bytes})
+			places = append(places, driver.Record{ID: r.Bytes})
 		}
-	case engine.Claimed:
+	case driver.Claimed:
 		var rows []pgdb.ListClaimedRow
-		rows, err = d.q.ListClaimed(ctx, d.db, queue, look, n)
+		rows, err = a.d.q.ListClaimed(ctx, a.d.db, queue, look, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At, Worker: r.Worker})
+			places = append(places, driver.Record{ID: r.JobID.Bytes, At: r.At, Worker: r.Worker})
 		}
-	case engine.Dead:
-		return d.DeadBefore(ctx, queue, time.Time{}, engine.ID{}, most)
+	case driver.Dead:
+		return a.listDead(ctx, r)
 	default:
-		return d.listHistory(ctx, queue, s, n)
+		return a.listHistory(ctx, queue, s, n)
 	}
 	if err != nil || len(places) == 0 {
 		return nil, err
 	}
-	return d.fill(ctx, s, places)
+	return a.fill(ctx, s, places)
 }
 
 // fill reads the jobs of places; one that is gone by now is left out.
-func (d *database) fill(ctx context.Context, s engine.State, places []engine.Record) ([]engine.Record, error) {
-	names := make([]engine.ID, len(places))
+func (a admin) fill(ctx context.Context, s driver.State, places []driver.Record) ([]driver.Record, error) {
+	names := make([]driver.ID, len(places))
 	for i, p := range places {
 		names[i] = p.ID
 	}
-	rows, err := d.q.JobsOf(ctx, d.db, postgres.UUIDs(names))
+	rows, err := a.d.q.JobsOf(ctx, a.d.db, postgres.UUIDs(names))
 	if err != nil {
 		return nil, err
 	}
-	by := make(map[engine.ID]pgdb.JobsOfRow, len(rows))
+	by := make(map[driver.ID]pgdb.JobsOfRow, len(rows))
 	for _, r := range rows {
 		by[r.JobID.Bytes] = r
 	}
-	var all []engine.Record
+	var all []driver.Record
 	for _, p := range places {
 		j, ok := by[p.ID]
 		if !ok {
@@ -82,29 +82,30 @@ func (d *database) fill(ctx context.Context, s engine.State, places []engine.Rec
 // always is later than any job dies.
 var always = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// DeadBefore reads along the index of the times.
-func (d *database) DeadBefore(ctx context.Context, queue string, before time.Time, job engine.ID, most int) ([]engine.Record, error) {
+// listDead reads along the index of the times.
+func (a admin) listDead(ctx context.Context, r *driver.ListRequest) ([]driver.Record, error) {
+	before := r.Before
 	if before.IsZero() {
 		before = always
 	}
-	rows, err := d.q.ListDead(ctx, d.db, pgdb.ListDeadParams{Queue: queue, Before: before, BeforeID: postgres.UUID(job), Most: int32(most)})
-	all := make([]engine.Record, len(rows))
+	rows, err := a.d.q.ListDead(ctx, a.d.db, pgdb.ListDeadParams{Queue: r.Queue, Before: before, BeforeID: postgres.UUID(r.BeforeID), Most: int32(r.Most)})
+	all := make([]driver.Record, len(rows))
 	for i, r := range rows {
-		all[i] = engine.Record{
-			ID: r.JobID.Bytes, Queue: r.Queue, Kind: r.Kind, State: engine.Dead, Priority: r.Priority, Attempt: r.Attempt,
+		all[i] = driver.Record{
+			ID: r.JobID.Bytes, Queue: r.Queue, Kind: r.Kind, State: driver.Dead, Priority: r.Priority, Attempt: r.Attempt,
 			MaxAttempts: r.MaxAttempts, EnqueuedAt: r.EnqueuedAt, At: r.At, LastError: r.LastError,
 		}
 	}
 	return all, err
 }
 
-func (d *database) listHistory(ctx context.Context, queue string, s engine.State, most int32) ([]engine.Record, error) {
-	rows, err := d.q.ListHistory(ctx, d.db, pgdb.ListHistoryParams{
-		Look: look, Queue: queue, Outcome: int16(s-engine.Completed) + engine.OutcomeCompleted, Most: most,
+func (a admin) listHistory(ctx context.Context, queue string, s driver.State, most int32) ([]driver.Record, error) {
+	rows, err := a.d.q.ListHistory(ctx, a.d.db, pgdb.ListHistoryParams{
+		Look: look, Queue: queue, Outcome: int16(s-driver.Completed) + driver.OutcomeCompleted, Most: most,
 	})
-	all := make([]engine.Record, len(rows))
+	all := make([]driver.Record, len(rows))
 	for i, r := range rows {
-		all[i] = engine.Record{
+		all[i] = driver.Record{
 			ID: r.JobID.Bytes, Queue: r.Queue, Kind: r.Kind, State: s, Priority: r.Priority, Attempt: r.Attempt, EnqueuedAt: r.EnqueuedAt, At: r.At,
 			LastError: r.Reason,
 		}
@@ -113,8 +114,8 @@ func (d *database) listHistory(ctx context.Context, queue string, s engine.State
 }
 
 // findKept looks for a job day by day, along the key.
-func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
-	span, err := d.q.HistorySpan(ctx, d.db)
+func (a admin) findKept(ctx context.Context, job driver.ID) (r driver.Record, found bool, err error) {
+	span, err := a.d.q.HistorySpan(ctx, a.d.db)
 	if err != nil || span.First == "" {
 		return r, false, err
 	}
@@ -130,12 +131,12 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 	for day := first; !day.After(last); day = day.AddDate(0, 0, 1) {
 		days = append(days, day.Format(time.DateOnly))
 	}
-	j, err := d.q.HistoryRow(ctx, d.db, days, postgres.UUID(job))
+	j, err := a.d.q.HistoryRow(ctx, a.d.db, days, postgres.UUID(job))
 	if noRows(err) {
 		return r, false, nil
 	}
-	return engine.Record{
-		ID: job, Queue: j.Queue, Kind: j.Kind, State: engine.Completed + engine.State(j.Outcome-engine.OutcomeCompleted), Priority: j.Priority,
+	return driver.Record{
+		ID: job, Queue: j.Queue, Kind: j.Kind, State: driver.Completed + driver.State(j.Outcome-driver.OutcomeCompleted), Priority: j.Priority,
 		Attempt: j.Attempt, EnqueuedAt: j.EnqueuedAt, At: j.At, LastError: j.Reason, Payload: j.Payload,
 	}, err == nil, err
 }

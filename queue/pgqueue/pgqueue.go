@@ -7,13 +7,21 @@ package pgqueue
 
 import (
 	"context"
+	"fmt"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/postgres"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/pglock"
 	"github.com/dblock-go/dblock/queue"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
@@ -33,13 +41,37 @@ func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue
 	if err := postgres.CheckHost(pool, "Options.Schema", o.Schema); err != nil {
 		return nil, err
 	}
-	return link.NewQueue(o, func() (engine.Engine, error) { return open(ctx, pool, o.Schema) })
+	return link.NewQueue(o, func() (driver.Driver, error) { return open(ctx, pool, o.Schema) })
+}
+
+// ownConns is how many connections a Queue uses, without that of the heartbeats.
+const ownConns = 10
+
+// sessions are parameters besides those of postgres. A bitmap would read all ready jobs of a queue before the first is claimed.
+var sessions = map[string]string{"enable_bitmapscan": "off"}
+
+// open makes a driver with pools of its own.
+func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database, error) {
+	schema, pools, err := postgres.Open(ctx, host, schemaName, sessions, ownConns, 1)
+	if err != nil {
+		return nil, err
+	}
+	pool, heart := pools[0], pools[1]
+	d := &database{
+		Schema: schema, members: postgres.NewMembers(schema, heart, pool),
+		host: host, pool: pool, heart: heart, db: schema.On(pool), chosen: schemaName, sender: member.NewID().String(),
+	}
+	if err := (notifier{d}).findChannel(ctx); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	}
+	return d, nil
 }
 
 // database is the Postgres side of a Queue.
 type database struct {
 	*postgres.Schema
-	postgres.Members
+	members postgres.Members
 
 	host        *pgxpool.Pool
 	pool, heart *postgres.Pool // its own
@@ -50,7 +82,19 @@ type database struct {
 	q           pgdb.Queries
 }
 
-var _ engine.Engine = (*database)(nil)
+var _ driver.Driver = (*database)(nil)
+
+func (d *database) Members() driver.Members { return &d.members }
+
+func (d *database) Maintenance() driver.Maintenance { return maintenance{d} }
+
+func (d *database) Admin() driver.Admin { return admin{d} }
+
+func (d *database) Notifier() driver.Notifier { return notifier{d} }
+
+func (*database) Classify(err error) sqlerr.Class { return postgres.ClassifyOwn(err) }
+
+func (*database) IsLocked(err error) bool { return postgres.IsLocked(err) }
 
 // Exhausted looks at its own pool, not at the host's.
 func (d *database) Exhausted() bool {
@@ -58,7 +102,27 @@ func (d *database) Exhausted() bool {
 	return s.AcquiredConns() >= s.MaxConns()
 }
 
+// Leases are pglock's, with connections of their own. They share the heartbeat of the host's leases
+// with the same options.
+func (d *database) Leases(ctx context.Context, ttl time.Duration, label string) (dblock.Locker, error) {
+	return pglock.NewLeaseLocker(ctx, d.host, pglock.LeaseOptions{TTL: ttl, Label: label, Schema: d.chosen})
+}
+
 func (d *database) Close() {
 	d.heart.Close()
 	d.pool.Close()
+}
+
+// inTx is postgres.InTx on a connection of dblock's own.
+func (d *database) inTx(ctx context.Context, wait time.Duration, fn func(pgdb.DBTX) (commit bool, err error)) error {
+	return postgres.InTx(ctx, d.pool, wait, func(tx pgx.Tx) (bool, error) { return fn(d.On(tx)) })
+}
+
+// idsOf are ids as the server has them.
+func idsOf(of []pgtype.UUID) []driver.ID {
+	all := make([]driver.ID, len(of))
+	for i, u := range of {
+		all[i] = u.Bytes
+	}
+	return all
 }

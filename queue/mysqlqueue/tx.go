@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/pace"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // work is a transaction that a handler works in.
@@ -19,8 +21,39 @@ type work struct {
 	tx *mysql.Tx
 }
 
+var _ driver.Beginner[*sql.Tx] = (*database)(nil)
+
+// Begin records on the connection of the transaction: to wait for another one of the pool, all
+// connections of which may be those of handlers, could last for ever.
+func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Place) (*sql.Tx, driver.HandlerTx, driver.Beginning, error) {
+	got := driver.BeginRecorded
+	var recording error
+	tx, err := mysql.Begin(ctx, d.db.DB, mysql.ReadCommitted+", READ WRITE", func(conn *sql.Conn) error {
+		if first == nil {
+			return nil
+		}
+		var begun, locked []driver.ID
+		begun, locked, recording = d.beginJobs(ctx, d.on(conn), m, []driver.Place{*first})
+		if got = driver.BeginningOf(begun, locked); recording == nil && got != driver.BeginRecorded {
+			return errNotRecorded
+		}
+		return recording
+	})
+	switch {
+	case recording != nil:
+		return nil, nil, got, recording
+	case errors.Is(err, errNotRecorded):
+		return nil, nil, got, nil
+	case err != nil:
+		return nil, nil, got, sqlerr.Unwritten(err)
+	}
+	return tx.Tx, &work{d, tx}, got, nil
+}
+
+var errNotRecorded = errors.New("queue: the beginning of the job was not recorded")
+
 // End looks whether the transaction is still the one that was begun: in another one, or in none, the end would be written by itself.
-func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err error) {
+func (w *work) End(ctx context.Context, x *driver.SyncBatch) (ours bool, err error) {
 	if !w.tx.Keep() {
 		return false, errors.New("mysqlqueue: the transaction was rolled back, as the handler's context had ended")
 	}
@@ -28,15 +61,15 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 		return false, ended(err)
 	}
 	e := &exchange{d: w.d, ctx: ctx, on: w.d.on(w.tx.Tx), me: x.Member}
-	var got engine.Exchanged
-	for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.finish, w.lockKeys(e), e.free} {
+	var got driver.SyncResult
+	for _, step := range []func(*driver.SyncBatch, *driver.SyncResult) error{e.finish, w.lockKeys(e), e.free} {
 		if err := step(x, &got); errors.Is(err, errSomeLost) {
 			return false, nil
 		} else if err != nil {
 			return false, err
 		}
 	}
-	return got.Finished == len(x.Finished), nil
+	return got.Completed == len(x.Completed), nil
 }
 
 // keysMark is a savepoint before the locks of a job's keys.
@@ -44,8 +77,8 @@ const keysMark = "dblock_queue_keys"
 
 // lockKeys locks the keys of the job. A statement that does not wait is repeated, as the server counts a wait in seconds. A refusal may have
 // rolled back the whole transaction (innodb_rollback_on_timeout), so that a savepoint has to show that it stands.
-func (w *work) lockKeys(e *exchange) func(*engine.Exchange, *engine.Exchanged) error {
-	return func(x *engine.Exchange, _ *engine.Exchanged) error {
+func (w *work) lockKeys(e *exchange) func(*driver.SyncBatch, *driver.SyncResult) error {
+	return func(x *driver.SyncBatch, _ *driver.SyncResult) error {
 		keys, groups := e.freed.of()
 		if len(keys)+len(groups) == 0 {
 			return nil

@@ -9,8 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/postgres"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // work is a transaction that a handler works in.
@@ -20,13 +22,35 @@ type work struct {
 	lent *lentTx // what the handler has
 }
 
+var _ driver.Beginner[pgx.Tx] = (*database)(nil)
+
+// Begin uses the host's pool: its sessions are as the handlers want them.
+func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Place) (pgx.Tx, driver.HandlerTx, driver.Beginning, error) {
+	o := postgres.MarkedTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	o.CommitQuery = "" // End checks
+	tx, err := d.host.BeginTx(ctx, o)
+	if err != nil {
+		return nil, nil, driver.BeginRefused, sqlerr.Unwritten(err)
+	}
+	lent := &lentTx{Tx: tx}
+	w := &work{d, tx, lent}
+	if first != nil { // by a connection of dblock's own
+		begun, locked, err := d.BeginJobs(ctx, m, []driver.Place{*first})
+		if got := driver.BeginningOf(begun, locked); err != nil || got != driver.BeginRecorded {
+			w.Rollback(context.WithoutCancel(ctx))
+			return nil, nil, got, err
+		}
+	}
+	return lent, w, driver.BeginRecorded, nil
+}
+
 // freshPlans has the server plan the statements that follow for what the tables are now: the sessions are not ours, and may keep plans of
 // tables that were empty. It is for this transaction, of which nothing follows but the commit.
 const freshPlans = "set local plan_cache_mode = force_custom_plan"
 
 // End is one round trip. The commit has the host's bound: it waits, too, for its turn in the server's
 // queue of notifications.
-func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err error) {
+func (w *work) End(ctx context.Context, x *driver.SyncBatch) (ours bool, err error) {
 	if err := w.stands(); err != nil {
 		return false, err
 	}
@@ -38,7 +62,7 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 		batch.Queue(postgres.KeepLockTimeout)
 		batch.Queue(waitForRows(x))
 	}
-	w.d.queueKept(&batch, x)
+	w.d.queueHistory(&batch, x)
 	w.d.queueKeys(&batch, x)
 	w.d.queueFinished(&batch, x, &ended)
 	if x.LocksKeys() {
@@ -49,7 +73,7 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	} else if err != nil {
 		return false, err
 	}
-	return ended == len(x.Finished), nil
+	return ended == len(x.Completed), nil
 }
 
 var errEndedByHandler = fmt.Errorf("%w: the handler has sent a statement that ended it: what it wrote till then may be there: leave that to HandleTx",

@@ -13,7 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/queue/internal/engine"
+	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 func TestSpans(t *testing.T) {
@@ -21,14 +21,14 @@ func TestSpans(t *testing.T) {
 	at := time.Date(2025, 1, 2, 3, 4, 5, 6000, time.UTC)
 	var never time.Time
 	for name, c := range map[string]struct {
-		from []engine.Mark
+		from []driver.ReadyCursor
 		want spansOf
 	}{
 		"none": {nil, spansOf{[]int16{math.MinInt16}, []time.Time{never}, []int16{math.MaxInt16}}},
-		"one":  {[]engine.Mark{{Priority: 0, ReadyAt: at}}, spansOf{[]int16{math.MinInt16, 0, 1}, []time.Time{never, at, never}, []int16{-1, 0, math.MaxInt16}}},
-		"neighbours": {[]engine.Mark{{Priority: 3, ReadyAt: at}, {Priority: 4, ReadyAt: at}},
+		"one":  {[]driver.ReadyCursor{{Priority: 0, ReadyAt: at}}, spansOf{[]int16{math.MinInt16, 0, 1}, []time.Time{never, at, never}, []int16{-1, 0, math.MaxInt16}}},
+		"neighbours": {[]driver.ReadyCursor{{Priority: 3, ReadyAt: at}, {Priority: 4, ReadyAt: at}},
 			spansOf{[]int16{math.MinInt16, 3, 4, 5}, []time.Time{never, at, at, never}, []int16{2, 3, 4, math.MaxInt16}}},
-		"both ends": {[]engine.Mark{{Priority: math.MinInt16, ReadyAt: at}, {Priority: math.MaxInt16, ReadyAt: at}},
+		"both ends": {[]driver.ReadyCursor{{Priority: math.MinInt16, ReadyAt: at}, {Priority: math.MaxInt16, ReadyAt: at}},
 			spansOf{[]int16{math.MinInt16, math.MinInt16 + 1, math.MaxInt16}, []time.Time{at, never, at}, []int16{math.MinInt16, math.MaxInt16 - 1, math.MaxInt16}}},
 	} {
 		got := spans(c.from)
@@ -72,7 +72,7 @@ func TestClaimPassesNothingOver(t *testing.T) {
 	}
 
 	mark := time.Date(2025, 1, 1, 0, 0, 190000, 0, time.UTC)
-	pages := func(from []engine.Mark) int {
+	pages := func(from []driver.ReadyCursor) int {
 		s := spans(from)
 		var plan string
 		err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
@@ -105,7 +105,7 @@ func TestClaimPassesNothingOver(t *testing.T) {
 		}
 		return parsed[0].Plan.Hit + parsed[0].Plan.Read
 	}
-	all, some := pages(nil), pages([]engine.Mark{{Priority: 0, ReadyAt: mark}})
+	all, some := pages(nil), pages([]driver.ReadyCursor{{Priority: 0, ReadyAt: mark}})
 	t.Logf("from the start %d pages, from a mark %d", all, some)
 	if some > 1000 || all < 5*some {
 		t.Errorf("a claim of 100 jobs reads %d pages from a mark, and %d from the start", some, all)

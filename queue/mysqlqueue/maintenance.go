@@ -1,0 +1,305 @@
+package mysqlqueue
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/queue/internal/driver"
+)
+
+// maintenance is driver.Maintenance.
+type maintenance struct{ d *database }
+
+// Promote finds jobs, and moves those that it has locked.
+func (m maintenance) Promote(ctx context.Context, r *driver.PromoteRequest) (int, error) {
+	switch {
+	case len(r.Groups) > 0:
+		return m.promoteGroups(ctx, r)
+	case r.Urgent:
+		return m.promoteUrgent(ctx, r.Most)
+	}
+	return m.promote(ctx, func(on mysqldb.DBTX) ([]mysqldb.DueJobsRow, error) {
+		return m.d.q.DueJobs(ctx, on, -r.Since.Microseconds(), int32(r.Most))
+	})
+}
+
+// promoteUrgent finds them without a lock, and moves those that it can lock.
+func (m maintenance) promoteUrgent(ctx context.Context, most int) (int, error) {
+	urgent, err := m.d.q.UrgentJobs(ctx, m.d.on(m.d.db), int32(most))
+	if err != nil {
+		return 0, err
+	}
+	var places []any
+	for _, j := range urgent {
+		places = append(places, j.RunUs, j.JobID)
+	}
+	return m.promote(ctx, func(on mysqldb.DBTX) (due []mysqldb.DueJobsRow, err error) {
+		err = mysql.QueryAll(ctx, on, mysqldb.LockScheduled, mostAsks, places, func(row *sql.Rows) error {
+			var j mysqldb.DueJobsRow
+			err := row.Scan(&j.RunUs, &j.JobID, &j.Queue, &j.Priority)
+			due = append(due, j)
+			return err
+		})
+		return due, err
+	})
+}
+
+// promote moves the jobs that take has locked.
+func (m maintenance) promote(ctx context.Context, take func(on mysqldb.DBTX) ([]mysqldb.DueJobsRow, error)) (promoted int, err error) {
+	err = m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		due, err := take(on)
+		if err != nil || len(due) == 0 {
+			return false, err
+		}
+		var places, ready []any
+		for _, j := range due {
+			places = append(places, j.RunUs, j.JobID)
+			ready = append(ready, j.Queue, j.Priority, j.JobID)
+		}
+		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, mostAsks, places); err != nil {
+			return false, err
+		}
+		promoted = len(due)
+		return true, insertMany(ctx, on, mysqldb.ReadyJobs, ready)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return promoted, nil
+}
+
+// Suspects reads the claims, and then, in another snapshot, the members: one is committed before anything names it.
+func (m maintenance) Suspects(ctx context.Context) ([]member.ID, error) {
+	on := m.d.on(m.d.db)
+	claimants, err := m.d.q.Claimants(ctx, on)
+	if err != nil || len(claimants) == 0 {
+		return nil, err
+	}
+	living, err := m.d.q.LivingMembers(ctx, on, claimants)
+	if err != nil {
+		return nil, err
+	}
+	var suspects []member.ID
+	for _, c := range claimants {
+		if !slices.ContainsFunc(living, func(l []byte) bool { return bytes.Equal(l, c) }) {
+			suspects = append(suspects, member.ID(idOf(c)))
+		}
+	}
+	return suspects, nil
+}
+
+// ClaimsOf reads the rows of claims.
+func (m maintenance) ClaimsOf(ctx context.Context, of member.ID) ([]driver.ID, error) {
+	rows, err := m.d.q.RecordedClaims(ctx, m.d.on(m.d.db), of[:])
+	claims := make([]driver.ID, len(rows))
+	for i, c := range rows {
+		claims[i] = idOf(c)
+	}
+	return claims, err
+}
+
+// Adopt locks rows of claims, and then looks which of their jobs have not ended. The rows of others
+// are deleted.
+func (m maintenance) Adopt(ctx context.Context, r *driver.AdoptRequest) (claims []driver.ID, orphans []driver.Orphan, err error) {
+	err = m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		var found []mysqldb.ClaimsOfRow
+		if r.Claim == (driver.ID{}) {
+			found, err = m.d.q.ClaimsOf(ctx, on, r.From[:], int32(r.Most))
+		} else {
+			var rows []mysqldb.ClaimRowsRow
+			rows, err = m.d.q.ClaimRows(ctx, on, r.From[:], r.Claim[:])
+			for _, row := range rows {
+				found = append(found, mysqldb.ClaimsOfRow(row))
+			}
+		}
+		if err != nil || len(found) == 0 {
+			return false, err
+		}
+		jobs := make([][]byte, len(found))
+		for i, c := range found {
+			jobs[i] = c.JobID
+		}
+		rows, err := m.d.q.OrphanJobs(ctx, on, jobs)
+		if err != nil {
+			return false, err
+		}
+		stand := make(map[driver.ID]driver.Orphan, len(rows))
+		for _, j := range rows {
+			id := idOf(j.JobID)
+			stand[id] = driver.Orphan{
+				Place: driver.Place{Job: id, Keyed: j.Keyed != 0}, Queue: string(j.Queue), Kind: string(j.Kind), Priority: j.Priority,
+				Attempt: j.Attempt, MaxAttempts: j.MaxAttempts, Begun: int16(j.Begun), EnqueuedAt: at(j.EnqueuedUs),
+			}
+		}
+		for from := 0; from < len(found); {
+			claim := found[from].ClaimID
+			var ours, over [][]byte
+			for ; from < len(found) && bytes.Equal(found[from].ClaimID, claim); from++ {
+				o, stands := stand[idOf(found[from].JobID)]
+				if !stands {
+					over = append(over, found[from].JobID)
+					continue
+				}
+				o.Claim = idOf(claim)
+				orphans, ours = append(orphans, o), append(ours, found[from].JobID)
+			}
+			if _, err := byKeys(ctx, on, mysqldb.AdoptClaimed, ours, r.Heir[:], r.From[:], claim); err != nil {
+				return false, err
+			}
+			if _, err := byKeys(ctx, on, mysqldb.EndClaimed, over, r.From[:], claim); err != nil {
+				return false, err
+			}
+			claims = append(claims, idOf(claim))
+		}
+		_, err = byKeys(ctx, on, mysqldb.AdoptCancels, jobs, r.Heir[:], r.From[:])
+		return true, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return claims, orphans, nil
+}
+
+// afterMicros returns the time of a cursor; 0 for the zero cursor.
+func afterMicros(after driver.DueCursor) int64 { return max(after.RunAt.UnixMicro(), 0) }
+
+// DueGroups reads the first rows after a cursor.
+func (m maintenance) DueGroups(ctx context.Context, after driver.DueCursor) (groups []driver.Group, last driver.DueCursor, err error) {
+	rows, err := m.d.q.DueGroups(ctx, m.d.on(m.d.db), mysqldb.DueGroupsParams{
+		AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: driver.DueLook, Offset: driver.DueLook - 1,
+	})
+	for _, r := range rows {
+		if r.GroupKey.Valid {
+			groups = append(groups, driver.Group{Queue: string(r.Queue), Key: r.GroupKey.String})
+		} else {
+			last = driver.DueCursor{RunAt: time.UnixMicro(r.RunUs), Job: idOf(r.JobID)}
+		}
+	}
+	return groups, last, err
+}
+
+// promoteGroups locks the groups first, without waiting, and has jobs come to them in the order of
+// their times.
+func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest) (promoted int, err error) {
+	of := make(map[key]struct{}, len(r.Groups))
+	for _, g := range r.Groups {
+		of[key{g.Queue, g.Key}] = struct{}{}
+	}
+	err = m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		if err := lockNow(ctx, on, mysqldb.LockGroupsNoWait, sorted(of)); err != nil {
+			return false, err
+		}
+		found, err := m.d.q.DueGrouped(ctx, on, mysqldb.DueGroupedParams{AfterUs: afterMicros(r.After), AfterJob: r.After.Job[:], Limit: driver.DueLook})
+		if err != nil {
+			return false, err
+		}
+		var places []any
+		var due [][]byte
+		for _, j := range found {
+			if _, ours := of[key{string(j.Queue), j.GroupKey.String}]; ours && len(due) < r.Most {
+				places, due = append(places, j.RunUs, j.JobID), append(due, j.JobID)
+			}
+		}
+		if promoted = len(due); promoted == 0 {
+			return false, nil
+		}
+		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, mostAsks, places); err != nil {
+			return false, err
+		}
+		return true, m.placeDue(ctx, on, due)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return promoted, nil
+}
+
+// placeDue does so with jobs whose time has come.
+func (m maintenance) placeDue(ctx context.Context, on mysqldb.DBTX, due [][]byte) error {
+	if len(due) == 0 {
+		return nil
+	}
+	found, err := m.d.q.KeysOfJobs(ctx, on, due)
+	if err != nil {
+		return err
+	}
+	by := make(map[string]comer, len(found))
+	for _, f := range found {
+		by[string(f.JobID)] = comer{key{string(f.Queue), f.GroupKey.String}, f.JobID, f.Priority, f.GroupMost}
+	}
+	var jobs []comer
+	for _, j := range due {
+		if c, has := by[string(j)]; has {
+			jobs = append(jobs, c)
+		}
+	}
+	return place(ctx, on, jobs)
+}
+
+// CancelRequests goes along the key.
+func (m maintenance) CancelRequests(ctx context.Context, of member.ID, after driver.ID) ([]driver.CancelRequest, error) {
+	found, err := m.d.q.CancelsOf(ctx, m.d.on(m.d.db), of[:], after[:])
+	requests := make([]driver.CancelRequest, len(found))
+	for i, f := range found {
+		requests[i] = driver.CancelRequest{Job: idOf(f.JobID), Stands: f.Stands > 0}
+	}
+	return requests, sqlerr.Unwritten(err)
+}
+
+// Prune reads what is old without locks, and deletes it by its key.
+func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned int, err error) {
+	switch r.What {
+	case driver.DeadJob:
+		err = m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+			n, err := m.d.q.ForgetDead(ctx, on, r.Job[:])
+			pruned = int(n)
+			return n > 0, err
+		})
+		return pruned, err
+	case driver.OldHistory:
+		return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) {
+			return m.d.q.PruneHistory(ctx, on, -int64(r.Age/driver.Day), int32(r.Most))
+		})
+	case driver.DeadJobs:
+		old, err := m.d.q.OldDead(ctx, m.d.on(m.d.db), []byte(r.Queue), -r.Age.Microseconds(), int32(r.Most))
+		if err != nil || len(old) == 0 {
+			return 0, err
+		}
+		return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) { return byKeys(ctx, on, mysqldb.PurgeDead, old) })
+	}
+	var requests []any
+	for _, job := range r.Jobs {
+		requests = append(requests, r.Member[:], job[:])
+	}
+	if r.What == driver.StaleRequests {
+		old, err := m.d.q.OldCancels(ctx, m.d.on(m.d.db))
+		if err != nil {
+			return 0, sqlerr.Unwritten(err)
+		}
+		for _, o := range old {
+			requests = append(requests, o.MemberID, o.JobID)
+		}
+	}
+	if len(requests) == 0 {
+		return 0, nil
+	}
+	return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) {
+		return mysql.ExecAll(ctx, on, mysqldb.DropCancels, mostAsks, requests)
+	})
+}
+
+func (m maintenance) prune(ctx context.Context, of func(mysqldb.DBTX) (int64, error)) (pruned int, err error) {
+	err = m.d.written(ctx, func(on mysqldb.DBTX) error {
+		n, err := of(on)
+		pruned = int(n)
+		return err
+	})
+	return pruned, err
+}
