@@ -191,7 +191,7 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode 
 			suppressed = o.Err
 			continue
 		default:
-			if o.Err = t.sound(o.Key, f.Version, f.Void); o.Err == nil {
+			if o.Err = t.sound(o.Key, f.Version); o.Err == nil {
 				o.Version = t.token.pack(f.Version)
 				o.Err = t.conflict(o.Key, changes[i].Expected, f.Version)
 			}

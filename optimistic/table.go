@@ -122,31 +122,31 @@ func (t *Table[V, DB]) Version(ctx context.Context, db DB, key any) (version V, 
 
 // read reads the version of a row, and refuses one that no row may have.
 func (t *Table[V, DB]) read(ctx context.Context, db DB, p *driver.Plan, key any, latest bool) (raw driver.Raw, exists bool, err error) {
-	raw, void, exists, err := t.d.Read(ctx, db, p, key, latest)
+	raw, exists, err = t.d.Read(ctx, db, p, key, latest)
 	switch {
 	case err != nil:
 		return raw, false, t.wrong(ctx, key, false, err)
 	case exists:
-		return raw, true, t.sound(key, raw, void)
+		return raw, true, t.sound(key, raw)
 	}
 	return raw, false, nil
 }
 
 // sound refuses a version, found in a row, that protects nothing.
-func (t *Table[V, DB]) sound(key any, raw driver.Raw, void bool) error {
+func (t *Table[V, DB]) sound(key any, raw driver.Raw) error {
 	if t.spec.Kind == driver.Columns {
 		return nil
 	}
 	_, err := t.token.unpack(t.token.pack(raw))
-	if err == nil && !void {
+	if err == nil && !raw.Void {
 		return nil
 	}
 	found := "NULL"
-	if !void {
+	if !raw.Void {
 		found = fmt.Sprint(shown(any(t.token.pack(raw))))
 	}
 	hint := ""
-	if t.spec.Kind == driver.Int && raw.N == 0 && !void {
+	if t.spec.Kind == driver.Int && raw.N == 0 && !raw.Void {
 		hint = "; " + fromZero
 	}
 	return invalid("version", "%s has %s in its column %q, which is no version; nothing was written: give it one, "+

@@ -38,19 +38,20 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 	if p.KeyColumn.Auto && isZero(dbKey) {
 		return version, invalid("key", "the server would make up another for 0, as %q is AUTO_INCREMENT", t.spec.Key)
 	}
-	w := driver.Write{Key: dbKey, Set: set}
-	if w.Stmt, err = t.stmt(p, driver.Insert, set); err != nil {
+	s, err := t.stmt(p, driver.Insert, set)
+	if err != nil {
 		return version, err
 	}
-	if err := t.whole(p, w.Stmt); err != nil {
+	if err := t.whole(p, s); err != nil {
 		return version, err
 	}
+	r := driver.Row{Key: dbKey, Set: set}
 	if t.spec.Kind == driver.UUID {
-		w.Next.U = newUUID()
+		r.Next.U = newUUID()
 	}
 	var taken *driver.TakenError
 	for range suppressedTries { // again if the row was deleted before it was read
-		rows, raw, err := t.d.Write(ctx, db, p, w)
+		rows, raw, err := t.d.Write(ctx, db, p, s, r)
 		if err != nil && !errors.As(err, &taken) {
 			return version, t.wrong(ctx, key, true, err)
 		}

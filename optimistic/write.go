@@ -42,10 +42,10 @@ func (t *Table[V, DB]) Delete(ctx context.Context, db DB, key any, expected V) e
 
 // write runs one statement on one row. The statements that take any version ignore the one expected.
 func (t *Table[V, DB]) write(ctx context.Context, db DB, op driver.Op, key any, expected V, set Set) (next V, err error) {
-	w := driver.Write{Set: set}
+	r := driver.Row{Set: set}
 	blind := op == driver.UpdateAny || op == driver.DeleteAny
 	if !blind {
-		if w.Expected, err = t.token.unpack(expected); err != nil {
+		if r.Expected, err = t.token.unpack(expected); err != nil {
 			return next, err
 		}
 	}
@@ -54,29 +54,30 @@ func (t *Table[V, DB]) write(ctx context.Context, db DB, op driver.Op, key any, 
 		return next, err
 	}
 	if !blind {
-		if err := t.expect(p, &w.Expected); err != nil {
+		if err := t.expect(p, &r.Expected); err != nil {
 			return next, err
 		}
 	}
-	w.Key = dbKey
-	if w.Stmt, err = t.stmt(p, op, set); err != nil {
+	r.Key = dbKey
+	s, err := t.stmt(p, op, set)
+	if err != nil {
 		return next, err
 	}
 	if op == driver.UpdateAny {
-		if err := t.whole(p, w.Stmt); err != nil {
+		if err := t.whole(p, s); err != nil {
 			return next, err
 		}
 	}
 	if t.spec.Kind == driver.UUID && op != driver.Delete && op != driver.DeleteAny {
-		w.Next.U = newUUID()
+		r.Next.U = newUUID()
 	}
-	rows, raw, err := t.d.Write(ctx, db, p, w)
+	rows, raw, err := t.d.Write(ctx, db, p, s, r)
 	for n := 1; err == nil && rows == 0; n++ { // it may have changed since, and changed back
 		err = t.missed(ctx, db, p, key, dbKey, expected, blind)
 		if !errors.Is(err, ErrSuppressed) || n == suppressedTries {
 			return next, err
 		}
-		rows, raw, err = t.d.Write(ctx, db, p, w)
+		rows, raw, err = t.d.Write(ctx, db, p, s, r)
 	}
 	switch {
 	case err != nil:

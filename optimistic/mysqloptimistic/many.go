@@ -1,6 +1,7 @@
 package mysqloptimistic
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/mysqllock"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
@@ -22,7 +24,7 @@ func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, 
 		return nil, false, err
 	}
 	for _, r := range rows {
-		if err := fits(p, r.Key, r.Set); err != nil {
+		if err := fits(p, r); err != nil {
 			return nil, false, err
 		}
 	}
@@ -31,7 +33,7 @@ func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, 
 		return b.found, b.ambiguous, err
 	}
 	if _, ok := db.(interface{ Commit() error }); !ok {
-		return nil, false, refused("db", "%T is neither a *sql.DB nor a transaction: UpdateMany takes two statements here, and needs one", db)
+		return nil, false, attempt.Invalid("db", "%T is neither a *sql.DB nor a transaction: UpdateMany takes two statements here, and needs one", db)
 	}
 	err := b.run(ctx, db)
 	return b.found, b.ambiguous, err
@@ -62,27 +64,31 @@ func (b *batch) run(ctx context.Context, db DB) error {
 		return nil
 	}
 	for _, i := range places {
-		f := &b.found[i]
-		f.Held, f.Written = false, true
-		f.Version = b.next(i, now)
+		r := b.rows[i] // it is locked, so that no other session gives it another version
+		if b.p.Kind == driver.Timestamp {
+			r.Next = later(now, r.Expected)
+		}
+		b.found[i] = driver.Found{Exists: true, Written: true, Version: nextOf(b.p, b.s, r)}
 	}
-	for _, alike := range b.byKind(places) {
-		for _, some := range b.portions(alike) {
-			text, args := b.update(some)
-			if err := few(args); err != nil {
-				return err
-			}
-			result, err := mysql.Exec(ctx, db, text, args...)
-			if err != nil {
-				return err
-			}
-			n, err := result.RowsAffected()
-			if err == nil && n < int64(len(some)) && b.p.Kind != driver.Columns { // these may become what they are
-				err = b.suppressed(ctx, db, some)
-			}
-			if err != nil {
-				return err
-			}
+	parts := [][]int{places}
+	if !b.together(places) {
+		parts = slices.Collect(slices.Chunk(places, 1))
+	}
+	for _, part := range parts {
+		text, args := b.update(part)
+		if err := few(args); err != nil {
+			return err
+		}
+		result, err := mysql.Exec(ctx, db, text, args...)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if err == nil && n < int64(len(part)) && b.p.Kind != driver.Columns { // these may become what they are
+			err = b.suppressed(ctx, db, part)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -104,21 +110,6 @@ func (b *batch) suppressed(ctx context.Context, db DB, places []int) error {
 		}
 	}
 	return nil
-}
-
-// next is the version that a row gets. It is locked, so that nobody else gives it one.
-func (b *batch) next(i int, now int64) driver.Raw {
-	r := b.rows[i]
-	switch b.p.Kind {
-	case driver.Int:
-		return driver.Raw{N: r.Expected.N + 1}
-	case driver.Timestamp:
-		return later(now, r.Expected)
-	case driver.UUID:
-		return r.Next
-	default:
-		return driver.Raw{Values: became(b.p, b.s, r.Expected, r.Set)}
-	}
 }
 
 // inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and lose their order.
@@ -169,50 +160,32 @@ func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 	defer func() { _ = answer.Close() }()
 	for answer.Next() {
 		var place, last, same int64
-		v := versions(b.p)
-		if err := answer.Scan(append([]any{&place, &last, &same, &now}, v.places...)...); err != nil {
+		version, err := scan(answer, b.p, &place, &last, &same, &now)
+		if err != nil {
 			return 0, err
 		}
-		f := &b.found[place]
-		f.Exists, f.Held = true, same == 1
+		b.found[place] = driver.Found{Exists: true, Held: same == 1, Version: version}
 		b.ambiguous = b.ambiguous || place != last
-		if f.Version, f.Void, err = v.raw(b.p); err != nil {
-			return 0, err
-		}
 	}
 	return now, errors.Join(answer.Err(), answer.Close())
 }
 
-// byKind splits the places of rows so that in each part a column has values of one Go type, NULL apart. A
-// CASE of several types has one type, and would convert the others to it.
-func (b *batch) byKind(places []int) (parts [][]int) {
-	var kinds [][]kind // of each part, by column
+// together tells that one statement can write the rows at these places. A CASE of values of several
+// Go types has one type, and would convert the others to it. The server takes no statement longer
+// than its max_allowed_packet.
+func (b *batch) together(places []int) bool {
+	total, kinds := fixedText, make([]string, len(b.s.Names))
 	for _, i := range places {
-		row := make([]kind, len(b.s.Names))
+		total += b.weight(i)
 		for j, name := range b.s.Names {
-			row[j] = kindOf(b.rows[i].Set[name])
-		}
-		k := slices.IndexFunc(kinds, func(part []kind) bool { return merge(part, row) })
-		if k < 0 {
-			k = len(kinds)
-			kinds, parts = append(kinds, row), append(parts, nil)
-		}
-		parts[k] = append(parts[k], i)
-	}
-	return parts
-}
-
-// merge adds the kinds of a row to those of a part, unless two of them differ.
-func merge(part, row []kind) bool {
-	for j := range part {
-		if part[j] != 0 && row[j] != 0 && part[j] != row[j] {
-			return false
+			kind := kindOf(b.rows[i].Set[name])
+			if kind != "" && kinds[j] != "" && kind != kinds[j] {
+				return false
+			}
+			kinds[j] = cmp.Or(kind, kinds[j])
 		}
 	}
-	for j := range part {
-		part[j] = max(part[j], row[j])
-	}
-	return true
+	return b.p.Most == 0 || total <= b.p.Most
 }
 
 // update is the statement that writes the rows at these places, all of them with a value of its own for each
@@ -231,7 +204,7 @@ func (b *batch) update(places []int) (string, []any) {
 		for _, i := range places {
 			args = append(args, b.rows[i].Key)
 			v := value(i)
-			if kindOf(v) == 0 {
+			if kindOf(v) == "" {
 				text.WriteString(null)
 				continue
 			}
@@ -258,15 +231,15 @@ func (b *batch) update(places []int) (string, []any) {
 		among(key, len(places))), args
 }
 
-// typed is a parameter of a CASE that has the type of its value. MySQL gives one without a type that of the
-// column, and converts the value to that as in a comparison, and not as in an assignment.
-func typed(k kind) string {
-	switch k {
-	case signed, boolean:
+// typed is a parameter of a CASE that has the type of its value. MySQL gives one without a type that
+// of the column, and converts the value to that as in a comparison, and not as in an assignment.
+func typed(kind string) string {
+	switch kind {
+	case "int64", "bool":
 		return "CAST(? AS SIGNED)"
 	case unsigned:
 		return "CAST(? AS UNSIGNED)"
-	case text, raw, moment:
+	case "string", "[]uint8", "time.Time":
 		return "CONCAT(?)"
 	}
 	return "?"
@@ -277,7 +250,7 @@ const maxParams = 65_535
 
 func few(args []any) error {
 	if len(args) > maxParams {
-		return refused("changes", "they take %d parameters, more than %d: give some to another call", len(args), maxParams)
+		return attempt.Invalid("changes", "they take %d parameters, more than %d: give some to another call", len(args), maxParams)
 	}
 	return nil
 }
@@ -289,32 +262,16 @@ const (
 
 // fits refuses a row that no statement can carry. The server would close the connection before it has read all of the statement, so
 // the client would see a broken connection.
-func fits(p *driver.Plan, key any, set map[string]any) error {
+func fits(p *driver.Plan, r driver.Row) error {
 	total := 0
-	for _, value := range set {
+	for _, value := range r.Set {
 		total += lengthOf(value)
 	}
 	if p.Most == 0 || total <= p.Most {
 		return nil
 	}
-	return refused("Set", "the row %v of %s has %d bytes, more than the server's max_allowed_packet of %d; nothing was written",
-		key, p.Table, total, p.Most)
-}
-
-// portions cuts the places of rows into those of statements that the server takes. A row that may be too long has a statement of its
-// own, as it has in Update.
-func (b *batch) portions(places []int) (parts [][]int) {
-	bytes := 0
-	for i, place := range places {
-		row := b.weight(place)
-		if i == 0 || b.p.Most > 0 && bytes+row > b.p.Most {
-			parts, bytes = append(parts, nil), fixedText
-		}
-		last := len(parts) - 1
-		parts[last] = append(parts[last], place)
-		bytes += row
-	}
-	return parts
+	return attempt.Invalid("Set", "the row %v of %s has %d bytes, more than the server's max_allowed_packet of %d; nothing was written",
+		r.Key, p.Table, total, p.Most)
 }
 
 // weight is at least what a row adds to the statement that writes it, in any protocol.

@@ -2,7 +2,6 @@ package mysqloptimistic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 	"github.com/dblock-go/dblock/optimistic/internal/link"
 )
@@ -26,8 +26,7 @@ type Table[V any] = optimistic.Table[V, DB]
 //
 // Neither server returns what an UPDATE has written. An Int and a UUID are known beforehand, so that a
 // write is one statement. A Timestamp takes one more, which reads the server's clock. So does a write of
-// Table.Any, which reads the version first; another writer in between makes it begin again. Writes of
-// Columns set what LAST_INSERT_ID() returns on their connection. Triggers may write other tables as they
+// Table.Any, which reads the version first; another writer in between makes it begin again. Triggers may write other tables as they
 // like, but must not change the version.
 func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
 	return link.NewTable[V, DB](dialect{}, table, key, version)
@@ -118,27 +117,19 @@ func locationOf(ctx context.Context, db DB, s driver.Spec, all map[string]driver
 	if times < 0 {
 		return time.UTC, nil
 	}
-	rows, err := mysql.Query(ctx, db, "SELECT TIMESTAMP'2000-01-01 00:00:00', CONCAT(CAST(? AS CHAR(19)), CAST(? AS CHAR(19))) LIMIT 1",
-		time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), time.Date(2000, 7, 1, 0, 0, 1, 0, time.UTC))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
 	var parsed any
 	var sent string
-	for rows.Next() {
-		if err := rows.Scan(&parsed, &sent); err != nil {
-			return nil, err
-		}
-	}
+	_, err := first(ctx, db, "SELECT TIMESTAMP'2000-01-01 00:00:00', CONCAT(CAST(? AS CHAR(19)), CAST(? AS CHAR(19))) LIMIT 1",
+		[]any{time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), time.Date(2000, 7, 1, 0, 0, 1, 0, time.UTC)},
+		func(rows *mysql.Rows) error { return rows.Scan(&parsed, &sent) })
 	if at, is := parsed.(time.Time); is {
-		return at.Location(), rows.Err()
+		return at.Location(), err
 	}
-	if sent != "2000-01-01 00:00:012000-07-01 00:00:01" && rows.Err() == nil {
-		return nil, refused("version", "the column %q of %s holds times, and the DSN has a loc without parseTime: "+
+	if sent != "2000-01-01 00:00:012000-07-01 00:00:01" && err == nil {
+		return nil, attempt.Invalid("version", "the column %q of %s holds times, and the DSN has a loc without parseTime: "+
 			"add parseTime=true to the DSN, or leave out loc", s.Columns[times], s.Table)
 	}
-	return time.UTC, rows.Err()
+	return time.UTC, err
 }
 
 // uniqueIndex is the name of one that has the whole of the key for its only column, the primary key before others.
@@ -162,15 +153,8 @@ func uniqueIndex(lines []map[string]string, key string) (index string) {
 
 func (dialect) Twins(ctx context.Context, db DB, p *driver.Plan, key any) (n int64, err error) {
 	text := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s = ? LIMIT 2) AS twins LIMIT 1", p.From, quoted(p.Key))
-	rows, err := mysql.Query(ctx, db, text, key)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = rows.Close() }()
-	if rows.Next() {
-		err = rows.Scan(&n)
-	}
-	return n, errors.Join(err, rows.Err())
+	_, err = first(ctx, db, text, []any{key}, func(rows *mysql.Rows) error { return rows.Scan(&n) })
+	return n, err
 }
 
 func quoted(name string) string {
@@ -179,27 +163,17 @@ func quoted(name string) string {
 }
 
 // Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it was at its beginning.
-func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, latest bool) (r driver.Raw, void, exists bool, err error) {
+func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, latest bool) (r driver.Raw, exists bool, err error) {
 	if err := checkPool(ctx, db); err != nil {
-		return r, false, false, err
+		return r, false, err
 	}
 	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ? LIMIT %s", strings.Join(read(p), ", "), p.From, quoted(p.Key), mysql.AllRows)
 	if latest {
 		text += " LOCK IN SHARE MODE"
 	}
-	rows, err := mysql.Query(ctx, db, text, key)
-	if err != nil {
-		return r, false, false, err
-	}
-	defer func() { _ = rows.Close() }()
-	if exists = rows.Next(); exists {
-		v := versions(p)
-		if err = rows.Scan(v.places...); err == nil {
-			r, void, err = v.raw(p)
-		}
-	}
-	if err == nil {
-		err = rows.Err()
-	}
-	return r, void, exists && err == nil, err
+	exists, err = first(ctx, db, text, []any{key}, func(rows *mysql.Rows) (err error) {
+		r, err = scan(rows, p)
+		return err
+	})
+	return r, exists, err
 }

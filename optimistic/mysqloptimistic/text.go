@@ -15,9 +15,6 @@ const (
 	clock  = "TIMESTAMPDIFF(MICROSECOND, " + epoch + ", UTC_TIMESTAMP(6))"
 )
 
-// matched is what a statement leaves as its last inserted id to say that it has found its row.
-const matched = 1
-
 // read are the expressions that a version is read by.
 func read(p *driver.Plan) []string {
 	exprs := make([]string, len(p.Token))
@@ -107,10 +104,7 @@ func (dialect) Text(p *driver.Plan, op driver.Op, set []driver.Column) string {
 		}
 		return fmt.Sprintf("INSERT INTO %s (%s, %s) VALUES (?, %s)", p.From, key, strings.Join(names, ", "), strings.Join(values, ", "))
 	}
-	if p.Kind == driver.Columns { // the key becomes what it is, which says that the row was found
-		names = append(names, key)
-		values = append(values, fmt.Sprintf("IF(LAST_INSERT_ID(%d) = %d, %s, %s)", matched, matched, key, key))
-	} else {
+	if p.Kind != driver.Columns {
 		values = append(values, bump(p))
 	}
 	return fmt.Sprintf("UPDATE %s SET %s WHERE %s", p.From, assigned(names, values), where)

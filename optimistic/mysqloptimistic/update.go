@@ -187,19 +187,19 @@ func checkPool(ctx context.Context, db DB) error {
 		return sqlerr.Unwritten(err)
 	}
 	if !on {
-		return refused("db", "its connections have autocommit off, so no statement on it would be committed; nothing was written: "+
+		return attempt.Invalid("db", "its connections have autocommit off, so no statement on it would be committed; nothing was written: "+
 			"take autocommit=0 out of the DSN and of the server's settings, or use a transaction")
 	}
 	if limit != mysql.AllRows {
-		return refused("db", "its connections have a sql_select_limit, so the server leaves out rows that are read; nothing was written: "+
+		return attempt.Invalid("db", "its connections have a sql_select_limit, so the server leaves out rows that are read; nothing was written: "+
 			"take sql_select_limit out of the DSN and of the server's settings")
 	}
 	if completion != "NO_CHAIN" {
-		return refused("db", "its connections have completion_type = %s, so a transaction follows each one, and later statements on the "+
+		return attempt.Invalid("db", "its connections have completion_type = %s, so a transaction follows each one, and later statements on the "+
 			"connection are not committed; nothing was written: take completion_type out of the DSN and of the server's settings", completion)
 	}
 	if isolation == "READ-UNCOMMITTED" {
-		return refused("db", "its connections read at READ UNCOMMITTED, so a version that is read may be rolled back, and a write that "+
+		return attempt.Invalid("db", "its connections read at READ UNCOMMITTED, so a version that is read may be rolled back, and a write that "+
 			"expects it would overwrite another one unseen; nothing was written: take it out of the DSN and of the server's settings, "+
 			"and set it for the transactions that want it")
 	}

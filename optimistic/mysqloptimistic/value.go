@@ -10,7 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
@@ -68,10 +69,6 @@ func digitsOf(rest string) (precision, scale int) {
 	return precision, scale
 }
 
-func refused(field, format string, args ...any) error {
-	return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
-}
-
 // Key refuses what the server would compare in a way of its own: a text with a number, in which 0 is equal to every text without
 // digits, and a write would hit many rows.
 func (dialect) Key(c driver.Column, key any) (any, error) {
@@ -86,25 +83,17 @@ func (dialect) Key(c driver.Column, key any) (any, error) {
 			return plain, nil
 		}
 	case driver.Text, driver.Identifier:
-		switch v := plain.(type) {
-		case string:
-			return v, nil
-		case [16]byte:
-			return driver.FormatUUID(v), nil
+		if text, ok := textOf(plain); ok {
+			return text, nil
 		}
 	case driver.Bytes:
-		switch v := plain.(type) {
-		case []byte:
-			return v, nil
-		case string:
-			return []byte(v), nil
-		case [16]byte:
-			return v[:], nil
+		if bytes, ok := bytesOf(plain); ok {
+			return bytes, nil
 		}
 	default:
-		return nil, refused("key", "the column %q is of the type %s: keys are integers, texts or bytes", c.Name, c.Type)
+		return nil, attempt.Invalid("key", "the column %q is of the type %s: keys are integers, texts or bytes", c.Name, c.Type)
 	}
-	return nil, refused("key", "a %T is not of the type %s of the column %q", key, c.Type, c.Name)
+	return nil, attempt.Invalid("key", "a %T is not of the type %s of the column %q", key, c.Type, c.Name)
 }
 
 // keeps tells that a column is sure to keep a key as it is, whatever the settings of the session.
@@ -128,45 +117,49 @@ func keeps(c driver.Column, key any) bool {
 	return false
 }
 
-// plainOf is a value of a few types.
+// plainOf is a value as an int64, a uint64, a string, a bool, a time, bytes or a [16]byte. A UUID is a
+// [16]byte before it is what its Value returns.
 func plainOf(field string, value any) (any, error) {
-	switch v := value.(type) {
-	case int64, uint64, string, []byte, time.Time, [16]byte, bool:
-		return v, nil
-	case int:
-		return int64(v), nil
-	}
 	of := reflect.ValueOf(value)
-	if of.Kind() == reflect.Array && of.Len() == 16 && of.Type().Elem().Kind() == reflect.Uint8 {
-		return of.Convert(reflect.TypeFor[[16]byte]()).Interface(), nil
+	for of.Kind() == reflect.Pointer && !of.IsNil() {
+		of = of.Elem()
 	}
-	if valuer, ok := value.(sqldriver.Valuer); ok {
-		v, err := valuer.Value()
-		if err != nil {
-			return nil, refused(field, "%v", err)
-		}
-		return v, nil
-	}
-	switch of.Kind() {
-	case reflect.Pointer:
-		if of.IsNil() {
-			return nil, nil
-		}
-		return plainOf(field, of.Elem().Interface())
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return of.Int(), nil
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	_, isValuer := value.(sqldriver.Valuer)
+	switch {
+	case of.CanUint() && !isValuer:
 		return of.Uint(), nil
-	case reflect.String:
-		return of.String(), nil
-	case reflect.Bool:
-		return of.Bool(), nil
-	case reflect.Slice:
-		if of.Type().Elem().Kind() == reflect.Uint8 {
-			return of.Bytes(), nil
-		}
+	case of.Kind() == reflect.Array && of.Type().ConvertibleTo(uuidType):
+		return of.Convert(uuidType).Interface(), nil
 	}
-	return nil, refused(field, "a %T is neither a number, nor a text, nor bytes, nor a time", value)
+	plain, err := sqldriver.DefaultParameterConverter.ConvertValue(value)
+	if _, isFloat := plain.(float64); isFloat || err != nil {
+		return nil, attempt.Invalid(field, "a %T is neither a number, nor a text, nor bytes, nor a time: %v", value, err)
+	}
+	return plain, nil
+}
+
+var uuidType = reflect.TypeFor[[16]byte]()
+
+func textOf(plain any) (string, bool) {
+	switch v := plain.(type) {
+	case string:
+		return v, true
+	case [16]byte:
+		return driver.FormatUUID(v), true
+	}
+	return "", false
+}
+
+func bytesOf(plain any) ([]byte, bool) {
+	switch v := plain.(type) {
+	case []byte:
+		return v, true
+	case string:
+		return []byte(v), true
+	case [16]byte:
+		return v[:], true
+	}
+	return nil, false
 }
 
 var number = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?$`)
@@ -189,20 +182,12 @@ func (dialect) Value(c driver.Column, value any) (any, error) {
 			return text, nil
 		}
 	case driver.Text, driver.Identifier:
-		switch v := plain.(type) {
-		case string:
-			return v, nil
-		case [16]byte:
-			return driver.FormatUUID(v), nil
+		if text, ok := textOf(plain); ok {
+			return text, nil
 		}
 	case driver.Bytes:
-		switch v := plain.(type) {
-		case []byte:
-			return v, nil
-		case string:
-			return []byte(v), nil
-		case [16]byte:
-			return v[:], nil
+		if bytes, ok := bytesOf(plain); ok {
+			return bytes, nil
 		}
 	case driver.Date, driver.DateTime:
 		switch v := plain.(type) {
@@ -215,7 +200,7 @@ func (dialect) Value(c driver.Column, value any) (any, error) {
 			return v.Truncate(time.Microsecond), nil // the driver converts it to its location, as a value that is set
 		}
 	}
-	return nil, refused("expected", "a %T (%.40v) is not of the type %s of the column %q", value, value, c.Type, c.Name)
+	return nil, attempt.Invalid("expected", "a %T (%.40v) is not of the type %s of the column %q", value, value, c.Type, c.Name)
 }
 
 func instant(n int64) string { return time.UnixMicro(n).UTC().Format("2006-01-02 15:04:05.000000") }
@@ -241,44 +226,36 @@ func expected(args []any, p *driver.Plan, r driver.Raw) []any {
 	}
 }
 
-// version is one that is being read: see read.
-type version struct {
-	bytes  []sql.RawBytes
-	places []any
-}
-
-func versions(p *driver.Plan) version {
-	v := version{bytes: make([]sql.RawBytes, len(p.Token))}
-	for i := range v.bytes {
-		v.places = append(v.places, &v.bytes[i])
+// scan reads a version, which read selects, behind other columns.
+func scan(rows *mysql.Rows, p *driver.Plan, others ...any) (r driver.Raw, err error) {
+	bytes := make([]sql.RawBytes, len(p.Token))
+	for i := range bytes {
+		others = append(others, &bytes[i])
 	}
-	return v
-}
-
-// raw is a version as it was read; void, if it is NULL.
-func (v version) raw(p *driver.Plan) (r driver.Raw, void bool, err error) {
-	text := v.bytes[0]
+	if err := rows.Scan(others...); err != nil {
+		return r, err
+	}
 	switch {
 	case p.Kind == driver.Columns:
-		r.Values = make([]any, len(v.bytes))
-		for i, b := range v.bytes {
+		r.Values = make([]any, len(bytes))
+		for i, b := range bytes {
 			if b == nil {
 				continue
 			}
 			if r.Values[i], err = valueOf(p.Token[i], b, p.Location); err != nil {
-				return r, false, err
+				return r, err
 			}
 		}
-	case text == nil:
-		return r, true, nil
+	case bytes[0] == nil:
+		r.Void = true
 	case p.Kind == driver.UUID && p.Token[0].Class == driver.Bytes:
-		copy(r.U[:], text)
+		copy(r.U[:], bytes[0])
 	case p.Kind == driver.UUID:
-		r.U, err = driver.ParseUUID(string(text))
+		r.U, err = driver.ParseUUID(string(bytes[0]))
 	default:
-		r.N, err = strconv.ParseInt(string(text), 10, 64)
+		r.N, err = strconv.ParseInt(string(bytes[0]), 10, 64)
 	}
-	return r, false, err
+	return r, err
 }
 
 // valueOf is a value of Columns in Go's types: int64 or uint64, a time in the driver's location,
@@ -301,65 +278,22 @@ func valueOf(c driver.Column, b []byte, in *time.Location) (any, error) {
 	return string(b), nil
 }
 
-// kind is how the driver sends a value, as far as the server makes a difference. It is 0 for NULL.
-type kind uint8
-
-const (
-	signed kind = iota + 1
-	unsigned
-	float
-	scientific // a float with an exponent, which interpolateParams makes another literal of
-	boolean
-	text
-	raw
-	moment
-	other
-)
-
-// kindOf is the kind of a value, as the driver converts it.
-func kindOf(value any) kind {
-	switch v := value.(type) {
+// kindOf is how a server takes a value, as far as it makes a difference: the Go type that the driver
+// sends. It is empty for NULL.
+func kindOf(value any) string {
+	plain, err := sqldriver.DefaultParameterConverter.ConvertValue(value)
+	switch v := plain.(type) {
 	case nil:
-		return 0
-	case time.Time:
-		return moment
-	case sqldriver.Valuer:
-		if of := reflect.ValueOf(v); of.Kind() == reflect.Pointer && of.IsNil() {
-			return 0
+		if err != nil { // a uint64 of 64 bits, or an argument that the driver refuses
+			return unsigned
 		}
-		plain, err := v.Value()
-		if err != nil {
-			return other // the driver says why
+		return ""
+	case float64: // interpolateParams makes another literal of one with an exponent
+		if strings.Contains(strconv.FormatFloat(v, 'g', -1, 64), "e") {
+			return "float64 with an exponent"
 		}
-		if _, again := plain.(sqldriver.Valuer); again {
-			return other
-		}
-		return kindOf(plain)
 	}
-	switch of := reflect.ValueOf(value); of.Kind() {
-	case reflect.Pointer:
-		if of.IsNil() {
-			return 0
-		}
-		return kindOf(of.Elem().Interface())
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return signed
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return unsigned
-	case reflect.Float32, reflect.Float64:
-		if strings.Contains(strconv.FormatFloat(of.Float(), 'g', -1, 64), "e") {
-			return scientific
-		}
-		return float
-	case reflect.Bool:
-		return boolean
-	case reflect.String:
-		return text
-	case reflect.Slice:
-		if of.IsNil() {
-			return 0
-		}
-		return raw
-	}
-	return other
+	return fmt.Sprintf("%T", plain)
 }
+
+const unsigned = "uint64"

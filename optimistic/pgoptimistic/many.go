@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
@@ -137,7 +137,7 @@ func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, 
 		if f.Written {
 			versions = values[5+len(versions):]
 		}
-		if f.Version, f.Void, err = rawOf(p, versions); err != nil {
+		if f.Version, err = rawOf(p, versions); err != nil {
 			return nil, false, err
 		}
 	}
@@ -179,9 +179,7 @@ func statement(p *driver.Plan, s *driver.Stmt, rows []driver.Row) (text string, 
 		args = append(args, given)
 	}
 	if len(args) > maxParams {
-		return "", nil, &dblock.InvalidError{
-			Field: "changes", Reason: fmt.Sprintf("they take %d parameters, more than %d: give some to another call", len(args), maxParams),
-		}
+		return "", nil, attempt.Invalid("changes", "they take %d parameters, more than %d: give some to another call", len(args), maxParams)
 	}
 	if !some {
 		return s.Text, args, nil

@@ -187,18 +187,18 @@ func quoted(name string) string {
 }
 
 // Read: in a transaction that sees rows as they were the server has refused a write of one that is not, so that nothing is later.
-func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, _ bool) (r driver.Raw, void, exists bool, err error) {
+func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, _ bool) (r driver.Raw, exists bool, err error) {
 	text := fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s AND %s", strings.Join(read(p), ", "), p.From, hasKey(p, "$1"), unaltered(p, nil))
 	rows, err := db.Query(ctx, text, key)
 	if err != nil {
-		return r, false, false, err
+		return r, false, err
 	}
 	defer rows.Close()
 	if exists = rows.Next(); exists {
-		if r, void, err = version(p, rows); err != nil {
-			return r, false, false, err
+		if r, err = version(p, rows); err != nil {
+			return r, false, err
 		}
 	}
 	rows.Close()
-	return r, void, exists, rows.Err()
+	return r, exists, rows.Err()
 }

@@ -2,6 +2,7 @@ package pgoptimistic
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -30,37 +31,15 @@ func expected(args []any, kind driver.Kind, r driver.Raw) []any {
 	}
 }
 
-// version reads one that the columns' own reading (see read) selects.
-func version(p *driver.Plan, rows pgx.Rows) (r driver.Raw, void bool, err error) {
-	if p.Kind == driver.Columns {
-		r.Values, err = rows.Values()
-		return r, false, err
-	}
-	if p.Kind == driver.UUID {
-		var text *string
-		if err = rows.Scan(&text); err != nil || text == nil {
-			return r, err == nil, err
-		}
-		r.U, err = driver.ParseUUID(*text)
-		return r, false, err
-	}
-	var n *int64
-	if err = rows.Scan(&n); err != nil || n == nil {
-		return r, err == nil, err
-	}
-	r.N = *n
-	return r, false, nil
-}
-
 // rawOf is a version of what pgx has read.
-func rawOf(p *driver.Plan, values []any) (r driver.Raw, void bool, err error) {
+func rawOf(p *driver.Plan, values []any) (r driver.Raw, err error) {
 	if p.Kind == driver.Columns {
 		r.Values = values
-		return r, false, nil
+		return r, nil
 	}
 	switch v := values[0].(type) {
 	case nil:
-		return r, true, nil
+		r.Void = true
 	case int64:
 		r.N = v
 	case string:
@@ -68,50 +47,50 @@ func rawOf(p *driver.Plan, values []any) (r driver.Raw, void bool, err error) {
 	default:
 		err = fmt.Errorf("optimistic: a version came as %T", v)
 	}
-	return r, false, err
+	return r, err
 }
 
-// array is a list of one type, if it can be one: pgx has to know the type if it does not ask the server.
+// version reads one, which read selects, and nothing else.
+func version(p *driver.Plan, rows pgx.Rows) (driver.Raw, error) {
+	values, err := rows.Values()
+	if err != nil {
+		return driver.Raw{}, err
+	}
+	return rawOf(p, values)
+}
+
+// array is a list of pointers to values of one Go type, nil for NULL, if it can be one. pgx has to
+// know the type if it does not ask the server.
 func array(list []any) (all any, ok bool) {
 	i := slices.IndexFunc(list, func(v any) bool { return v != nil })
 	if i < 0 {
 		return make([]*string, len(list)), true
 	}
-	switch plain(list[i]).(type) {
-	case int64:
-		return typed[int64](list)
-	case float64:
-		return typed[float64](list)
-	case string:
-		return typed[string](list)
-	case bool:
-		return typed[bool](list)
-	case []byte:
-		return typed[[]byte](list)
-	case time.Time:
-		return typed[time.Time](list)
-	case pgtype.Numeric:
-		return typed[pgtype.Numeric](list)
+	of := reflect.TypeOf(plain(list[i]))
+	if !slices.Contains(arrayTypes, of) {
+		return list, false
 	}
-	return list, false
-}
-
-// typed is a list of pointers, nil for NULL, if all are of the type T.
-func typed[T any](list []any) (any, bool) {
-	all := make([]*T, len(list))
+	pointers := reflect.MakeSlice(reflect.SliceOf(reflect.PointerTo(of)), len(list), len(list))
 	for i, v := range list {
-		one, ok := plain(v).(T)
-		if !ok && v != nil {
+		if v == nil {
+			continue
+		}
+		one := reflect.ValueOf(plain(v))
+		if one.Type() != of {
 			return list, false
 		}
-		if ok {
-			all[i] = &one
-		}
+		pointers.Index(i).Set(reflect.New(of))
+		pointers.Index(i).Elem().Set(one)
 	}
-	return all, true
+	return pointers.Interface(), true
 }
 
-// plain is an int64 for any integer.
+var arrayTypes = []reflect.Type{
+	reflect.TypeFor[int64](), reflect.TypeFor[float64](), reflect.TypeFor[string](), reflect.TypeFor[bool](),
+	reflect.TypeFor[[]byte](), reflect.TypeFor[time.Time](), reflect.TypeFor[pgtype.Numeric](),
+}
+
+// plain is an int64 for any integer of Go's types that one can hold.
 func plain(v any) any {
 	switch n := v.(type) {
 	case int:

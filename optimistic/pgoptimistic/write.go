@@ -7,35 +7,34 @@ import (
 )
 
 // Write runs one statement, which returns the version as the server has stored it.
-func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, w driver.Write) (int64, driver.Raw, error) {
-	args := make([]any, 0, 2+len(p.Token)+len(w.Stmt.Names))
-	args = append(args, w.Key)
-	switch w.Stmt.Op {
+func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (hit int64, next driver.Raw, err error) {
+	args := make([]any, 0, 2+len(p.Token)+len(s.Names))
+	args = append(args, r.Key)
+	switch s.Op {
 	case driver.Update, driver.Delete:
-		args = expected(args, p.Kind, w.Expected)
+		args = expected(args, p.Kind, r.Expected)
 	}
-	if w.Stmt.Op == driver.Delete || w.Stmt.Op == driver.DeleteAny {
-		tag, err := db.Exec(ctx, w.Stmt.Text, args...)
-		return tag.RowsAffected(), driver.Raw{}, err
+	if s.Op == driver.Delete || s.Op == driver.DeleteAny {
+		tag, err := db.Exec(ctx, s.Text, args...)
+		return tag.RowsAffected(), next, err
 	}
 	if p.Kind == driver.UUID {
-		args = append(args, driver.FormatUUID(w.Next.U))
+		args = append(args, driver.FormatUUID(r.Next.U))
 	}
-	for _, name := range w.Stmt.Names {
-		args = append(args, w.Set[name])
+	for _, name := range s.Names {
+		args = append(args, r.Set[name])
 	}
-	rows, err := db.Query(ctx, w.Stmt.Text, args...)
+	rows, err := db.Query(ctx, s.Text, args...)
 	if err != nil {
-		return 0, driver.Raw{}, err
+		return 0, next, err
 	}
 	defer rows.Close()
-	var next driver.Raw
 	if rows.Next() {
 		switch p.Kind {
 		case driver.Int, driver.Timestamp:
-			err = rows.Scan(&next.N) // never NULL: it was written just now
+			err = rows.Scan(&next.N) // never NULL, as it was written just now, and Values would allocate
 		default:
-			next, _, err = version(p, rows)
+			next, err = version(p, rows)
 		}
 		if err != nil {
 			return 0, next, err

@@ -28,6 +28,7 @@ type Raw struct {
 	U      [16]byte
 	Values []any // of Columns, in their order, as the caller gave them or as they were read
 	Sent   []any // the same, as the server compares them
+	Void   bool  // it was read, and is NULL
 }
 
 // Spec is what a table was described by.
@@ -114,15 +115,6 @@ type Stmt struct {
 	Names   []string // of the same, as the caller spells them
 }
 
-// Write is one statement on one row.
-type Write struct {
-	Stmt     *Stmt
-	Key      any
-	Expected Raw
-	Next     Raw // a UUID that is to be written
-	Set      map[string]any
-}
-
 // TakenError is for an insert that a unique index refuses, where the server does not tell for certain which one.
 type TakenError struct{ Err error }
 
@@ -145,7 +137,7 @@ func (e *SuppressedError) Error() string { return e.Err.Error() }
 
 func (e *SuppressedError) Unwrap() error { return e.Err }
 
-// Row is one of several that are to be written.
+// Row is one that is to be written.
 type Row struct {
 	Key      any
 	Expected Raw
@@ -159,7 +151,6 @@ type Found struct {
 	Written bool
 	Held    bool // it could have been written, and was not: for the sake of others, or it was suppressed
 	Version Raw  // what it was written with, or what was found
-	Void    bool // that is NULL
 }
 
 // Driver runs statements on DB. Those it returns errors from say what they mean: see Wrong.
@@ -184,11 +175,11 @@ type Driver[DB any] interface {
 	// Text makes a statement. Those of several rows may be made later.
 	Text(p *Plan, op Op, set []Column) string
 	// Write runs a statement, and returns how many rows it hit, and the new version.
-	Write(ctx context.Context, db DB, p *Plan, w Write) (int64, Raw, error)
+	Write(ctx context.Context, db DB, p *Plan, s *Stmt, r Row) (rows int64, next Raw, err error)
 	// Many writes rows that are at the versions expected. Ambiguous: two of the keys mean one row, and nothing was written.
 	Many(ctx context.Context, db DB, p *Plan, s *Stmt, rows []Row) (found []Found, ambiguous bool, err error)
-	// Read reads a row's version: void if it is NULL. Latest: as it is now, where the transaction would see it as it was.
-	Read(ctx context.Context, db DB, p *Plan, key any, latest bool) (version Raw, void, exists bool, err error)
+	// Read reads a row's version. Latest: as it is now, where the transaction would see it as it was.
+	Read(ctx context.Context, db DB, p *Plan, key any, latest bool) (version Raw, exists bool, err error)
 
 	// Wrong says what an error means to the one whose statement it came from.
 	Wrong(ctx context.Context, what string, wrote bool, err error) error
