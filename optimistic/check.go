@@ -3,6 +3,7 @@ package optimistic
 import (
 	"context"
 	sqldriver "database/sql/driver"
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -16,7 +17,7 @@ func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*driver.Pla
 	}
 	facts, err := t.d.Look(ctx, db, t.spec)
 	if err != nil {
-		return nil, t.d.Wrong(ctx, t.spec.Table, false, err)
+		return nil, t.worded(ctx, t.spec.Table, false, err)
 	}
 	p, err := t.judge(facts)
 	if err != nil {
@@ -40,11 +41,11 @@ func (t *Table[V, DB]) judge(facts driver.Facts) (*driver.Plan, error) {
 	}
 	p := &driver.Plan{Spec: s, Facts: facts}
 	var known bool
-	if p.KeyColumn, known = facts.All[t.d.Fold(s.Key)]; !known {
+	if p.KeyColumn, known = facts.All[t.dialect.Fold(s.Key)]; !known {
 		return nil, invalid("key", "%s has no column %q", s.Table, s.Key)
 	}
 	for _, name := range s.Columns {
-		c, known := facts.All[t.d.Fold(name)]
+		c, known := facts.All[t.dialect.Fold(name)]
 		if err := t.judgeVersion(name, c, known); err != nil {
 			return nil, err
 		}
@@ -55,7 +56,7 @@ func (t *Table[V, DB]) judge(facts driver.Facts) (*driver.Plan, error) {
 
 func (t *Table[V, DB]) judgeVersion(name string, c driver.Column, known bool) error {
 	s := t.spec
-	want := t.d.Definition(s)
+	want := t.definition()
 	switch {
 	case !known && s.Kind == driver.Columns:
 		return invalid("version", "%s has no column %q", s.Table, name)
@@ -67,12 +68,12 @@ func (t *Table[V, DB]) judgeVersion(name string, c driver.Column, known bool) er
 			return invalid("version", "the column %q of %s is of the type %s, which can't be compared exactly: leave it out, "+
 				"or give the table a version", name, s.Table, c.Type)
 		}
-		if reason := t.d.Fits(s.Kind, c); reason != "" {
+		if reason := misfit(s.Kind, c); reason != "" {
 			return invalid("version", "the column %q of %s %s: leave it out, or give the table a version", name, s.Table, reason)
 		}
 		return nil
 	}
-	if reason := t.d.Fits(s.Kind, c); reason != "" {
+	if reason := misfit(s.Kind, c); reason != "" {
 		return invalid("version", "the column %q of %s %s: ALTER TABLE and make it %s", name, s.Table, reason, want)
 	}
 	if c.Nullable {
@@ -80,6 +81,31 @@ func (t *Table[V, DB]) judgeVersion(name string, c driver.Column, known bool) er
 			name, s.Table, want)
 	}
 	return nil
+}
+
+// definition is how the column of the version is to be made.
+func (t *Table[V, DB]) definition() string {
+	switch t.spec.Kind {
+	case driver.Int:
+		return fmt.Sprintf("BIGINT NOT NULL DEFAULT %d", t.spec.First)
+	case driver.Timestamp:
+		return t.dialect.Timestamp
+	}
+	return t.dialect.UUID
+}
+
+// misfit tells why a column can't keep a version of the kind. Empty: it can.
+func misfit(kind driver.Kind, c driver.Column) string {
+	switch {
+	case c.Zoned && (kind == driver.Timestamp || kind == driver.Columns):
+		return "is of the type " + c.Type + ", whose values depend on the session's time zone"
+	case kind == driver.Int && c.Class != driver.Integer, kind == driver.UUID && !c.UUID,
+		kind == driver.Timestamp && c.Class != driver.Instant && c.Class != driver.DateTime:
+		return "is of the type " + c.Type
+	case kind == driver.Timestamp && c.Precision < 6:
+		return fmt.Sprintf("keeps %d digits of a second, not 6, and would miss changes", c.Precision)
+	}
+	return ""
 }
 
 // notUnique refuses a key without a unique index. If it is of several rows already, the error says
@@ -107,33 +133,24 @@ func (e *manyRows) Unwrap() error { return &e.of }
 
 // checkKey refuses what no row is equal to.
 func checkKey(key any) error {
-	switch k := key.(type) {
-	case nil:
+	of := reflect.ValueOf(key)
+	switch of.Kind() {
+	case reflect.Invalid:
 		return invalid("key", "it is nil: no row is equal to NULL")
-	case int64, int, int32, int16, int8, uint64, uint32, uint16, uint8, uint, [16]byte:
-		return nil
-	case string:
-		if strings.ContainsRune(k, 0) {
-			return invalid("key", "%q contains NUL", k)
-		}
-		return nil
-	case []byte:
-		if k == nil {
-			return invalid("key", "it is nil: no row is equal to NULL")
-		}
-		return nil
-	}
-	v := reflect.ValueOf(key)
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
-		if v.IsNil() {
+	case reflect.Pointer, reflect.Map, reflect.Slice:
+		if of.IsNil() {
 			return invalid("key", "it is nil: no row is equal to NULL")
 		}
 	case reflect.Float32, reflect.Float64:
 		return invalid("key", "a float is no key")
 	}
-	if valuer, ok := key.(sqldriver.Valuer); ok {
-		value, err := valuer.Value()
+	switch k := key.(type) {
+	case string:
+		if strings.ContainsRune(k, 0) {
+			return invalid("key", "%q contains NUL", k)
+		}
+	case sqldriver.Valuer:
+		value, err := k.Value()
 		if err != nil {
 			return invalid("key", "%v", err)
 		}

@@ -1,12 +1,13 @@
 package optimistic
 
 import (
-	"encoding/hex"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // ETaggable is what a row's version may be in an ETag. A time counts in microseconds, as databases keep it.
@@ -35,8 +36,7 @@ func ETag[V ETaggable](version V) string {
 	}
 	var id [16]byte
 	reflect.Copy(reflect.ValueOf(&id).Elem(), v)
-	h := hex.EncodeToString(id[:])
-	return quoted(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:])
+	return quoted(driver.FormatUUID(id))
 }
 
 func quoted(s string) string { return `"` + s + `"` }

@@ -16,9 +16,9 @@ import (
 // noDriver has no statements: a call that needs one panics.
 type noDriver struct{ driver.Driver[struct{}] }
 
-func (noDriver) Quote() string { return `"` }
-
-func (noDriver) Fold(name string) string { return name }
+func (noDriver) Dialect() driver.Dialect {
+	return driver.Dialect{Quote: `"`, Fold: func(name string) string { return name }}
+}
 
 func newTable[V any](table, key string, version optimistic.Version[V]) (*optimistic.Table[V, struct{}], error) {
 	return link.NewTable[V, struct{}](noDriver{}, table, key, version)

@@ -75,9 +75,9 @@ const MaxChanges = dblock.MaxSetKeys
 // such row. A transaction of db's is to be rolled back then.
 //
 // On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and
-// one that writes if there is something to write. It writes by more statements if the values of
-// a column have several Go types, or if one statement exceeds the server's max_allowed_packet. db
-// has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED,
+// one that writes if there is something to write. It writes by a statement for each row if the
+// values of a column have several Go types, or if one statement exceeds the server's
+// max_allowed_packet. db has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED,
 // and run again after a deadlock.
 func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode UpdateMode) ([]Outcome[V], error) {
 	op := driver.Many

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/rowlock"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
@@ -41,10 +42,11 @@ import (
 // dblock.ErrOutcomeUnknown if the connection was lost under way: read the row to learn whether
 // it was written. Others are the server's.
 type Table[V, DB any] struct {
-	d     driver.Driver[DB]
-	spec  driver.Spec
-	token Version[V]
-	plan  atomic.Pointer[driver.Plan] // nil until the table was found good
+	d       driver.Driver[DB]
+	dialect driver.Dialect
+	spec    driver.Spec
+	token   Version[V]
+	plan    atomic.Pointer[driver.Plan] // nil until the table was found good
 
 	mu    sync.RWMutex
 	stmts map[string]*driver.Stmt // by what they do and set
@@ -66,31 +68,32 @@ type describer interface {
 
 // describe makes a new Table what NewTable of a driver returns.
 func (t *Table[V, DB]) describe(of any, table, key string, version any) error {
-	e, token := of.(driver.Driver[DB]), version.(Version[V])
+	d, token := of.(driver.Driver[DB]), version.(Version[V])
+	dialect := d.Dialect()
 	if token.kind == 0 {
 		return invalid("version", "make one with Int, IntFromZero, Timestamp, UUID or Columns")
 	}
-	from, err := rowlock.Table(table, e.Quote())
+	from, err := rowlock.Table(table, dialect.Quote)
 	if err != nil {
 		return err
 	}
-	if _, err := rowlock.Name("key", key, e.Quote()); err != nil {
+	if _, err := rowlock.Name("key", key, dialect.Quote); err != nil {
 		return err
 	}
 	if len(token.columns) == 0 {
 		return invalid("version", "no column is named")
 	}
-	seen := map[string]bool{e.Fold(key): true}
+	seen := map[string]bool{dialect.Fold(key): true}
 	for _, column := range token.columns {
-		if _, err := rowlock.Name("version", column, e.Quote()); err != nil {
+		if _, err := rowlock.Name("version", column, dialect.Quote); err != nil {
 			return err
 		}
-		if seen[e.Fold(column)] {
+		if seen[dialect.Fold(column)] {
 			return invalid("version", "the column %q is named twice, or is the key", column)
 		}
-		seen[e.Fold(column)] = true
+		seen[dialect.Fold(column)] = true
 	}
-	t.d, t.token, t.stmts = e, token, map[string]*driver.Stmt{}
+	t.d, t.dialect, t.token, t.stmts = d, dialect, token, map[string]*driver.Stmt{}
 	t.spec = driver.Spec{Table: table, From: from, Key: key, Kind: token.kind, First: token.first, Columns: token.columns}
 	return nil
 }
@@ -106,11 +109,12 @@ func (t *Table[V, DB]) Check(ctx context.Context, db DB) error {
 // Version reads the version that a row has now. It is for callers that did not read it along with
 // the row: what was read before may be older than it.
 func (t *Table[V, DB]) Version(ctx context.Context, db DB, key any) (version V, err error) {
-	p, key, err := t.begin(ctx, db, key)
+	var r driver.Row
+	p, err := t.begin(ctx, db, key, &r)
 	if err != nil {
 		return version, err
 	}
-	raw, exists, err := t.read(ctx, db, p, key, false)
+	raw, exists, err := t.read(ctx, db, p, r.Key, false)
 	switch {
 	case err != nil:
 		return version, err
@@ -150,22 +154,23 @@ func (t *Table[V, DB]) sound(key any, raw driver.Raw) error {
 		hint = "; " + fromZero
 	}
 	return invalid("version", "%s has %s in its column %q, which is no version; nothing was written: give it one, "+
-		"and have the column made as %s%s", Row{Table: t.spec.Table, Key: key}.name(), found, t.spec.Columns[0], t.d.Definition(t.spec), hint)
+		"and have the column made as %s%s", Row{Table: t.spec.Table, Key: key}.name(), found, t.spec.Columns[0], t.definition(), hint)
 }
 
-// begin checks the key, and the table if that was not done yet.
-func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any) (*driver.Plan, any, error) {
+// begin checks the key, and the table if that was not done yet. It gives r the key as the server
+// compares it.
+func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any, r *driver.Row) (*driver.Plan, error) {
 	if err := checkKey(key); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p, err := t.checked(ctx, db, key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if key, err = t.d.Key(p.KeyColumn, key); err != nil {
+	if r.Key, err = t.d.Key(p.KeyColumn, key); err != nil {
 		t.forget()
 	}
-	return p, key, err
+	return p, err
 }
 
 // wrong says what an error of a statement's means. A table that was altered meanwhile is looked at anew.
@@ -176,11 +181,12 @@ func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error
 	if errors.As(err, new(*driver.SuppressedError)) {
 		return &SuppressedError{Table: t.spec.Table, Key: key}
 	}
-	err = t.d.Wrong(ctx, Row{Table: t.spec.Table, Key: key}.name(), wrote, err)
-	if errors.Is(err, driver.ErrAltered) {
+	what := Row{Table: t.spec.Table, Key: key}.name()
+	if errors.As(err, new(*driver.AlteredError)) {
 		t.forget()
-		return err
+		return fmt.Errorf("%w: %s: nothing was written: roll back and repeat: %w", dblock.ErrConflict, what, err)
 	}
+	err = t.worded(ctx, what, wrote, err)
 	for _, usual := range []error{
 		dblock.ErrConflict, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOverloaded, dblock.ErrOutcomeUnknown,
 	} {
@@ -190,6 +196,12 @@ func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error
 	}
 	t.forget()
 	return err
+}
+
+// worded puts the error of a statement into the words of package dblock.
+func (t *Table[V, DB]) worded(ctx context.Context, what string, wrote bool, err error) error {
+	is, known := t.d.Class(ctx, wrote, err)
+	return attempt.Worded(is, known, what, err)
 }
 
 func (t *Table[V, DB]) forget() {
@@ -240,10 +252,10 @@ func (t *Table[V, DB]) columns(p *driver.Plan, names []string) ([]driver.Column,
 	columns := make([]driver.Column, len(names))
 	seen := map[string]bool{}
 	for i, name := range names {
-		if _, err := rowlock.Name("set", name, t.d.Quote()); err != nil {
+		if _, err := rowlock.Name("set", name, t.dialect.Quote); err != nil {
 			return nil, err
 		}
-		folded := t.d.Fold(name)
+		folded := t.dialect.Fold(name)
 		c, known := p.All[folded]
 		switch {
 		case !known:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
 // FuzzVerdicts: each error of the server is told in dblock's words or as it is, and unknown only after a write.
@@ -16,8 +17,11 @@ func FuzzVerdicts(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, number uint16, state, message string, wrote bool) {
 		err := faultconn.MySQLError(number, state, message)
+		is, known := dialect{}.Class(t.Context(), wrote, err)
 		for what, told := range map[string]error{
-			"unwritten": attempts.Unwritten(t.Context(), err), "attempts.MaybeWritten": attempts.MaybeWritten(t.Context(), err), "Wrong": dialect{}.Wrong(t.Context(), "a table", wrote, err),
+			"unwritten":    attempts.Unwritten(t.Context(), err),
+			"maybeWritten": attempts.MaybeWritten(t.Context(), err),
+			"Wrong":        attempt.Worded(is, known, "a table", err),
 		} {
 			if told == nil || !errors.Is(told, err) {
 				t.Errorf("%s: %v becomes %v", what, err, told)

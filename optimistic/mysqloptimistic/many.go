@@ -17,7 +17,7 @@ import (
 )
 
 // Many locks and reads the rows, and then writes those that are at the versions expected: so it needs a
-// transaction. It writes rows whose values are of different Go types by several statements.
+// transaction.
 func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, rows []driver.Row) ([]driver.Found, bool, error) {
 	b := batch{p: p, s: s, rows: rows}
 	if err := checkPool(ctx, db); err != nil {

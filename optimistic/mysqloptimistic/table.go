@@ -37,35 +37,11 @@ type dialect struct{}
 
 var _ driver.Driver[DB] = dialect{}
 
-func (dialect) Quote() string { return "`" }
-
-// Fold: names of columns are compared without regard to case.
-func (dialect) Fold(name string) string { return strings.ToLower(name) }
-
-func (dialect) Definition(s driver.Spec) string {
-	switch s.Kind {
-	case driver.Int:
-		return fmt.Sprintf("BIGINT NOT NULL DEFAULT %d", s.First)
-	case driver.Timestamp:
-		return "DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))"
-	default:
-		return "BINARY(16) NOT NULL"
+func (dialect) Dialect() driver.Dialect {
+	return driver.Dialect{
+		Quote: "`", Fold: strings.ToLower, // names of columns are compared without regard to case
+		Timestamp: "DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))", UUID: "BINARY(16) NOT NULL",
 	}
-}
-
-func (dialect) Fits(kind driver.Kind, c driver.Column) string {
-	uuid := c.Class == driver.Identifier || c.Type == "binary(16)" || c.Type == "char(36)" || c.Type == "varchar(36)"
-	switch {
-	case (kind == driver.Timestamp || kind == driver.Columns) && c.Class == driver.Instant:
-		return "is of the type " + c.Type + ", whose values depend on the session's time zone"
-	case kind == driver.Int && c.Class != driver.Integer,
-		kind == driver.Timestamp && c.Class != driver.DateTime,
-		kind == driver.UUID && !uuid:
-		return "is of the type " + c.Type
-	case kind == driver.Timestamp && c.Precision < 6:
-		return fmt.Sprintf("keeps %d digits of a second, not 6, and would miss changes", c.Precision)
-	}
-	return ""
 }
 
 // Look asks by SHOW, which finds what a statement would: temporary tables too, and in whatever case the name is written.

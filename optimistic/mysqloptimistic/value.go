@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ func columnOf(line map[string]string) driver.Column {
 		Name: line["Field"], Type: strings.ToLower(line["Type"]), Nullable: line["Null"] == "YES",
 		Auto: strings.Contains(strings.ToLower(line["Extra"]), "auto_increment"),
 	}
+	c.UUID = slices.Contains([]string{"uuid", "binary(16)", "char(36)", "varchar(36)"}, c.Type)
 	name, rest, _ := strings.Cut(c.Type, "(")
 	name, unsigned, _ := strings.Cut(name, " ")
 	if strings.Contains(rest, "unsigned") || strings.Contains(unsigned, "unsigned") {
@@ -45,9 +47,7 @@ func columnOf(line map[string]string) driver.Column {
 	case "date":
 		c.Class = driver.Date
 	case "datetime", "timestamp":
-		if c.Class = driver.DateTime; name == "timestamp" {
-			c.Class = driver.Instant
-		}
+		c.Class, c.Zoned = driver.DateTime, name == "timestamp"
 		digits, _, _ := strings.Cut(rest, ")")
 		c.Precision, _ = strconv.Atoi(digits) // none are none
 	case "uuid":

@@ -3,7 +3,6 @@ package mysqloptimistic
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -11,7 +10,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // isUnavailable tells that the connection is to blame for the error of a statement that wrote nothing.
@@ -19,19 +17,16 @@ func isUnavailable(err error) bool {
 	return mysql.ErrorNumber(err) != 0 && mysql.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable || isBroken(err)
 }
 
-// Wrong says what the error of a Table's own statement means, which is never the caller's.
-func (dialect) Wrong(ctx context.Context, what string, wrote bool, err error) error {
-	if errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrConflict) {
-		return fmt.Errorf("optimistic: %s: %w", what, err) // of a transaction of UpdateMany's own
+// Class: of a transaction of UpdateMany's own the error says itself what it means.
+func (dialect) Class(ctx context.Context, wrote bool, err error) (is sqlerr.Class, known bool) {
+	if errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrConflict) ||
+		mysql.ErrorNumber(err) == 0 && ctx.Err() == nil && !isBroken(err) {
+		return is, false
 	}
-	if mysql.ErrorNumber(err) == 0 && ctx.Err() == nil && !isBroken(err) {
-		return fmt.Errorf("optimistic: %s: %w", what, err) // an argument that can't be sent, or a transaction that has ended
-	}
-	known := err
 	if !wrote {
-		known = sqlerr.Unwritten(err)
+		err = sqlerr.Unwritten(err)
 	}
-	return driver.Wrap(classOf(ctx, known), what, err)
+	return classOf(ctx, err), true
 }
 
 // classOf is mysql.Classify of a statement, and not of a commit: one that was never sent is not

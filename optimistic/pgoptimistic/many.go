@@ -117,7 +117,7 @@ func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, 
 	}
 	answer, err := db.Query(ctx, text, args...)
 	if err != nil {
-		return nil, false, err
+		return nil, false, marked(err)
 	}
 	defer answer.Close()
 	found := make([]driver.Found, len(rows))
@@ -141,7 +141,7 @@ func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, 
 			return nil, false, err
 		}
 	}
-	return found, ambiguous, ofTrigger(answer.Err())
+	return found, ambiguous, marked(answer.Err())
 }
 
 // statement is that of several rows, with its arguments. Arrays are kept as texts; a column whose values make

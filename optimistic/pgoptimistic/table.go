@@ -29,31 +29,11 @@ type dialect struct{}
 
 var _ driver.Driver[DB] = dialect{}
 
-func (dialect) Quote() string { return `"` }
-
-func (dialect) Fold(name string) string { return name }
-
-func (dialect) Definition(s driver.Spec) string {
-	switch s.Kind {
-	case driver.Int:
-		return fmt.Sprintf("BIGINT NOT NULL DEFAULT %d", s.First)
-	case driver.Timestamp:
-		return "TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()"
-	default:
-		return "UUID NOT NULL DEFAULT gen_random_uuid()"
+func (dialect) Dialect() driver.Dialect {
+	return driver.Dialect{
+		Quote: `"`, Fold: func(name string) string { return name },
+		Timestamp: "TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()", UUID: "UUID NOT NULL DEFAULT gen_random_uuid()",
 	}
-}
-
-func (dialect) Fits(kind driver.Kind, c driver.Column) string {
-	switch {
-	case kind == driver.Int && c.Class != driver.Integer,
-		kind == driver.Timestamp && c.Class != driver.Instant && c.Class != driver.DateTime,
-		kind == driver.UUID && c.Class != driver.Identifier:
-		return "is of the type " + c.Type
-	case kind == driver.Timestamp && c.Precision < 6:
-		return fmt.Sprintf("keeps %d digits of a second, not 6, and would miss changes", c.Precision)
-	}
-	return ""
 }
 
 // columns reads all facts of a table at once. The type of a column is that below its domains, with
@@ -100,7 +80,7 @@ func (dialect) Look(ctx context.Context, db DB, s driver.Spec) (driver.Facts, er
 		}
 		c.Nullable = !notNull
 		c.Class, c.Max = columnClass(base, kind)
-		c.Padded = base == "bpchar"
+		c.Padded, c.UUID = base == "bpchar", c.Class == driver.Identifier
 		if c.Precision = 6; modifier >= 0 {
 			c.Precision = int(modifier)
 		}
@@ -191,7 +171,7 @@ func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, _ bool)
 	text := fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s AND %s", strings.Join(read(p), ", "), p.From, hasKey(p, "$1"), unaltered(p, nil))
 	rows, err := db.Query(ctx, text, key)
 	if err != nil {
-		return r, false, err
+		return r, false, marked(err)
 	}
 	defer rows.Close()
 	if exists = rows.Next(); exists {
@@ -200,5 +180,5 @@ func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, _ bool)
 		}
 	}
 	rows.Close()
-	return r, exists, rows.Err()
+	return r, exists, marked(rows.Err())
 }

@@ -3,7 +3,6 @@ package pgoptimistic
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
@@ -31,19 +29,14 @@ func classOf(ctx context.Context, err error) sqlerr.Class {
 	return postgres.Classify(err)
 }
 
-// Wrong says what the error of a Table's own statement means, which is never the caller's.
-func (dialect) Wrong(ctx context.Context, what string, wrote bool, err error) error {
+func (dialect) Class(ctx context.Context, wrote bool, err error) (is sqlerr.Class, known bool) {
 	if isUnsent(err) || !wrote && postgres.Code(err) == "" && ctx.Err() == nil && !isBroken(err) {
-		return fmt.Errorf("optimistic: %s: %w", what, err)
+		return is, false
 	}
-	if isAltered(err) {
-		return fmt.Errorf("%w: %s: %w, nothing was written: roll back and repeat: %w", dblock.ErrConflict, what, driver.ErrAltered, err)
-	}
-	known := err
 	if !wrote {
-		known = sqlerr.Unwritten(err)
+		err = sqlerr.Unwritten(err)
 	}
-	return driver.Wrap(postgres.Classify(known), what, err)
+	return postgres.Classify(err), true
 }
 
 // isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has no type for the first; whatever
@@ -64,27 +57,22 @@ func isBroken(err error) bool {
 	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(net.Error)) || errors.Is(err, pgconn.ErrConnClosed)
 }
 
-// isAltered tells of a statement that failed because of unaltered. If it returns a column that has
-// another type, the server itself refuses it: that error has no code of its own, only its origin.
-func isAltered(err error) bool {
+// marked tells what an error means that a condition of dblock's in the statement has raised: see
+// unaltered and suppressed. If a statement returns a column that has another type, the server itself
+// refuses it: that error has no code of its own, only its origin.
+func marked(err error) error {
 	var server *pgconn.PgError
 	if !errors.As(err, &server) {
-		return false
-	}
-	return server.Code == "22P02" && strings.Contains(server.Message, alteredMark) ||
-		server.Code == "0A000" && server.Routine == "RevalidateCachedQuery"
-}
-
-// ofTrigger marks the error of a statement that failed because of suppressed.
-func ofTrigger(err error) error {
-	var server *pgconn.PgError
-	if !errors.As(err, &server) || server.Code != postgres.CodeInvalidText {
 		return err
+	}
+	raised := server.Code == postgres.CodeInvalidText
+	if raised && strings.Contains(server.Message, alteredMark) || server.Code == "0A000" && server.Routine == "RevalidateCachedQuery" {
+		return &driver.AlteredError{Err: err}
 	}
 	_, place, found := strings.Cut(server.Message, suppressedMark)
 	place, _, _ = strings.Cut(place, ".")
 	n, failed := strconv.Atoi(place)
-	if !found || failed != nil {
+	if !raised || !found || failed != nil {
 		return err
 	}
 	return &driver.SuppressedError{Place: max(n-1, 0), Err: err}

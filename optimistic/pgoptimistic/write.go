@@ -16,7 +16,7 @@ func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt,
 	}
 	if s.Op == driver.Delete || s.Op == driver.DeleteAny {
 		tag, err := db.Exec(ctx, s.Text, args...)
-		return tag.RowsAffected(), next, err
+		return tag.RowsAffected(), next, marked(err)
 	}
 	if p.Kind == driver.UUID {
 		args = append(args, driver.FormatUUID(r.Next.U))
@@ -26,7 +26,7 @@ func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt,
 	}
 	rows, err := db.Query(ctx, s.Text, args...)
 	if err != nil {
-		return 0, next, err
+		return 0, next, marked(err)
 	}
 	defer rows.Close()
 	if rows.Next() {
@@ -41,5 +41,5 @@ func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt,
 		}
 	}
 	rows.Close()
-	return rows.CommandTag().RowsAffected(), next, ofTrigger(rows.Err())
+	return rows.CommandTag().RowsAffected(), next, marked(rows.Err())
 }

@@ -3,12 +3,13 @@ package attempt
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// LookAgain is the advice about a write whose outcome is unknown.
-const LookAgain = "no answer came: read the row again to see whether it is written"
+// lookAgain is the advice about a write whose outcome is unknown.
+const lookAgain = "no answer came: read the row again to see whether it is written"
 
 // Driver is what Update and Do need of a database's driver.
 type Driver[DB any] struct {
@@ -173,7 +174,18 @@ func (d *Driver[DB]) MaybeWritten(ctx context.Context, err error) error {
 		err = errors.Join(context.Cause(ctx), err)
 		fallthrough
 	case sqlerr.Unavailable:
-		return sqlerr.Wrap(is, err, "a statement that writes", LookAgain)
+		return sqlerr.Wrap(is, err, "a statement that writes", lookAgain)
 	}
 	return err
+}
+
+// Worded puts the error of a Table's own statement into the words of package dblock.
+func Worded(is sqlerr.Class, known bool, what string, err error) error {
+	if !known {
+		return fmt.Errorf("optimistic: %s: %w", what, err)
+	}
+	if is == sqlerr.Retryable {
+		what += ": roll back, read it again and repeat the change"
+	}
+	return sqlerr.Wrap(is.OfHost(), err, what, lookAgain)
 }

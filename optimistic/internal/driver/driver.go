@@ -4,8 +4,10 @@ package driver
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Kind is what a row's version is kept in.
@@ -72,6 +74,8 @@ type Column struct {
 	Precision int    // digits of a second
 	Max       uint64 // of an integer
 	Auto      bool   // a zero makes a number of its own
+	UUID      bool   // it can keep the version UUID
+	Zoned     bool   // its times depend on the session's time zone
 }
 
 // Facts are what the server says of a table.
@@ -115,6 +119,11 @@ type Stmt struct {
 	Names   []string // of the same, as the caller spells them
 }
 
+// Sets tells whether the statement sets a column.
+func (s *Stmt) Sets(column string) bool {
+	return slices.ContainsFunc(s.Columns, func(c Column) bool { return c.Name == column })
+}
+
 // TakenError is for an insert that a unique index refuses, where the server does not tell for certain which one.
 type TakenError struct{ Err error }
 
@@ -122,9 +131,13 @@ func (e *TakenError) Error() string { return e.Err.Error() }
 
 func (e *TakenError) Unwrap() error { return e.Err }
 
-// ErrAltered matches the error of a statement that wrote nothing, because a column has another type
-// than Look found.
-var ErrAltered = errors.New("the type of a column has changed")
+// AlteredError is of a statement that wrote nothing, because a column has another type than Look
+// found.
+type AlteredError struct{ Err error }
+
+func (e *AlteredError) Error() string { return "the type of a column has changed: " + e.Err.Error() }
+
+func (e *AlteredError) Unwrap() error { return e.Err }
 
 // SuppressedError is of a statement that wrote nothing, because a trigger kept a row from being
 // written.
@@ -153,15 +166,16 @@ type Found struct {
 	Version Raw  // what it was written with, or what was found
 }
 
-// Driver runs statements on DB. Those it returns errors from say what they mean: see Wrong.
+// Dialect is how a database writes names and types.
+type Dialect struct {
+	Quote           string                   // the sign around names
+	Fold            func(name string) string // how names are compared
+	Timestamp, UUID string                   // how the columns of these versions are made
+}
+
+// Driver runs statements on DB.
 type Driver[DB any] interface {
-	// Quote is the sign around names. Fold is how names are compared.
-	Quote() string
-	Fold(name string) string
-	// Definition is how the column of the version is to be made.
-	Definition(Spec) string
-	// Fits tells why a column can't keep a version of the kind; empty: it can.
-	Fits(Kind, Column) string
+	Dialect() Dialect
 
 	// Look asks the server for a table.
 	Look(ctx context.Context, db DB, s Spec) (Facts, error)
@@ -181,6 +195,12 @@ type Driver[DB any] interface {
 	// Read reads a row's version. Latest: as it is now, where the transaction would see it as it was.
 	Read(ctx context.Context, db DB, p *Plan, key any, latest bool) (version Raw, exists bool, err error)
 
-	// Wrong says what an error means to the one whose statement it came from.
-	Wrong(ctx context.Context, what string, wrote bool, err error) error
+	// Class is that of an error of one of these statements, which are never the caller's. It is not
+	// known of an argument that can't be sent, and of a transaction that has ended.
+	Class(ctx context.Context, wrote bool, err error) (is sqlerr.Class, known bool)
 }
+
+// Describe makes a new *optimistic.Table[V, DB] the description of a table, whose statements are
+// those of a Driver[DB]. version is an optimistic.Version[V]. Package optimistic sets it at
+// initialization; package link, which can name these types, is for its callers.
+var Describe func(table, driver any, name, key string, version any) error
