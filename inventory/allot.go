@@ -14,10 +14,6 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// An allotment is a bucket of its own for each process, which takes units out of the shared stock many at a time and then sells
-// them without touching its row. It holds a lease for its bucket's number: whoever gets that lease, when the process is gone, may give
-// its units back. Nothing depends on it: whoever finds nothing else left locks all rows of an SKU, allotments too, and sells from them.
-
 // allotmentKey is the lease of a bucket's process.
 func allotmentKey(bucket int32) string {
 	return fmt.Sprintf("dblock allotment %d", bucket-driver.FirstAllotment)
@@ -26,12 +22,21 @@ func allotmentKey(bucket int32) string {
 // maxAllotments is how many processes can have one at once.
 const maxAllotments = 1 << 16
 
-// allotments are this process's.
+// allotments are this process's. An allotment is a bucket of its own for each process, which takes
+// units out of the shared stock many at a time and then sells them without touching its row. It
+// holds a lease for its bucket's number: the process that gets that lease, when this one is gone,
+// may give its units back. Nothing depends on it: an order that finds nothing else left locks all
+// rows of an SKU, allotments too, and is sold from them.
 type allotments struct {
-	own  *atomic.Int32               // its bucket; 0: it has none
-	lock atomic.Pointer[dblock.Lock] // of own
+	driver driver.Driver
+	retry  *retrier
+	cache  *skuCache
+	calls  *calls
+	units  int64 // Options.Allotment
 
-	seeks atomic.Bool // a bucket is sought
+	own   atomic.Int32                // this process's bucket; 0: it has none
+	lock  atomic.Pointer[dblock.Lock] // of own
+	seeks atomic.Bool                 // a bucket is sought
 
 	mu     sync.Mutex // of locker, and never held while a statement runs
 	locker dblock.Locker
@@ -42,10 +47,10 @@ type allotments struct {
 // errSeeking is for a batch that comes while a bucket is sought: it does without.
 var errSeeking = errors.New("inventory: this process has no allotments yet")
 
-// bucket returns the bucket of this process, which is another one when its lease was lost. It is sought behind the callers' backs: on a
-// slow server a batch could not wait for that to end, and would begin it anew each time.
-func (s *Store) bucket(ctx context.Context) (int32, error) {
-	a := &s.allotments
+// bucket returns the bucket of this process, which is another one when its lease was lost. It is
+// sought in the background: on a slow server a batch could not wait for that to end, and would begin
+// it anew each time.
+func (a *allotments) bucket(ctx context.Context) (int32, error) {
 	if lock := a.lock.Load(); lock != nil && lock.Context().Err() == nil {
 		return a.own.Load(), nil
 	}
@@ -57,11 +62,11 @@ func (s *Store) bucket(ctx context.Context) (int32, error) {
 		err    error
 	}
 	found := make(chan bucket, 1)
-	s.behind(func(ctx context.Context) {
+	a.calls.background(func(ctx context.Context) {
 		defer a.seeks.Store(false)
-		ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+		ctx, cancel := context.WithTimeout(ctx, a.retry.timeout)
 		defer cancel()
-		number, err := s.seek(ctx)
+		number, err := a.seek(ctx)
 		found <- bucket{number, err}
 	})
 	select {
@@ -73,13 +78,12 @@ func (s *Store) bucket(ctx context.Context) (int32, error) {
 }
 
 // seek gets a bucket for this process. A number whose lease is busy is passed over.
-func (s *Store) seek(ctx context.Context) (int32, error) {
-	a := &s.allotments
+func (a *allotments) seek(ctx context.Context) (int32, error) {
 	a.own.Store(0)
 	if lost := a.lock.Swap(nil); lost != nil { // until it is released the Locker waits for it
 		_ = lost.Release(ctx)
 	}
-	locker, err := s.locker(ctx)
+	locker, err := a.open(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -98,25 +102,24 @@ func (s *Store) seek(ctx context.Context) (int32, error) {
 	return 0, fmt.Errorf("inventory: %d processes have allotments: there is no number for another one", maxAllotments)
 }
 
-// locker returns the Locker, made when it is first needed. That takes Options.Timeout at most, and
+// open returns the Locker, made when it is first needed. That takes Options.Timeout at most, and
 // ends with Close.
-func (s *Store) locker(parent context.Context) (dblock.Locker, error) {
-	a := &s.allotments
+func (a *allotments) open(parent context.Context) (dblock.Locker, error) {
 	a.mu.Lock()
 	locker := a.locker
 	a.mu.Unlock()
 	if locker != nil {
 		return locker, nil
 	}
-	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
+	ctx, cancel := context.WithTimeout(parent, a.retry.timeout)
 	defer cancel()
-	defer context.AfterFunc(s.ending, cancel)()
-	made, err := s.driver.Locker(ctx)
+	defer context.AfterFunc(a.calls.ending, cancel)()
+	made, err := a.driver.Locker(ctx)
 	if err != nil {
-		return nil, s.unleased(parent, ctx, err)
+		return nil, a.unleased(parent, ctx, err)
 	}
 	a.mu.Lock()
-	closed := s.ending.Err() != nil
+	closed := a.calls.isClosed()
 	if a.locker == nil && !closed {
 		a.locker, made = made, nil
 	}
@@ -133,9 +136,9 @@ func (s *Store) locker(parent context.Context) (dblock.Locker, error) {
 
 // unleased is the error of a call of the Locker that may have failed because ctx, which has less
 // time than its parent, has ended.
-func (s *Store) unleased(parent, ctx context.Context, err error) error {
+func (a *allotments) unleased(parent, ctx context.Context, err error) error {
 	switch {
-	case s.ending.Err() != nil:
+	case a.calls.isClosed():
 		return dblock.ErrClosed
 	case ctx.Err() == nil, errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrUnavailable):
 		return err
@@ -143,35 +146,30 @@ func (s *Store) unleased(parent, ctx context.Context, err error) error {
 	return outOfTime(parent, false, sqlerr.Busy, err)
 }
 
-// refill takes units for a batch of one SKU, and as many more as are allotted at once. False: there are not enough, or it took too
-// long: a batch has Options.Timeout, and can do without.
-func (s *Store) refill(ctx context.Context, sku string, asked int64) bool {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout/4)
+// refill takes units for a batch of one SKU, and as many more as are allotted at once. False: there
+// are not enough, or it took too long: a batch has Options.Timeout, and can do without.
+func (a *allotments) refill(ctx context.Context, sku string, asked int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, a.retry.timeout/4)
 	defer cancel()
-	bucket, err := s.bucket(ctx)
+	bucket, err := a.bucket(ctx)
 	if err != nil {
 		return false
 	}
-	left, err := s.driver.Allot(ctx, sku, bucket, max(asked, s.o.Allotment))
+	left, err := a.driver.Allot(ctx, sku, bucket, max(asked, a.units))
 	if err != nil || left == 0 {
 		return false
 	}
-	s.seen.note(sku, left)
+	a.cache.noteLeft(sku, left)
 	return left >= asked
-}
-
-// allots tells that a batch is to be sold from this process's allotment, if there is enough.
-func (s *Store) allots(orders []order) bool {
-	return s.o.Allotment > 0 && !s.driver.Hooked() && orders[0].lines == nil && !orders[0].Unstocked && alike(orders)
 }
 
 // giveBack moves the units of an allotment to where all processes sell from. False: another
 // transaction has one of both rows locked.
-func (s *Store) giveBack(ctx context.Context, units driver.Units) (free bool, err error) {
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+func (a *allotments) giveBack(ctx context.Context, units driver.Units) (free bool, err error) {
+	err = a.retry.do(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
 		free = false
-		return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
-			have, err := tx.LockFreeStock(ctx, units.SKU)
+		return a.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
+			have, err := tx.LockStock(ctx, units.SKU, false)
 			if err != nil {
 				return false, err
 			}
@@ -187,35 +185,38 @@ func (s *Store) giveBack(ctx context.Context, units driver.Units) (free bool, er
 		})
 	})
 	if err != nil {
-		return false, s.explain(err, fmt.Sprintf("giving back the allotment of %q", units.SKU))
+		return false, a.retry.explain(err, fmt.Sprintf("giving back the allotment of %q", units.SKU))
 	}
 	return free, nil
 }
 
 // allotted returns what is in the allotments of all processes.
-func (s *Store) allotted(ctx context.Context) (all []driver.Units, err error) {
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		all, err = s.driver.Allotted(ctx)
+func (a *allotments) allotted(ctx context.Context) (all []driver.Units, err error) {
+	err = a.retry.do(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
+		all, err = a.driver.Allotted(ctx)
 		return err
 	})
 	return all, err
 }
 
-// sweepAllotments gives back what processes have left behind that are gone. What is locked or
+// sweep gives back what processes have left behind that are gone. What is locked or
 // refused, and a bucket whose lease is busy, stops no other: it comes later.
-func (s *Store) sweepAllotments(ctx context.Context) error {
-	all, err := s.allotted(ctx)
+func (a *allotments) sweep(ctx context.Context) error {
+	all, err := a.allotted(ctx)
 	if err != nil {
-		return s.explain(err, "sweep of allotments")
+		return a.retry.explain(err, "sweep of allotments")
 	}
-	not := s.allotments.later.now()
-	all = slices.DeleteFunc(all, func(u driver.Units) bool { return not[bare(u)] })
+	tried := a.later.tried()
+	all = slices.DeleteFunc(all, func(u driver.Units) bool {
+		ready, known := tried[bare(u)]
+		return known && !ready
+	})
 	if len(all) == 0 {
 		return nil
 	}
-	locker, err := s.locker(ctx)
+	locker, err := a.open(ctx)
 	if err != nil {
-		return s.explain(err, "sweep of allotments")
+		return a.retry.explain(err, "sweep of allotments")
 	}
 	var failed []error
 	for len(all) > 0 && (err == nil || isOfOne(err)) {
@@ -223,7 +224,7 @@ func (s *Store) sweepAllotments(ctx context.Context) error {
 		if n < 0 {
 			n = len(all)
 		}
-		if err = s.sweepAllotment(ctx, locker, all[:n]); err != nil {
+		if err = a.sweepOne(ctx, locker, all[:n]); err != nil {
 			failed = append(failed, err)
 		}
 		all = all[n:]
@@ -231,9 +232,9 @@ func (s *Store) sweepAllotments(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// sweepAllotment gives back what is in one bucket, if its process is gone.
-func (s *Store) sweepAllotment(parent context.Context, locker dblock.Locker, units []driver.Units) error {
-	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
+// sweepOne gives back what is in one bucket, if its process is gone.
+func (a *allotments) sweepOne(parent context.Context, locker dblock.Locker, units []driver.Units) error {
+	ctx, cancel := context.WithTimeout(parent, a.retry.timeout)
 	defer cancel()
 	lock, err := locker.TryAcquire(ctx, allotmentKey(units[0].Bucket))
 	switch {
@@ -241,26 +242,26 @@ func (s *Store) sweepAllotment(parent context.Context, locker dblock.Locker, uni
 	case errors.Is(err, dblock.ErrNotAcquired) && ctx.Err() == nil: // its process is alive
 		return nil
 	default:
-		s.allotments.postpone(units)
-		return s.explain(s.unleased(parent, ctx, err), "sweep of allotments")
+		a.postpone(units)
+		return a.retry.explain(a.unleased(parent, ctx, err), "sweep of allotments")
 	}
-	_, err = s.giveAllBack(parent, units, driver.LockWait)
+	_, err = a.giveAllBack(parent, units, driver.LockWait)
 	return errors.Join(err, lock.Release(parent))
 }
 
 // giveAllBack gives back what is in one allotment. It waits at most the given time for what other
 // transactions have locked, and returns what stayed locked. The error is the first one. One that
 // concerns a single SKU does not stop the others.
-func (s *Store) giveAllBack(ctx context.Context, all []driver.Units, wait time.Duration) (locked []driver.Units, failed error) {
+func (a *allotments) giveAllBack(ctx context.Context, all []driver.Units, wait time.Duration) (locked []driver.Units, failed error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for n := 0; ; n++ {
 		locked = nil
 		for i, u := range all {
-			free, err := s.giveBack(ctx, u)
+			free, err := a.giveBack(ctx, u)
 			switch {
 			case err != nil:
-				s.allotments.postpone(all[i : i+1])
+				a.postpone(all[i : i+1])
 				if failed == nil {
 					failed = err
 				}
@@ -268,13 +269,13 @@ func (s *Store) giveAllBack(ctx context.Context, all []driver.Units, wait time.D
 					return locked, failed
 				}
 			case free:
-				s.allotments.later.done(bare(u))
+				a.later.done(bare(u))
 			default:
 				locked = append(locked, u)
 			}
 		}
 		if all = locked; len(all) == 0 || !pause(waiting, n) {
-			s.allotments.postpone(locked)
+			a.postpone(locked)
 			return locked, failed
 		}
 	}
@@ -294,11 +295,10 @@ func bare(u driver.Units) driver.Units {
 // isOfOne tells that an error is of one SKU, or one lease: with others it may go better.
 func isOfOne(err error) bool { return errors.Is(err, ErrRejected) || sqlerr.IsContended(err) }
 
-// closeAllotments gives back what this process has not sold. If that fails, another process's Sweep
+// close gives back what this process has not sold. If that fails, another process's Sweep
 // does so.
-func (s *Store) closeAllotments(ctx context.Context) error {
-	a := &s.allotments
-	a.mu.Lock() // from now on none is made: the Store is ending
+func (a *allotments) close(ctx context.Context) error {
+	a.mu.Lock() // from now on none is made: the Store is closed
 	locker := a.locker
 	a.locker = nil
 	a.mu.Unlock()
@@ -307,21 +307,21 @@ func (s *Store) closeAllotments(ctx context.Context) error {
 	}
 	var failed error
 	if lock := a.lock.Load(); lock != nil {
-		failed = errors.Join(s.giveOwnBack(ctx, a.own.Load()), lock.Release(ctx))
+		failed = errors.Join(a.giveOwnBack(ctx, a.own.Load()), lock.Release(ctx))
 	}
 	return errors.Join(failed, locker.Close(ctx))
 }
 
-func (s *Store) giveOwnBack(ctx context.Context, own int32) error {
+func (a *allotments) giveOwnBack(ctx context.Context, own int32) error {
 	const what = "giving back the allotments"
-	all, err := s.allotted(ctx)
+	all, err := a.allotted(ctx)
 	if err != nil {
-		return s.explain(err, what)
+		return a.retry.explain(err, what)
 	}
 	all = slices.DeleteFunc(all, func(u driver.Units) bool { return u.Bucket != own })
-	locked, err := s.giveAllBack(ctx, all, s.o.Timeout)
+	locked, err := a.giveAllBack(ctx, all, a.retry.timeout)
 	if err == nil && len(locked) > 0 {
-		err = s.explain(outOfTime(ctx, false, sqlerr.Busy, errStayedLocked), fmt.Sprintf("%s: %q", what, locked[0].SKU))
+		err = a.retry.explain(outOfTime(ctx, false, sqlerr.Busy, errStayedLocked), fmt.Sprintf("%s: %q", what, locked[0].SKU))
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
@@ -19,13 +18,11 @@ type opensSlowly struct {
 	closed  chan struct{}
 }
 
-func (opensSlowly) Classify(error) sqlerr.Class { return sqlerr.Unclassified }
+func (opensSlowly) Failure(error) driver.Failure { return driver.Failure{} }
 
-func (opensSlowly) Connections() int { return 0 }
+func (opensSlowly) Caps() driver.Caps { return driver.Caps{} }
 
-func (opensSlowly) Ways() driver.Ways { return driver.Ways{} }
-
-func (opensSlowly) Due(context.Context, int) ([]driver.Due, error) { return nil, nil }
+func (opensSlowly) Due(context.Context, []string, int) ([]driver.Due, error) { return nil, nil }
 
 func (opensSlowly) Allotted(context.Context) ([]driver.Units, error) {
 	return []driver.Units{{SKU: "sale", Bucket: driver.FirstAllotment, Qty: 1}}, nil

@@ -16,7 +16,8 @@ type outcome struct {
 	State    ReservationState // 0: nothing
 	Replayed bool
 	left     time.Duration // for how long it is held
-	passed   bool          // it was sold before, is over its limit or wants more than is left, as it seems: see Store.looks
+	passed   bool          // it was not decided: the next stage has it
+	open     bool          // of one that passed: another transaction writes its key
 	due      []string      // of one that was looked at, and is over its limit: what the buyer holds that has expired
 	looked   bool          // due was read
 }
@@ -88,7 +89,7 @@ func (d *decision) order(o *order) answer {
 	return answer{Value: outcome{State: ReservationRefused}, Err: refused}
 }
 
-// isToRecord tells that a refusal is recorded. One for a limit is final only if the buyer has no expired holds: see Store.decidedAgain.
+// isToRecord tells that a refusal is recorded. One for a limit is final only if the buyer has no expired holds: see seller.decideSwept.
 func (d *decision) isToRecord(o *order, refused error) bool {
 	_, unknown := refused.(*UnknownSKUError)
 	return d.mode.recordRefusals && !unknown && (o.swept || d.mode.unswept || !isOverLimit(refused))
@@ -102,7 +103,7 @@ func (d *decision) refuse(o *order) (behind string, err error) {
 			q := driver.Quota{SKU: l.SKU, Buyer: o.Buyer}
 			used, free := d.books.Used[q]
 			if used += d.counted[q].Qty; !free {
-				return behindQuota(q), nil
+				return quotaLane(q), nil
 			} else if used+l.Qty > l.Limit {
 				return "", &BuyerLimitError{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Wanted: l.Qty, Limit: l.Limit, Used: used}
 			}

@@ -16,6 +16,39 @@
 //   - Store.Audit and Repair are for operators.
 //   - WithHook of a driver has rows of the host's written in the commit of a sale.
 //
+// # A reservation
+//
+//	(none) ──Reserve──▶ sold                Request.Hold 0: at once
+//	(none) ──Reserve──▶ held ──Confirm────▶ sold
+//	                     │ ├───Cancel─────▶ cancelled
+//	                     │ └───Sweep──────▶ expired      once its time is up
+//	                     └─────Extend─────▶ held
+//	(none) ──Cancel───▶ cancelled           an order that comes later is refused
+//	(none) ──Reserve──▶ refused             with Options.RecordRefusals
+//
+// Sold, cancelled, expired and refused are final.
+//
+// # The way of an order
+//
+// An order passes through stages until one of them decides it. Each stage asks the database. What
+// the process remembers of SKUs, keys and buyers (skuCache) only leaves stages out.
+//
+//	Reserve ─▶ validate ─▶ cache ─┬─▶ direct   one conditional UPDATE; with Options.Direct
+//	                              ├─▶ sales    a batch, in the first of these ways that decides it:
+//	                              │              sellAll    one statement: all orders or none
+//	                              │              sellNew    one statement: those that are new
+//	                              │              lockOwn    a transaction on this process's allotment
+//	                              │              assumeNew  a transaction: lock, decide, write
+//	                              │              lockAll    the same, and read what is recorded
+//	                              ├─▶ looks    a batch that is read without a lock: orders that are
+//	                              │            recorded, over a limit, or want more than is left
+//	                              └─▶ sales    once more, with what is recorded at hand
+//
+// The ways differ in what they can decide and in their cost. One that does not decide a batch is
+// followed by the next. lockAll decides everything. An order that needs a row which another
+// transaction has locked waits in the lane of that lock, and its batch goes on without it. An order
+// that is refused for its limit has the buyer's expired holds swept, and takes the way once more.
+//
 // # What is guaranteed
 //
 //   - Never oversold: units sold and held + units left = units restocked, at every commit. Audit

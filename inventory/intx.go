@@ -17,12 +17,9 @@ import (
 const txTries = 3
 
 // reserveIn is reserve in a transaction of the caller's.
-func (s *Store) reserveIn(ctx context.Context, caller driver.CallerTx, o order) (Reservation, error) {
+func (s *seller) reserveIn(ctx context.Context, caller driver.CallerTx, o order) (Reservation, error) {
 	tx, ours := s.driver.Tx(caller)
-	switch {
-	case s.ending.Err() != nil:
-		return Reservation{}, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
-	case !ours:
+	if !ours {
 		return Reservation{}, invalid("tx", "it is nil, or of another driver than that of the Store")
 	}
 	began := time.Now()
@@ -36,7 +33,7 @@ func (s *Store) reserveIn(ctx context.Context, caller driver.CallerTx, o order) 
 // decideIn decides an order in a caller's transaction. It waits for what others have locked. An
 // order over its limit has the buyer's expired holds swept and is decided again while its own rows
 // stay locked: only the first decision waits, so no sweeps wait crosswise.
-func (s *Store) decideIn(ctx context.Context, tx driver.Tx, o order) (answer, error) {
+func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (answer, error) {
 	ask := asked([]order{o})
 	ask.Wait, ask.WaitQuotas = true, true
 	for n := 1; ; n++ {
@@ -54,7 +51,7 @@ func (s *Store) decideIn(ctx context.Context, tx driver.Tx, o order) (answer, er
 		switch {
 		case err == nil:
 			return answers[0], nil
-		case isEnded(err) || s.classify(err) != sqlerr.Duplicate || n == txTries:
+		case isEnded(err) || s.retry.class(err) != sqlerr.Duplicate || n == txTries:
 			return answer{}, err
 		}
 	}
@@ -66,13 +63,14 @@ const sweptInTx = 16
 // sweepIn gives back, in a caller's transaction, the expired holds of a buyer that count against
 // some limits. It passes over holds with locked rows. What can't be found or swept goes on
 // counting. An error means that the transaction is of no use.
-func (s *Store) sweepIn(ctx context.Context, tx driver.Tx, buyer string, of []driver.Quota) (swept bool, err error) {
-	due, err := tx.DueOf(ctx, []string{buyer}, dueScan)
+func (s *seller) sweepIn(ctx context.Context, tx driver.Tx, buyer string, of []driver.Quota) (swept bool, err error) {
+	holds := expiredHolds{of: make(map[string]bool), keys: make(map[driver.Quota][]string)}
+	err = holds.read([]string{buyer}, func(buyers []string) ([]driver.Due, error) { return tx.Due(ctx, buyers, dueScan) })
 	if err != nil {
 		return false, s.unlessUsable(err)
 	}
-	holds := s.without(expiredHolds{keys: due}.against(of))
-	for _, hold := range holds[:min(len(holds), sweptInTx)] {
+	ready := s.sweeper.ready(holds.against(of))
+	for _, hold := range ready[:min(len(ready), sweptInTx)] {
 		err := tx.Move(ctx, func(tx driver.MoveTx) error {
 			moves, _, err := locked(ctx, tx, []change{{to: ReservationExpired, key: hold.Key}}, s.o.MaxBatch)
 			if err != nil {
@@ -99,8 +97,8 @@ var errOfNoUse = errors.New("inventory: to sweep this hold would not help the or
 
 // unlessUsable returns the error of a sweep, or nil if the caller's transaction goes on without the
 // sweep.
-func (s *Store) unlessUsable(err error) error {
-	switch is := s.classify(err); {
+func (s *seller) unlessUsable(err error) error {
+	switch is := s.retry.class(err); {
 	case errors.Is(err, errOfNoUse):
 		return nil
 	case isEnded(err), is == sqlerr.Retryable, is == sqlerr.Unavailable, is == sqlerr.Unresolved:
@@ -115,7 +113,7 @@ func isEnded(err error) bool {
 }
 
 // explainIn is explain for an order in a caller's transaction.
-func (s *Store) explainIn(err error, key string) error {
+func (s *seller) explainIn(err error, key string) error {
 	switch {
 	case errors.Is(err, driver.ErrTxEnded):
 		return invalid("tx", "it has ended: order %q was not sent", key)
@@ -125,8 +123,8 @@ func (s *Store) explainIn(err error, key string) error {
 		return fmt.Errorf("order %q: %w", key, err)
 	}
 	what := fmt.Sprintf("order %q", key)
-	if is := s.classify(err).Harmless(); is == sqlerr.Unavailable {
+	if is := s.retry.class(err).Harmless(); is == sqlerr.Unavailable {
 		return sqlerr.Wrap(is, err, what, "")
 	}
-	return s.explain(err, what)
+	return s.retry.explain(err, what)
 }

@@ -26,22 +26,18 @@ type carts struct {
 
 var errLost = errors.New("lost")
 
-func (*carts) Classify(err error) sqlerr.Class {
+func (*carts) Failure(err error) driver.Failure {
 	if errors.Is(err, errLost) {
-		return sqlerr.Unresolved
+		return driver.Failure{Class: sqlerr.Unresolved}
 	}
-	return sqlerr.Unclassified
+	return driver.Failure{}
 }
 
-func (*carts) IsLocked(error) bool { return false }
-
-func (*carts) Connections() int { return 0 }
-
-func (*carts) Ways() driver.Ways { return driver.Ways{} }
+func (*carts) Caps() driver.Caps { return driver.Caps{} }
 
 func (*carts) Allotted(context.Context) ([]driver.Units, error) { return nil, nil }
 
-func (e *carts) Due(_ context.Context, limit int) (due []driver.Due, err error) {
+func (e *carts) Due(_ context.Context, _ []string, limit int) (due []driver.Due, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for key, n := range e.lines {
@@ -150,14 +146,14 @@ func TestUnitsOfALostReplyAreForSale(t *testing.T) {
 	}
 	s := newStore(&carts{lines: map[string]int{"cart": 1}, lose: true}, o)
 	now := time.Now()
-	s.latches.prove("a", s.latches.counter("a").Load(), now)
-	if !s.latches.holds("a", now) {
-		t.Fatal("the latch does not hold")
+	s.cache.noteSoldOut(s.cache.begin(), "a")
+	if !isSoldOut(s.cache, "a", now) {
+		t.Fatal("that it is sold out is not remembered")
 	}
 	if _, err := s.Sweep(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
-	if s.latches.holds("a", now) {
+	if isSoldOut(s.cache, "a", now) {
 		t.Error("the units that came back are refused as sold out")
 	}
 }

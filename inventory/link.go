@@ -2,9 +2,11 @@ package inventory
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
@@ -39,6 +41,14 @@ func (functions) ReserveAllIn(ctx context.Context, s *Store, tx driver.CallerTx,
 		return Reservation{}, err
 	}
 	return s.reserveIn(ctx, tx, o)
+}
+
+// reserveIn is reserve in a transaction of the caller's.
+func (s *Store) reserveIn(ctx context.Context, tx driver.CallerTx, o order) (Reservation, error) {
+	if s.calls.isClosed() {
+		return Reservation{}, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
+	}
+	return s.seller.reserveIn(ctx, tx, o)
 }
 
 // Granted leaves out what is refused.

@@ -2,30 +2,32 @@ package inventory
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// An order that is recorded, is over its buyer's limit or wants more than is left is answered without a lock. Such orders have batches of
-// their own: one of them in the batch of a sale would have all others decided one by one.
+// dueScan is among how many lines of expired holds those of a buyer are looked for.
+// No index finds them by buyer, as it would cost each sale.
+const dueScan = 100_000
 
-// look decides a batch of such orders, and passes over those that turn out to be neither. It locks nothing.
-func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, error) {
+// look answers a batch of orders that are recorded, over their buyer's limit or want more than is
+// left. It passes over those that turn out to be neither, and locks nothing.
+func (s *seller) look(ctx context.Context, orders []order, _ bool) ([]answer, error) {
 	var books driver.Books
 	var d decision
-	due := expiredHolds{of: make(map[string]bool), keys: make(map[driver.Quota][]string)}
+	var due expiredHolds
+	var began reading
 	ask := asked(orders)
-	var p proofs
-	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
-		clear(due.of)
-		clear(due.keys)
-		for buyers := s.known.overLimit(orders); ; {
-			err := s.readDue(ctx, buyers, due)
+	err := s.retry.do(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+		due = expiredHolds{of: make(map[string]bool), keys: make(map[driver.Quota][]string)}
+		for buyers := s.cache.overLimit(orders); ; {
+			err := due.read(buyers, func(buyers []string) ([]driver.Due, error) { return s.driver.Due(ctx, buyers, dueScan) })
 			if err != nil {
 				return err
 			}
-			p = s.beforeProof(ask.SKUs)
+			began = s.cache.begin()
 			if books, err = s.driver.Look(ctx, ask); err != nil {
 				return err
 			}
@@ -39,12 +41,12 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 	if err != nil {
 		return nil, err
 	}
-	s.known.noteUsed(books.Used)
-	s.latch(books, driver.Plan{}, p)
+	s.cache.noteUsed(books.Used)
+	s.cache.noteSoldOut(began, s.cache.soldOutBy(books, driver.Plan{})...)
 	answers := make([]answer, len(orders))
 	for i := range orders {
 		var final bool
-		if answers[i], final = s.foregone(&orders[i], d); !final {
+		if answers[i], final = s.answer(&orders[i], d); !final {
 			answers[i].Value.passed = true
 		} else if isOverLimit(answers[i].Err) {
 			answers[i].Value.looked = true
@@ -53,43 +55,64 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 			}
 		}
 	}
-	s.known.noteAnswers(orders, answers)
+	s.cache.noteAnswers(orders, answers)
 	return answers, nil
 }
 
-// foregone answers an order by what is recorded, used and left. What others of its batch ask for is no part
-// of it: whether they get it is yet to be decided.
-func (s *Store) foregone(o *order, d decision) (a answer, final bool) {
+// answer answers an order by what is recorded, used and left. What others of its batch ask for is no
+// part of it: whether they get it is yet to be decided.
+func (s *seller) answer(o *order, d decision) (a answer, final bool) {
 	if rows, recorded := d.books.Recorded[o.Key]; recorded {
 		return replay(o, rows), true
 	}
 	_, refused := d.refuse(o)
-	if l, sold := s.latched(o, time.Now()); sold && !isOverLimit(refused) {
+	if l, sold := s.cache.soldOut(o, time.Now()); sold && !isOverLimit(refused) {
 		refused = &SoldOutError{Key: o.Key, SKU: l.SKU, Wanted: l.Qty, Cached: true}
 	}
 	return answer{Value: outcome{State: ReservationRefused}, Err: refused}, refused != nil
 }
 
-// merged has an order decided in a batch. An order that is recorded, over its limit or too large, as far as is known, or that is passed over
-// in a sale, is looked at.
-func (s *Store) merged(ctx context.Context, o order) (outcome, error) {
-	if !s.known.foregone(&o) && (s.o.Allotment > 0 || !s.seen.lacks(&o)) {
-		got, err := s.queue.Do(ctx, o)
-		if !got.passed {
-			return got, err
+// unswept lists the buyers whose orders are over their limit, and whose expired holds were not read
+// before that was found. Others may have swept those meanwhile: the orders have to be looked at
+// again.
+func (s *seller) unswept(orders []order, d decision, due expiredHolds) (buyers []string) {
+	for i := range orders {
+		if a, _ := s.answer(&orders[i], d); isOverLimit(a.Err) && !due.of[orders[i].Buyer] {
+			buyers = append(buyers, orders[i].Buyer)
 		}
 	}
-	return s.lookedAt(ctx, o)
+	return buyers
 }
 
-// lookedAt has an order looked at, unless its refusal is to be recorded. What is not answered then is decided with the stock locked.
-func (s *Store) lookedAt(ctx context.Context, o order) (outcome, error) {
-	if !s.o.RecordRefusals {
-		got, err := s.looks.Do(ctx, o)
-		if !got.passed {
-			return got, err
-		}
+// expiredHolds are keys of expired holds, by the limits against which they count.
+type expiredHolds struct {
+	of   map[string]bool // the buyers whose holds were read
+	keys map[driver.Quota][]string
+}
+
+// read adds the expired holds of some buyers.
+func (h expiredHolds) read(buyers []string, due func(buyers []string) ([]driver.Due, error)) error {
+	if len(buyers) == 0 {
+		return nil
 	}
-	o.looked = true
-	return s.queue.Do(ctx, o)
+	slices.Sort(buyers)
+	buyers = slices.Compact(buyers)
+	found, err := due(buyers)
+	for _, buyer := range buyers {
+		h.of[buyer] = true
+	}
+	for _, d := range found {
+		h.keys[d.Quota] = append(h.keys[d.Quota], d.Key)
+	}
+	return err
+}
+
+// against returns the keys of the holds that count against some limits. To sweep others would not
+// help, and may have to wait for stock that the order does not need.
+func (h expiredHolds) against(limits []driver.Quota) (keys []string) {
+	for _, q := range limits {
+		keys = append(keys, h.keys[q]...)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }

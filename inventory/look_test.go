@@ -10,9 +10,9 @@ import (
 )
 
 // A look grants nothing, so nobody may be told that the key was sold, or the limit reached, by another order of the batch.
-func TestForegoneIsWhatIsRecorded(t *testing.T) {
+func TestALookAnswersWhatIsRecorded(t *testing.T) {
 	t.Parallel()
-	s := &Store{latches: newLatches(time.Minute)}
+	s := &seller{cache: newCache(time.Minute)}
 	first := order{Request: Request{Key: "new", SKU: "a", Buyer: "ann", Qty: 1, Limit: 1}}
 	again, other := first, first
 	other.Key = "other"
@@ -20,27 +20,27 @@ func TestForegoneIsWhatIsRecorded(t *testing.T) {
 	books.Stock, books.Skipped = map[string][]driver.Bucket{"a": {{Left: 1}}}, skipsNone
 	d := newDecision(books, mode{})
 	for _, o := range []order{first, again, other} {
-		if a, final := s.foregone(&o, d); final {
+		if a, final := s.answer(&o, d); final {
 			t.Errorf("%q: %+v, and nothing is recorded", o.Key, a)
 		}
 	}
 	large := order{Request: req("large", "a", 2)}
-	if a, final := s.foregone(&large, d); !final || verdict(a) != "sold out, 1 left" {
+	if a, final := s.answer(&large, d); !final || verdict(a) != "sold out, 1 left" {
 		t.Errorf("more than is left: %+v, final %v", a, final)
 	}
 	over := order{Request: Request{Key: "bot", SKU: "a", Buyer: "bob", Qty: 1, Limit: 1}}
-	if a, final := s.foregone(&over, d); !final || !errors.Is(a.Err, ErrLimitExceeded) {
+	if a, final := s.answer(&over, d); !final || !errors.Is(a.Err, ErrLimitExceeded) {
 		t.Errorf("over the limit: %+v, final %v", a, final)
 	}
 	d.books.Recorded = map[string][]driver.Row{"bot": over.rows(ReservationSold)}
-	if a, final := s.foregone(&over, d); !final || !a.Value.Replayed || a.Err != nil {
+	if a, final := s.answer(&over, d); !final || !a.Value.Replayed || a.Err != nil {
 		t.Errorf("recorded: %+v, final %v", a, final)
 	}
-	s.latches.prove("a", 0, time.Now())
-	if a, final := s.foregone(&over, d); !final || !a.Value.Replayed || a.Err != nil {
+	s.cache.noteSoldOut(s.cache.begin(), "a")
+	if a, final := s.answer(&over, d); !final || !a.Value.Replayed || a.Err != nil {
 		t.Errorf("recorded, and sold out now: %+v, final %v", a, final)
 	}
-	if a, final := s.foregone(&first, d); !final || !errors.Is(a.Err, ErrSoldOut) {
+	if a, final := s.answer(&first, d); !final || !errors.Is(a.Err, ErrSoldOut) {
 		t.Errorf("sold out: %+v, final %v", a, final)
 	}
 }
@@ -60,14 +60,13 @@ func (s *sweptBeside) Look(context.Context, driver.Ask) (driver.Books, error) {
 	return books, nil
 }
 
-func (*sweptBeside) DueOf(context.Context, []string, int) (map[driver.Quota][]string, error) {
-	return nil, nil
-}
+func (*sweptBeside) Due(context.Context, []string, int) ([]driver.Due, error) { return nil, nil }
 
 // TestALookIsNotOlderThanSweeps: an order is not refused for expired holds that others sweep while it is looked at.
 func TestALookIsNotOlderThanSweeps(t *testing.T) {
 	t.Parallel()
-	s := &Store{driver: &sweptBeside{}, known: newKnown(), latches: newLatches(time.Minute)}
+	d := &sweptBeside{}
+	s := &seller{driver: d, retry: &retrier{d, time.Minute}, cache: newCache(time.Minute)}
 	o := order{Request: Request{Key: "k", SKU: "sale", Buyer: "ann", Qty: 1, Limit: 2}}
 	answers, err := s.look(t.Context(), []order{o}, false)
 	if err != nil || !answers[0].Value.passed {

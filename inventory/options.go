@@ -71,7 +71,7 @@ const (
 
 	mergedInFlight = 4  // merged statements at once
 	maxWaiters     = 16 // of them, besides, that wait for a lock
-	directPerSKU   = 4  // orders for one SKU at once with Direct
+	directPerSKU   = 4  // orders for one SKU at once with Direct: others would only wait for the row
 )
 
 // withDefaults returns the options with their defaults. A value out of range is dblock.ErrInvalid.

@@ -42,7 +42,7 @@ func TestOptionsTakeAnyDuration(t *testing.T) {
 			var invalid *dblock.InvalidError
 			switch {
 			case err == nil && (o.Timeout < minTimeout || o.Timeout > maxTimeout || o.SoldOutTTL < 0 || o.SoldOutTTL > maxSoldOutTTL):
-				t.Errorf("%s of %v: a timeout of %v, a latch of %v", f.Name, d, o.Timeout, o.SoldOutTTL)
+				t.Errorf("%s of %v: a timeout of %v, a memory of %v", f.Name, d, o.Timeout, o.SoldOutTTL)
 			case err != nil && (!errors.As(err, &invalid) || invalid.Field != "Options."+f.Name):
 				t.Errorf("%s of %v: %v", f.Name, d, err)
 			}

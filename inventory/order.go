@@ -16,13 +16,15 @@ type order struct {
 	lines []Line // sorted by SKU, no two the same; nil: the Request itself is the only one
 
 	open   bool // another open transaction writes its key, as far as is known
-	looked bool // it is to be decided with what is recorded at hand: see Store.merged
+	looked bool // it is to be decided with what is recorded at hand: see seller.decide
 	swept  bool // its buyer's expired holds were swept, as far as they could be
 }
 
-func anyLooked(orders []order) bool {
-	return slices.ContainsFunc(orders, func(o order) bool { return o.looked })
-}
+// isPlain tells that an order is for stock of one SKU, and has no limit.
+func (o *order) isPlain() bool { return o.lines == nil && o.Limit == 0 && !o.Unstocked }
+
+// quota is what its limit is of, if it is for one SKU.
+func (o *order) quota() driver.Quota { return driver.Quota{SKU: o.SKU, Buyer: o.Buyer} }
 
 // order makes a cart of one SKU what a Request for it would be.
 func (c Cart) order() (order, error) {
@@ -89,12 +91,11 @@ func (o *order) each() iter.Seq2[int, Line] {
 	}
 }
 
-// lane is what orders contend for in the queue. All carts contend: two batches of carts nearly always have SKUs in common, and one would
-// pass over what the other has locked.
+// lane is what orders contend for in the queue.
 func (o *order) lane() string {
 	switch {
 	case o.open:
-		return behindKey(o.Key)
+		return keyLane(o.Key)
 	case o.lines != nil:
 		return cartLane
 	}
@@ -125,12 +126,6 @@ func (o *order) rows(s ReservationState) []driver.Row {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// row is that of an order for one SKU.
-func (r Request) row() driver.Row {
-	o := order{Request: r}
-	return o.rows(o.state())[0]
 }
 
 // reservation is what the caller is told; began is when it called.

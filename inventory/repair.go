@@ -26,7 +26,7 @@ type Repair struct {
 // Errors: of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown (call
 // it again), ErrSchema, ErrClosed. What was repaired before one of them is returned, too.
 func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
-	leave, err := s.enter()
+	leave, err := s.calls.enter()
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
 			repairs = append(repairs, r)
 		}
 		if err != nil {
-			return repairs, s.explain(err, fmt.Sprintf("repair of %q", sku))
+			return repairs, err
 		}
 	}
 	return repairs, nil
@@ -54,12 +54,12 @@ func (s *Store) toRepair(ctx context.Context, skus []string) (all []string, err 
 	if err != nil {
 		return nil, err
 	}
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+	err = s.run(ctx, "repair", func(ctx context.Context) (err error) {
 		all, err = s.driver.LimitedSKUs(ctx, skus)
 		return err
 	})
 	if err != nil {
-		return nil, s.explain(err, "repair")
+		return nil, err
 	}
 	for _, b := range books {
 		all = append(all, b.SKU)
@@ -68,33 +68,25 @@ func (s *Store) toRepair(ctx context.Context, skus []string) (all []string, err 
 	return slices.Compact(all), nil
 }
 
-func eachSKU(skus []string) error {
-	for _, sku := range skus {
-		if err := text("", "sku", sku, 1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
-		return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
-			r, err = repairStock(ctx, tx, sku)
-			return r.Moved != 0, err
+	adjust := func(fn func(context.Context, driver.AdjustTx) (commit bool, err error)) error {
+		return s.run(ctx, fmt.Sprintf("repair of %q", sku), func(ctx context.Context) error {
+			return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (bool, error) { return fn(ctx, tx) })
 		})
+	}
+	err = adjust(func(ctx context.Context, tx driver.AdjustTx) (bool, error) {
+		r, err = repairStock(ctx, tx, sku)
+		return r.Moved != 0, err
 	})
 	if err != nil {
 		return Repair{}, err
 	}
 	if r.Moved != 0 {
-		s.cameIn(sku)
+		s.cache.cameIn(sku)
 	}
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
-		return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
-			r.Quotas, err = repairQuotas(ctx, tx, sku)
-			return r.Quotas > 0, err
-		})
+	err = adjust(func(ctx context.Context, tx driver.AdjustTx) (bool, error) {
+		r.Quotas, err = repairQuotas(ctx, tx, sku)
+		return r.Quotas > 0, err
 	})
 	if err != nil {
 		r.Quotas = 0
@@ -104,7 +96,7 @@ func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
 
 // repairStock reads the books once the stock is locked: what others write meanwhile changes both sides alike, or waits.
 func repairStock(ctx context.Context, tx driver.AdjustTx, sku string) (r Repair, err error) {
-	have, err := tx.LockStock(ctx, sku)
+	have, err := tx.LockStock(ctx, sku, true)
 	if err != nil {
 		return r, err
 	}

@@ -19,20 +19,15 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 	if err := a.validate(); err != nil {
 		return false, err
 	}
-	leave, err := s.enter()
-	if err != nil {
-		return false, err
-	}
-	defer leave()
 	change := driver.Adjustment(a)
 	var verdict error
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+	err = s.call(ctx, fmt.Sprintf("adjustment %q", a.ID), func(ctx context.Context) error {
 		replayed, verdict = false, nil
 		err := s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
 			verdict, err = adjust(ctx, tx, change)
 			return verdict == nil, err
 		})
-		if err == nil || s.classify(err) != sqlerr.Duplicate {
+		if err == nil || s.retry.class(err) != sqlerr.Duplicate {
 			return err
 		}
 		recorded, found, lookup := s.driver.Adjustment(ctx, a.ID)
@@ -49,9 +44,9 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 		return nil
 	})
 	if err != nil {
-		return false, s.explain(err, fmt.Sprintf("adjustment %q", a.ID))
+		return false, err
 	}
-	s.cameIn(a.SKU)
+	s.cache.cameIn(a.SKU)
 	return replayed, verdict
 }
 
@@ -65,7 +60,7 @@ func adjust(ctx context.Context, tx driver.AdjustTx, a driver.Adjustment) (verdi
 	if done, err := tx.AdjustStock(ctx, a); done || err != nil {
 		return nil, err
 	}
-	have, err := tx.LockStock(ctx, a.SKU)
+	have, err := tx.LockStock(ctx, a.SKU, true)
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,46 @@ const (
 	firstPause  = 5 * time.Millisecond   // before the second attempt, at most
 	longestStep = 250 * time.Millisecond // pauses double up to this
 	sharedTries = 4                      // after conflicts that one of a batch may cause
-	awaitTries  = 8                      // after a key was taken, of one that has waited for its key
+	awaitTries  = 8                      // after a key was taken, of an order that has waited for its key
 	dialTries   = 3                      // while nothing was ever sent; a pool may hold several dead connections
+)
+
+// attempt is how a statement is tried.
+type attempt struct {
+	way        way
+	locks      locks
+	lane       string // the lane of the lock that it waits for: see merge.Answer
+	conflicts  conflicts
+	unresolved bool // one before it may have been committed, or may yet be
+}
+
+// way is how a batch of orders is decided. Each way but the first decides less, and takes less time.
+type way int
+
+const (
+	lockAll   way = iota // in a transaction that locks the stock and reads what is recorded
+	assumeNew            // the same, without reading what is recorded
+	lockOwn              // the same, with this process's allotment alone locked
+	sellNew              // one statement that sells the orders that are new and within their limit
+	sellAll              // one statement that sells all orders or none
+)
+
+// locks is for which locked rows an attempt waits.
+type locks int
+
+const (
+	waitForLane locks = iota // for those of one lane, or of one SKU, as long as there is time
+	waitBriefly              // the same, for no longer than others usually have them
+	passOver                 // for none
+)
+
+// conflicts is what conflicts with other transactions make of an attempt.
+type conflicts int
+
+const (
+	ofOne    conflicts = iota // it is repeated as long as there is time
+	ofBatch                   // it holds others up, or may go on apart: it ends after a few
+	awaitKey                  // it begins with a wait for the order's key, and is repeated
 )
 
 // ended is how a retry ended that got no answer from the database.
@@ -37,25 +75,17 @@ func ranOut(err error) bool {
 	return errors.As(err, &end) && sqlerr.IsContended(end.as)
 }
 
-// attempt is how a statement is to be tried.
-type attempt struct {
-	outright  bool   // the short way first
-	carefully bool   // that of what may be recorded, or over its limit
-	brief     bool   // it waits for no lock that others might have for long
-	free      bool   // it passes over every row that is locked
-	behind    string // what it waits for: see merge.Answer
-	awaits    bool   // it begins with a wait for the key of the order
-	own       bool   // from this process's allotment
-	assumeNew bool   // without looking up what is recorded
-	doubt     bool   // one before it may have been committed, or may yet be
-	shared    bool   // it holds others up, or may go on apart: conflicts end it
+// retrier repeats statements, and says what their errors mean.
+type retrier struct {
+	driver  driver.Driver
+	timeout time.Duration // of all attempts together
 }
 
-// retry runs what until it says yes or no, within Options.Timeout. An attempt whose connection
-// was lost may have been committed: from then on only an attempt that completes can end it well,
-// as it finds what was recorded.
-func (s *Store) retry(parent context.Context, this attempt, what func(context.Context, attempt) error) error {
-	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
+// do runs what until it says yes or no. An attempt whose connection was lost may have been
+// committed: from then on only an attempt that completes can end it well, as it finds what was
+// recorded.
+func (r *retrier) do(parent context.Context, this attempt, what func(context.Context, attempt) error) error {
+	ctx, cancel := context.WithTimeout(parent, r.timeout)
 	defer cancel()
 	unreachable := 0
 	var met error // the last conflict, or else the first lock that did not come in time
@@ -64,63 +94,79 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		if err == nil {
 			return nil
 		}
-		is := s.classify(err)
-		if s.named(err) == sqlerr.Retryable || met == nil && s.driver.IsLocked(err) {
+		is := r.failure(err)
+		if r.named(err) == sqlerr.Retryable || met == nil && is.Locked {
 			met = err
 		}
-		if this.shared && isHookBusy(err) && !this.doubt && !sqlerr.Ended(ctx) {
-			return &blockedError{err, true}
+		if end := r.blocked(ctx, err, this, n); end != nil {
+			return end
 		}
-		switch is {
+		switch is.Class {
 		case sqlerr.Retryable, sqlerr.Duplicate:
-			switch {
-			case this.doubt, sqlerr.IsTableLocked(err): // for all of a batch alike
-			case s.blocks(ctx, err, this):
-				return &blockedError{err, false}
-			case this.shared && n+1 >= sharedTries:
-				return &blockedError{err, true}
-			case this.awaits && n+1 >= awaitTries && is == sqlerr.Duplicate && !driver.IsKeyOpen(err):
-				return &driver.HookError{Err: err} // it is not the order's own key, which would be found recorded
-			}
 		case sqlerr.Unresolved:
-			this.doubt, this.brief, this.free = true, false, false
+			this.unresolved, this.locks = true, waitForLane
 			merge.StandAside(ctx) // for as long as it takes
 		case sqlerr.Unavailable:
 			unreachable++
-			if !this.doubt && unreachable == dialTries {
-				return &ended{sqlerr.Public(is), err}
+			if !this.unresolved && unreachable == dialTries {
+				return &ended{sqlerr.Public(is.Class), err}
 			}
 		case sqlerr.Busy:
-			switch {
-			case this.doubt:
-			case s.blocks(ctx, err, this):
-				return &blockedError{err, false}
-			case this.shared && !s.driver.Waited(err) && !sqlerr.Ended(ctx):
-				return &blockedError{err, true}
-			case met != nil && sqlerr.Ended(ctx): // in the midst of another attempt
-				return outOfTime(parent, false, s.named(met), met)
-			default:
-				return outOfTime(parent, false, is, err)
+			if !this.unresolved {
+				if met != nil && sqlerr.Ended(ctx) { // in the midst of another attempt
+					return outOfTime(parent, false, r.named(met), met)
+				}
+				return outOfTime(parent, false, is.Class, err)
 			}
 		default:
-			if !this.doubt {
+			if !this.unresolved {
 				return err
 			}
 		}
 		if !pause(ctx, n) {
-			if is == sqlerr.Unavailable && met != nil { // a connection that a wait has cost
+			if is.Class == sqlerr.Unavailable && met != nil { // a connection that a wait has cost
 				err = met
 			}
-			return outOfTime(parent, this.doubt, s.named(err), err)
+			return outOfTime(parent, this.unresolved, r.named(err), err)
 		}
-		this.outright, this.own, this.assumeNew = false, false, false
+		this.way = lockAll
 	}
 }
 
-// outOfTime says how a retry ends whose time has run out.
-func outOfTime(parent context.Context, doubt bool, is sqlerr.Class, err error) error {
+// blocked returns the error of an attempt that is not to be repeated, as it holds others up, or as
+// it is not its own key that it meets. n attempts were made before it.
+func (r *retrier) blocked(ctx context.Context, err error, this attempt, n int) error {
+	is := r.failure(err)
+	conflict := is.Class == sqlerr.Retryable || is.Class == sqlerr.Duplicate
 	switch {
-	case doubt:
+	case this.unresolved:
+	case this.conflicts == ofBatch && isHookBusy(err) && !sqlerr.Ended(ctx):
+		return &blockedError{err, true}
+	case conflict && sqlerr.IsTableLocked(err): // for all of a batch alike
+	case (conflict || is.Class == sqlerr.Busy) && r.blocks(ctx, err, this):
+		return &blockedError{err, false}
+	case conflict && this.conflicts == ofBatch && n+1 >= sharedTries,
+		is.Class == sqlerr.Busy && this.conflicts == ofBatch && !is.Own && !sqlerr.Ended(ctx):
+		return &blockedError{err, true}
+	case is.Class == sqlerr.Duplicate && this.conflicts == awaitKey && n+1 >= awaitTries && !driver.IsKeyOpen(err):
+		return &driver.HookError{Err: err} // it is not the order's own key, which would be found recorded
+	}
+	return nil
+}
+
+// blocks tells that an attempt met a lock for which it is not to wait. A hook that waits is not in
+// the way of others: see blocked.
+func (r *retrier) blocks(ctx context.Context, err error, this attempt) bool {
+	if driver.IsKeyOpen(err) {
+		return this.conflicts != awaitKey && !sqlerr.Ended(ctx)
+	}
+	return this.locks != waitForLane && r.class(err) == sqlerr.Busy && !isHookBusy(err) && !sqlerr.Ended(ctx)
+}
+
+// outOfTime says how a retry ends whose time has run out.
+func outOfTime(parent context.Context, unresolved bool, is sqlerr.Class, err error) error {
+	switch {
+	case unresolved:
 		return &ended{errors.Join(dblock.ErrOutcomeUnknown, context.Cause(parent)), err}
 	case parent.Err() != nil:
 		return &ended{context.Cause(parent), err}
@@ -134,13 +180,40 @@ func pause(ctx context.Context, attempt int) bool {
 	return pace.Sleep(ctx, rand.N(min(longestStep, firstPause<<min(attempt, 10)))) == nil
 }
 
+// failure tells what an error means, of the driver or of a hook.
+func (r *retrier) failure(err error) driver.Failure {
+	f := r.driver.Failure(err)
+	var hook *driver.HookError
+	if errors.As(err, &hook) {
+		f.Class = sqlerr.BadInput
+	}
+	return f
+}
+
+func (r *retrier) class(err error) sqlerr.Class { return r.failure(err).Class }
+
+// classOfBatch tells what an error means to a batch. One that ran out of time is not divided, nor
+// one whose hook has ended the transaction: an order of it may be committed, and would be found
+// replayed.
+func (r *retrier) classOfBatch(err error) sqlerr.Class {
+	var blocked *blockedError
+	var end *ended
+	switch {
+	case errors.As(err, &blocked) && !blocked.contested:
+		return sqlerr.BadInput
+	case errors.As(err, &end), errors.Is(err, driver.ErrHookEnded):
+		return sqlerr.Unresolved
+	}
+	return r.class(err)
+}
+
 // named returns the class that a caller is told of. A lock that did not come in time is Busy, also
 // if the statement was repeated for it. A key that another order keeps taking is a conflict.
-func (s *Store) named(err error) sqlerr.Class {
-	switch is := s.classify(err); {
-	case is != sqlerr.Retryable && is != sqlerr.Duplicate:
-		return is
-	case s.driver.IsLocked(err):
+func (r *retrier) named(err error) sqlerr.Class {
+	switch is := r.failure(err); {
+	case is.Class != sqlerr.Retryable && is.Class != sqlerr.Duplicate:
+		return is.Class
+	case is.Locked:
 		return sqlerr.Busy
 	}
 	return sqlerr.Retryable
@@ -148,16 +221,16 @@ func (s *Store) named(err error) sqlerr.Class {
 
 // explain puts an error of the driver into this package's words. What is in them already, and
 // what the queue says, stays as it is.
-func (s *Store) explain(err error, what string) error {
+func (r *retrier) explain(err error, what string) error {
 	var end *ended
 	switch {
 	case errors.As(err, &end) && errors.Is(end.as, dblock.ErrOutcomeUnknown):
 		return fmt.Errorf("%w: %s: no answer within %v; send the same key again to learn it: %w",
-			end.as, what, s.o.Timeout, end.cause)
+			end.as, what, r.timeout, end.cause)
 	case errors.As(err, &end):
 		return fmt.Errorf("%w: %s: nothing was written: %w", end.as, what, end.cause)
 	}
-	switch is := s.named(err); is {
+	switch is := r.named(err); is {
 	case sqlerr.Retryable, sqlerr.Busy, sqlerr.NoSchema, sqlerr.Overloaded:
 		return sqlerr.Wrap(is, err, what, "")
 	case sqlerr.BadInput:
@@ -166,7 +239,6 @@ func (s *Store) explain(err error, what string) error {
 				ErrRejected, dblock.ErrOutcomeUnknown, what, err)
 		}
 		return fmt.Errorf("%w: %s: nothing was written: %w", ErrRejected, what, err)
-	default:
-		return err
 	}
+	return err
 }

@@ -4,102 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/merge"
-	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // Store sells from one database. It is safe for concurrent use; one a process is enough, and one
 // a process merges best. Make it with pginventory.New or mysqlinventory.New.
 type Store struct {
-	driver            driver.Driver
-	o                 Options
-	queue, looks      *merge.Queue[order, outcome]
-	known             *known
-	confirms, returns *changes      // what touches no stock, and what gives it back
-	sweeps, apart     *changes      // what has expired, and what waits for rows that are locked
-	later             later[string] // what has expired and could not be swept
-	slots             *slots        // of orders that are sold directly
-	seen              seen
-	allotments        allotments
-	latches           *latches
-	caution           atomic.Int64 // batches yet to look up what is recorded; negative: none
-	hooksBriefly      atomic.Int64 // transactions yet whose hooks wait briefly; negative: none
-	strangers         atomic.Int64 // batches yet that do not take unknown buyers for new ones; negative: none
-	unused            atomic.Int64 // the same of batches that have read the limits of unknown buyers: some gave back all they had
-
-	mu     sync.Mutex
-	ending context.Context // done once Close was called
-	end    context.CancelFunc
-	calls  sync.WaitGroup // those that no merge.Queue carries, and what goes on behind the callers' backs
+	driver     driver.Driver
+	o          Options
+	retry      *retrier
+	cache      *skuCache
+	calls      *calls
+	seller     *seller
+	changer    *changer
+	sweeper    *sweeper
+	allotments *allotments
 }
 
 // newStore makes a Store; o has its defaults.
 func newStore(d driver.Driver, o Options) *Store {
-	s := &Store{driver: d, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.MaxQueue)}
-	s.allotments.own = &s.seen.own
-	s.latches = newLatches(o.SoldOutTTL)
-	s.ending, s.end = context.WithCancel(context.Background())
-	s.confirms, s.returns, s.sweeps, s.apart = s.newChanges(false), s.newChanges(true), s.newChanges(true), s.newApart()
-	s.queue, s.looks = s.newQueue(s.sell, s.perSKU()), s.newQueue(s.look, 1)
+	s := &Store{driver: d, o: o, retry: &retrier{d, o.Timeout}, cache: newCache(o.SoldOutTTL), calls: newCalls()}
+	s.allotments = &allotments{driver: d, retry: s.retry, cache: s.cache, calls: s.calls, units: o.Allotment}
+	s.changer = newChanger(d, o, s.retry, s.cache)
+	s.sweeper = &sweeper{driver: d, retry: s.retry, changer: s.changer, allotments: s.allotments}
+	s.seller = newSeller(d, o, s.retry, s.cache, s.allotments, s.sweeper)
 	return s
-}
-
-// classify tells what an error means, of the driver or of a hook.
-func (s *Store) classify(err error) sqlerr.Class {
-	var hook *driver.HookError
-	if errors.As(err, &hook) {
-		return sqlerr.BadInput
-	}
-	return s.driver.Classify(err)
-}
-
-// newQueue makes a queue of orders.
-func (s *Store) newQueue(run func(context.Context, []order, bool) ([]answer, error), perSKU int) *merge.Queue[order, outcome] {
-	return merge.New(merge.Options[order, outcome]{
-		Run:         run,
-		Key:         func(o order) string { return o.lane() },
-		Classify:    s.ofBatch,
-		Blocked:     isBlocked,
-		Weight:      func(o order) int { return max(1, len(o.lines)) },
-		MaxWeight:   s.o.MaxBatch,
-		MaxBatch:    s.o.MaxBatch,
-		MaxQueue:    s.o.MaxQueue,
-		MaxInFlight: s.mergedInFlight(),
-		PerKey:      perSKU,
-		Waiters:     s.waiters(),
-		MaxWait:     s.o.Timeout,
-		Name:        laneName,
-	})
-}
-
-// mergedInFlight is how many statements of the queue are in flight at once.
-func (s *Store) mergedInFlight() int {
-	if s.o.Direct {
-		return mergedInFlight // Options.MaxInFlight is for those that are not merged
-	}
-	return s.o.MaxInFlight
-}
-
-// waiters is how many statements wait for locks at once. Half of the pool is left to others.
-func (s *Store) waiters() int {
-	if n := s.driver.Connections(); n > 0 {
-		return min(maxWaiters, n/2)
-	}
-	return maxWaiters
-}
-
-// perSKU is how many statements for one SKU are in flight at once. If the stock is locked after
-// the orders were written, a second one writes its own meanwhile; else it would only wait.
-func (s *Store) perSKU() int {
-	if s.driver.Ways().Together != nil {
-		return 2
-	}
-	return 1
 }
 
 // Reserve sells r.Qty units of r.SKU, or sets them aside for r.Hold, all or none. It waits while
@@ -113,38 +45,105 @@ func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if err := r.validate(); err != nil {
 		return Reservation{}, err
 	}
-	return s.reserve(ctx, order{Request: r})
+	return s.seller.reserve(ctx, order{Request: r})
 }
 
-// ReserveAll is Reserve for several SKUs under one key: all lines or none. Two carts never deadlock, whatever their order. Options.Direct
-// makes no difference to it.
+// ReserveAll is Reserve for several SKUs under one key: all lines or none. Two carts never deadlock,
+// whatever their order. Options.Direct makes no difference to it.
 func (s *Store) ReserveAll(ctx context.Context, c Cart) (Reservation, error) {
 	o, err := c.order()
 	if err != nil {
 		return Reservation{}, err
 	}
-	return s.reserve(ctx, o)
+	return s.seller.reserve(ctx, o)
 }
 
-func (s *Store) reserve(ctx context.Context, o order) (Reservation, error) {
-	began := time.Now()
-	got, err := s.decided(ctx, o)
-	got, err = s.decidedAgain(ctx, o, got, err)
-	if err != nil && got.State == 0 {
-		err = s.explain(err, fmt.Sprintf("order %q", o.Key))
-	}
-	return o.reservation(got, began), err
+// Confirm sells what is held under key. It writes to the reservation alone, and never to the stock.
+// A reservation that is sold already is returned with Replayed set.
+//
+// Errors: ErrExpired, ErrCancelled, ErrNotFound, ErrSoldOut (its order was refused, and that is
+// recorded), ErrRejected, and of dblock ErrInvalid, ErrOverloaded, ErrBusy, ErrConflict,
+// ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
+func (s *Store) Confirm(ctx context.Context, key string) (Reservation, error) {
+	return s.changer.change(ctx, s.changer.confirms, change{to: ReservationSold, key: key}, s.o.Timeout)
 }
 
-func (s *Store) decided(ctx context.Context, o order) (outcome, error) {
-	o.open = s.queue.IsBlocked(behindKey(o.Key))
-	switch _, sold := s.latched(&o, time.Now()); {
-	case sold:
-		return s.lookedAt(ctx, o)
-	case s.o.Direct && !o.open:
-		return s.outright(ctx, o)
+// Extend holds what is held under key for d from now on, or for longer if it was held for longer. d
+// is as Request.Hold.
+//
+// Errors: ErrAlreadyConfirmed, and those of Confirm.
+func (s *Store) Extend(ctx context.Context, key string, d time.Duration) (Reservation, error) {
+	if err := holdTime("d", d); err != nil {
+		return Reservation{}, err
 	}
-	return s.merged(ctx, o)
+	return s.changer.change(ctx, s.changer.confirms, change{to: ReservationHeld, key: key, hold: d}, s.o.Timeout)
+}
+
+// Cancel gives back what is held under key, and makes sure that nothing ever will be: a key that is
+// not known yet is recorded as cancelled, and an order that comes under it later is refused with
+// ErrCancelled. What has expired stays so, and is no error; neither is what was cancelled or
+// refused before, returned with Replayed set.
+//
+// Errors: ErrAlreadyConfirmed, and of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable,
+// ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed, and ErrRejected. It is never refused for
+// too many calls.
+func (s *Store) Cancel(ctx context.Context, key string) (Reservation, error) {
+	return s.changer.change(ctx, s.changer.returns, change{to: ReservationCancelled, key: key}, s.o.Timeout)
+}
+
+// Sweep gives back what was held under at most limit reservations, 1 to 8,192, that have expired,
+// those first that expired first, and says how many they were. Until then their units are not for
+// sale; nothing else depends on it.
+//
+// One that the database refuses does not stop the others: Sweep goes on, returns how many it has
+// swept and the error ErrRejected of the first that was refused, and comes back to that later,
+// after a minute at most. One that another transaction has locked comes later, too.
+//
+// Then it gives back the allotments of processes that are gone. Those that are locked or refused
+// come later in the same way. If there are allotments, it opens a Locker of leases, which Close
+// closes, also in a Store that has none itself.
+//
+// Errors: ErrRejected, and of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable,
+// ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
+func (s *Store) Sweep(ctx context.Context, limit int) (swept int, err error) {
+	if limit < 1 || limit > maxBatch {
+		return 0, invalid("limit", "%d is not within 1 to %d", limit, maxBatch)
+	}
+	leave, err := s.calls.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	swept, _, err = s.sweeper.sweep(ctx, limit)
+	return swept, err
+}
+
+// RunSweeper sweeps every so often, at least 10 ms, until ctx ends; that is its error. What fails is
+// logged (see Options.Log) and tried again. It may run in every process: none waits long for
+// another one.
+func (s *Store) RunSweeper(ctx context.Context, every time.Duration) error {
+	if every < minTimeout {
+		return invalid("every", "%v is shorter than %v", every, minTimeout)
+	}
+	for {
+		leave, err := s.calls.enter()
+		if err != nil {
+			return err
+		}
+		_, full, err := s.sweeper.sweep(ctx, sweepBatch)
+		leave()
+		if err != nil && ctx.Err() == nil {
+			s.o.Log.WarnContext(ctx, "inventory: the sweep failed, and is tried again", "error", err)
+		}
+		if full {
+			continue
+		}
+		select {
+		case <-time.After(pace.Jitter(every)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // Lookup returns what is recorded under key: ErrNotFound if nothing is.
@@ -155,19 +154,15 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 	if err := text("", "key", key, 1); err != nil {
 		return Reservation{}, err
 	}
-	leave, err := s.enter()
-	if err != nil {
-		return Reservation{}, err
-	}
-	defer leave()
 	began := time.Now()
 	var rows []driver.Row
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		rows, err = s.driver.Lookup(ctx, key)
+	err := s.call(ctx, fmt.Sprintf("look-up of %q", key), func(ctx context.Context) error {
+		books, err := s.driver.Look(ctx, driver.Ask{Keys: []string{key}})
+		rows = books.Recorded[key]
 		return err
 	})
 	if err != nil {
-		return Reservation{}, s.explain(err, fmt.Sprintf("look-up of %q", key))
+		return Reservation{}, err
 	}
 	if len(rows) == 0 {
 		return Reservation{}, fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, key)
@@ -180,21 +175,18 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 //
 // Errors: of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema, ErrClosed.
 func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
-	if err := eachSKU(skus); err != nil {
-		return nil, err
+	for _, sku := range skus {
+		if err := text("", "sku", sku, 1); err != nil {
+			return nil, err
+		}
 	}
-	leave, err := s.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	var rows []driver.Balance
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
+	err := s.call(ctx, "audit", func(ctx context.Context) (err error) {
 		rows, err = s.driver.Balances(ctx, skus)
 		return err
 	})
 	if err != nil {
-		return nil, s.explain(err, "audit")
+		return nil, err
 	}
 	balances := make([]Balance, len(rows))
 	for i, b := range rows {
@@ -207,22 +199,29 @@ func balance(b driver.Balance) Balance {
 	return Balance{SKU: b.SKU, Restocked: b.Restocked, Available: b.Available, Allotted: b.Allotted, Held: b.Held, Sold: b.Sold}
 }
 
+// call runs what until it says yes or no, unless the Store is closed.
+func (s *Store) call(ctx context.Context, named string, what func(context.Context) error) error {
+	leave, err := s.calls.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.run(ctx, named, what)
+}
+
+// run is call for what belongs to a call.
+func (s *Store) run(ctx context.Context, named string, what func(context.Context) error) error {
+	err := s.retry.do(ctx, attempt{}, func(ctx context.Context, _ attempt) error { return what(ctx) })
+	if err != nil {
+		return s.retry.explain(err, named)
+	}
+	return nil
+}
+
 // Close refuses further calls and waits, while ctx lives, for those under way. It leaves the
 // pool, which is its owner's, open.
 func (s *Store) Close(ctx context.Context) error {
-	s.mu.Lock() // nothing begins once we wait
-	s.end()
-	s.mu.Unlock()
-	err := errors.Join(s.slots.close(ctx), s.queue.Close(ctx), s.looks.Close(ctx), s.confirms.Close(ctx), s.returns.Close(ctx), s.sweeps.Close(ctx), s.apart.Close(ctx), s.callsEnd(ctx))
-	return errors.Join(err, s.closeAllotments(ctx))
-}
-
-// behind does work behind the callers' backs, which Close ends.
-func (s *Store) behind(work func(context.Context)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ending.Err() != nil {
-		return
-	}
-	s.calls.Go(func() { work(s.ending) })
+	s.calls.close()
+	err := errors.Join(s.seller.close(ctx), s.changer.close(ctx), s.calls.wait(ctx))
+	return errors.Join(err, s.allotments.close(ctx))
 }

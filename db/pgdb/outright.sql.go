@@ -9,30 +9,6 @@ import (
 	"context"
 )
 
-const AddToQuotas = `-- name: AddToQuotas :exec
-INSERT INTO dblock_quota AS q (sku, buyer, used, most)
-SELECT $1::text, pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[]), $4::bigint
-ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most
-`
-
-type AddToQuotasParams struct {
-	Sku    string
-	Buyers []string
-	Qtys   []int64
-	Most   int64
-}
-
-// The same for buyers who have one: see MakeQuotas. Who would be over the limit has the batch fail, by the table's check.
-func (q *Queries) AddToQuotas(ctx context.Context, db DBTX, arg AddToQuotasParams) error {
-	_, err := db.Exec(ctx, AddToQuotas,
-		arg.Sku,
-		arg.Buyers,
-		arg.Qtys,
-		arg.Most,
-	)
-	return err
-}
-
 const InsertOrders = `-- name: InsertOrders :exec
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
 SELECT pg_catalog.unnest($1::text[]),
@@ -52,8 +28,8 @@ type InsertOrdersParams struct {
 	HoldUs          int64
 }
 
-// All orders of a batch, of one SKU, or none: these are sent together, in one round trip and one transaction, the quotas first where
-// there is a limit, the stock last: where too little is left the table's check fails. So the stock is locked for the flush alone, and
+// All orders of a batch, of one SKU and without a limit, or none: these are sent together, in one round trip and one transaction, the
+// stock last: where too little is left the table's check fails. So the stock is locked for the flush alone, and
 // the next batch can be written meanwhile. Where there is no such stock the orders fail, for their SKU is NULL then: it may come into
 // being before the statement that takes from it, and is never deleted. (unnest in the select list takes a tenth less time than in
 // FROM, which keeps all rows in a store first; and one statement for all would keep what the others return.)
@@ -67,29 +43,6 @@ func (q *Queries) InsertOrders(ctx context.Context, db DBTX, arg InsertOrdersPar
 		arg.State,
 		arg.Limited,
 		arg.HoldUs,
-	)
-	return err
-}
-
-const InsertQuotas = `-- name: InsertQuotas :exec
-INSERT INTO dblock_quota (sku, buyer, used, most)
-SELECT $1::text, pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[]), $4::bigint
-`
-
-type InsertQuotasParams struct {
-	Sku    string
-	Buyers []string
-	Qtys   []int64
-	Most   int64
-}
-
-// Buyers are sorted, none twice. Who had a quota already has the batch fail. (That takes half the time of ON CONFLICT.)
-func (q *Queries) InsertQuotas(ctx context.Context, db DBTX, arg InsertQuotasParams) error {
-	_, err := db.Exec(ctx, InsertQuotas,
-		arg.Sku,
-		arg.Buyers,
-		arg.Qtys,
-		arg.Most,
 	)
 	return err
 }
@@ -150,10 +103,11 @@ type SellNewRow struct {
 	Unsold    []string
 }
 
-// All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none; else quotas are there already:
-// see MakeQuotas): these are returned, and the others are sold, or none. What is recorded is looked up first, key by key (a join might
+// All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none): these are returned, and the
+// others are sold, or none. What is recorded is looked up first, key by key (a join might
 // read the whole table, by a plan that was made when it was small); where somebody writes one of these keys at this moment, the
-// statement fails. Quotas come before orders, and of a buyer's all count or none.
+// statement fails. Quotas come before orders, and of a buyer's all count or none. They are made and locked in one pass, in the order of
+// buyers, so that two batches of an SKU never wait for each other crosswise.
 func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (SellNewRow, error) {
 	row := db.QueryRow(ctx, SellNew,
 		arg.ReservationKeys,

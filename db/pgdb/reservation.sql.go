@@ -506,61 +506,6 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]Lock
 	return items, nil
 }
 
-const LookUpReservations = `-- name: LookUpReservations :many
-SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us,
-       (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed
-FROM dblock_reservation r
-WHERE r.reservation_key = ANY ($1::text[])
-ORDER BY r.reservation_key, r.line
-`
-
-type LookUpReservationsRow struct {
-	ReservationKey string
-	Line           int32
-	Sku            string
-	Bucket         int32
-	Buyer          string
-	Qty            int64
-	State          int16
-	Limited        bool
-	LeftUs         int64
-	Unconfirmed    bool
-}
-
-// The same for few. unconfirmed: commits wait for synchronous standbys, which may not have the row.
-// See ConfirmCommits.
-func (q *Queries) LookUpReservations(ctx context.Context, db DBTX, reservationKeys []string) ([]LookUpReservationsRow, error) {
-	rows, err := db.Query(ctx, LookUpReservations, reservationKeys)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LookUpReservationsRow
-	for rows.Next() {
-		var i LookUpReservationsRow
-		if err := rows.Scan(
-			&i.ReservationKey,
-			&i.Line,
-			&i.Sku,
-			&i.Bucket,
-			&i.Buyer,
-			&i.Qty,
-			&i.State,
-			&i.Limited,
-			&i.LeftUs,
-			&i.Unconfirmed,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const MakeQuotas = `-- name: MakeQuotas :exec
 
 INSERT INTO dblock_quota (sku, buyer, used, most)
@@ -580,7 +525,8 @@ func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, skus []string, buyers
 
 const Reservations = `-- name: Reservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us
+       coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us,
+       (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed
 FROM dblock_reservation r
 WHERE r.reservation_key = ANY ($1::text[])
 ORDER BY r.reservation_key, r.line
@@ -596,9 +542,11 @@ type ReservationsRow struct {
 	State          int16
 	Limited        bool
 	LeftUs         int64
+	Unconfirmed    bool
 }
 
 // left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
+// unconfirmed: commits wait for synchronous standbys, which may not have the row. See ConfirmCommits.
 func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []string) ([]ReservationsRow, error) {
 	rows, err := db.Query(ctx, Reservations, reservationKeys)
 	if err != nil {
@@ -618,6 +566,7 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []s
 			&i.State,
 			&i.Limited,
 			&i.LeftUs,
+			&i.Unconfirmed,
 		); err != nil {
 			return nil, err
 		}

@@ -10,12 +10,6 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// Lookup returns what is recorded under key.
-func (d *database) Lookup(ctx context.Context, key string) ([]driver.Row, error) {
-	found, err := d.recorded(ctx, d.db.On(d.db), []string{key})
-	return found[key], sqlerr.Unwritten(err)
-}
-
 // Balances reads the books in one statement, and so in one snapshot.
 func (d *database) Balances(ctx context.Context, skus []string) ([]driver.Balance, error) {
 	balances, err := d.balances(ctx, d.reads(ctx), skus)

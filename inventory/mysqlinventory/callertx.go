@@ -58,9 +58,9 @@ func (t callerTx) Decide(ctx context.Context, ask driver.Ask, decide func(driver
 	return t.below(ctx, "dblock_reserve", func() error { return t.decide(ctx, ask, decide) })
 }
 
-// DueOf reads below no savepoint: it writes nothing.
-func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[driver.Quota][]string, error) {
-	return t.d.dueOf(ctx, t.on, buyers, limit)
+// Due reads below no savepoint: it writes nothing.
+func (t callerTx) Due(ctx context.Context, buyers []string, limit int) ([]driver.Due, error) {
+	return t.d.due(ctx, t.on, buyers, limit)
 }
 
 func (t callerTx) Move(ctx context.Context, fn func(driver.MoveTx) error) error {

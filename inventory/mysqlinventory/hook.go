@@ -33,11 +33,9 @@ type HookTx interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// WithHook calls hook for each batch that Reserve and ReserveAll sell or hold, before it is committed. ReserveTx needs no hook and calls none.
+// WithHook calls hook for each batch that Reserve and ReserveAll sell or hold, before it is
+// committed. ReserveTx needs no hook and calls none.
 func WithHook(hook Hook) Option { return func(d *database) { d.hook = hook } }
-
-// Hooked tells that there is a hook.
-func (d *database) Hooked() bool { return d.hook != nil }
 
 // runHook has the owner write what is theirs.
 func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan driver.Plan) error {
@@ -57,17 +55,21 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan driver.Plan
 	err = driver.CallHook(func() error { return d.hook(ctx, tx, granted) })
 	tx.closeRows()
 	switch {
-	case err == nil:
-		return d.afterHook(ctx, conn)
+	case err == nil: // a deadlock rolls the transaction back, and a hook that drops its errors goes on outside of any
+		if _, err = conn.ExecContext(ctx, "RELEASE SAVEPOINT dblock_hook"); mysql.IsNoSavepoint(err) {
+			return driver.ErrHookEnded
+		}
+		return err
 	case driver.HookEndedItself(ctx, err), mysql.ErrorNumber(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
 		return driver.HookFailed(err, sqlerr.Unclassified)
 	case isRowLocked(err):
 		return driver.HookFailed(err, sqlerr.Busy)
 	}
-	return driver.HookFailed(err, d.Classify(err))
+	return driver.HookFailed(err, d.Failure(err).Class)
 }
 
-// hookTx is a transaction that knows the rows it has returned. The connection takes no other statement while rows are open.
+// hookTx is a transaction that knows the rows it has returned. The connection takes no other
+// statement while rows are open.
 type hookTx struct {
 	*sql.Conn
 	mu   sync.Mutex
@@ -91,14 +93,4 @@ func (t *hookTx) closeRows() {
 	for _, rows := range t.rows {
 		_ = rows.Close()
 	}
-}
-
-// afterHook looks whether the transaction still stands: a deadlock rolls all of it back, and a hook that does not look at its errors
-// goes on outside of any.
-func (d *database) afterHook(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, "RELEASE SAVEPOINT dblock_hook")
-	if mysql.IsNoSavepoint(err) {
-		return driver.ErrHookEnded
-	}
-	return err
 }

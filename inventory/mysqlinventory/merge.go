@@ -27,9 +27,6 @@ func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(dri
 			return slices.Contains(passes, sku) && int64(len(books.Stock[sku])) < known.of(sku)
 		}
 		plan := decide(books)
-		if ask.Own == 0 && slices.ContainsFunc(passes, func(sku string) bool { return plan.Left(books, sku) <= 0 }) {
-			known.read() // it is asked for after the transaction
-		}
 		if known.err != nil {
 			return false, known.err
 		}
@@ -144,20 +141,15 @@ type buckets struct {
 }
 
 func (b *buckets) of(sku string) int64 {
-	b.read()
+	if b.known == nil {
+		b.known = make(map[string]int64, len(b.skus))
+		var rows []mysqldb.KnownBucketsRow
+		rows, b.err = b.d.q.KnownBuckets(b.ctx, b.on, blobs(b.skus))
+		for _, r := range rows {
+			b.known[string(r.Sku)] = r.Buckets
+		}
+	}
 	return b.known[sku]
-}
-
-func (b *buckets) read() {
-	if b.known != nil {
-		return
-	}
-	b.known = make(map[string]int64, len(b.skus))
-	var rows []mysqldb.KnownBucketsRow
-	rows, b.err = b.d.q.KnownBuckets(b.ctx, b.on, blobs(b.skus))
-	for _, r := range rows {
-		b.known[string(r.Sku)] = r.Buckets
-	}
 }
 
 // recorded are the reservations under keys, their lines in order.

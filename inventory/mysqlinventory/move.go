@@ -79,7 +79,8 @@ func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys [
 	return byKey(found), err
 }
 
-// writeMoves comes to new keys last, as Transact does: whoever waits for one of them then waits for the commit alone.
+// writeMoves comes to new keys last, as Transact does: a transaction that waits for one of them then
+// waits for the commit alone.
 func writeMoves(ctx context.Context, on mysqldb.DBTX, moves driver.Moves) error {
 	if err := repeat(ctx, on, mysqldb.SetReservations, moves.Set, setArgs); err != nil {
 		return err
@@ -98,26 +99,21 @@ func setArgs(s driver.Set) []any { return []any{[]byte(s.Key), s.State, s.Hold.M
 func uncountArgs(c driver.Count) []any { return append(quotaArgs(c.Quota), c.Qty) }
 
 // Due returns held reservations that have expired.
-func (d *database) Due(ctx context.Context, limit int) ([]driver.Due, error) {
-	rows, err := d.q.DueReservations(ctx, d.db.On(d.db), int32(limit))
-	due := make([]driver.Due, len(rows))
-	for i, r := range rows {
-		due[i] = driver.Due{Key: string(r.ReservationKey), Lines: int(r.NumLines)}
+func (d *database) Due(ctx context.Context, buyers []string, limit int) ([]driver.Due, error) {
+	return d.due(ctx, d.db.On(d.db), buyers, limit)
+}
+
+func (d *database) due(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) (due []driver.Due, err error) {
+	if len(buyers) == 0 {
+		rows, err := d.q.DueReservations(ctx, on, int32(limit))
+		for _, r := range rows {
+			due = append(due, driver.Due{Key: string(r.ReservationKey), Lines: int(r.NumLines)})
+		}
+		return due, sqlerr.Unwritten(err)
+	}
+	rows, err := d.q.DueOf(ctx, on, int32(limit), blobs(buyers))
+	for _, r := range rows {
+		due = append(due, driver.Due{Key: string(r.ReservationKey), Quota: driver.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}})
 	}
 	return due, sqlerr.Unwritten(err)
-}
-
-// DueOf returns the keys of those that count against limits of some buyers.
-func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[driver.Quota][]string, error) {
-	return d.dueOf(ctx, d.db.On(d.db), buyers, limit)
-}
-
-func (d *database) dueOf(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) (map[driver.Quota][]string, error) {
-	due, err := d.q.DueOf(ctx, on, int32(limit), blobs(buyers))
-	keys := make(map[driver.Quota][]string)
-	for _, r := range due {
-		q := driver.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}
-		keys[q] = append(keys[q], string(r.ReservationKey))
-	}
-	return keys, sqlerr.Unwritten(err)
 }

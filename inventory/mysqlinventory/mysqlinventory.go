@@ -66,10 +66,7 @@ type database struct {
 
 var _ driver.Driver = (*database)(nil)
 
-// Ways are the ways to sell outright, each a file.
-func (d *database) Ways() driver.Ways {
-	return driver.Ways{Together: together, New: sellNew, Direct: d.direct}
+// Caps asks the pool what it is limited to.
+func (d *database) Caps() driver.Caps {
+	return driver.Caps{Hooked: d.hook != nil, Connections: d.db.Stats().MaxOpenConnections}
 }
-
-// Connections is what the pool is limited to.
-func (d *database) Connections() int { return d.db.Stats().MaxOpenConnections }

@@ -31,15 +31,11 @@ func (t adjustTx) AdjustStock(ctx context.Context, a driver.Adjustment) (bool, e
 	return n == 1, err
 }
 
-func (t adjustTx) LockStock(ctx context.Context, sku string) ([]driver.Bucket, error) {
-	return t.lockStock(ctx, mysqldb.LockStock, sku)
-}
-
-func (t adjustTx) LockFreeStock(ctx context.Context, sku string) ([]driver.Bucket, error) {
-	return t.lockStock(ctx, mysqldb.LockFreeStock, sku)
-}
-
-func (t adjustTx) lockStock(ctx context.Context, query, sku string) ([]driver.Bucket, error) {
+func (t adjustTx) LockStock(ctx context.Context, sku string, wait bool) ([]driver.Bucket, error) {
+	query := mysqldb.LockFreeStock
+	if wait {
+		query = mysqldb.LockStock
+	}
 	stock := make(map[string][]driver.Bucket, 1)
 	err := lockStock(ctx, t.on, query, []string{sku}, stock)
 	return stock[sku], err

@@ -19,15 +19,17 @@ func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool,
 	})
 }
 
-// waited marks the error of a statement that waited for as long as it may, if that was to be brief: then it is not run again.
+// waited marks the error of a statement that waited for as long as it may, if that was to be brief:
+// then it is not run again.
 func (d *database) waited(ctx context.Context, err error) error {
-	if driver.IsBrief(ctx) && isRowLocked(err) && d.Classify(err) == sqlerr.Retryable {
+	if driver.IsBrief(ctx) && isRowLocked(err) && d.Failure(err).Class == sqlerr.Retryable {
 		return &bounded{err}
 	}
 	return err
 }
 
-// bounded bounds for how long a statement waits for a lock on MariaDB. On MySQL the session is bounded.
+// bounded bounds for how long a statement waits for a lock on MariaDB. On MySQL the session is
+// bounded.
 func (d *database) bounded(ctx context.Context, on mysqldb.DBTX) mysqldb.DBTX {
 	if driver.IsBrief(ctx) {
 		return mysql.AtOnce(on)

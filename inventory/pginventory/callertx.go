@@ -22,8 +22,9 @@ import (
 // locked till tx ends: other orders for that SKU wait, so reserve last, and commit soon. tx has its
 // own bounds for waiting (lock_timeout). A refusal leaves it as it was.
 //
-// Begin tx at READ COMMITTED; at REPEATABLE READ and above an SKU that was sold from meanwhile is a conflict. An order that was recorded
-// before is answered there with the state that the snapshot of tx has.
+// Begin tx at READ COMMITTED; at REPEATABLE READ and above an SKU that was sold from meanwhile is a
+// conflict. An order that was recorded before is answered there with the state that the snapshot of
+// tx has.
 //
 // Errors: those of Store.Reserve; dblock.ErrUnsupported if the client_encoding of tx is not UTF8, and
 // nothing was sent; and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back
@@ -52,23 +53,21 @@ type callerTx struct {
 	on pgdb.DBTX
 }
 
-// Decide locks with statements of their own: a caller's transaction may be one of database/sql, which knows no batches.
 func (t callerTx) Decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	return t.below(ctx, func() error { return t.decide(ctx, ask, decide) })
 }
 
-// DueOf reads below a savepoint: a statement timeout of the caller's must not end the transaction.
-func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[driver.Quota][]string, error) {
-	var due map[driver.Quota][]string
-	err := t.below(ctx, func() (err error) {
-		due, err = t.d.dueOf(ctx, t.on, buyers, limit)
+// Due reads below a savepoint: a statement timeout of the caller's must not end the transaction.
+func (t callerTx) Due(ctx context.Context, buyers []string, limit int) (due []driver.Due, err error) {
+	err = t.below(ctx, func() (err error) {
+		due, err = t.d.due(ctx, t.on, buyers, limit)
 		return err
 	})
 	return due, err
 }
 
 func (t callerTx) Move(ctx context.Context, fn func(driver.MoveTx) error) error {
-	return t.below(ctx, func() error { return sqlerr.Unwritten(fn(callerMoveTx{t})) })
+	return t.below(ctx, func() error { return sqlerr.Unwritten(fn(&moveTx{send: oneByOne(t.on)})) })
 }
 
 // below runs fn below a savepoint. One below another is ended before that, so that the same name
@@ -105,8 +104,9 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 var errNothing = errors.New("pginventory: there is nothing to write")
 
 func (t callerTx) decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
+	send := oneByOne(t.on)
 	for {
-		books, err := t.read(ctx, ask)
+		books, err := t.d.read(ctx, send, t.on, nil, ask)
 		if err != nil {
 			return sqlerr.Unwritten(err)
 		}
@@ -120,88 +120,9 @@ func (t callerTx) decide(ctx context.Context, ask driver.Ask, decide func(driver
 			}
 			return errNothing
 		default:
-			return sqlerr.Unwritten(t.write(ctx, plan))
+			var trip statements
+			trip.addPlan(plan)
+			return sqlerr.Unwritten(send(ctx, trip))
 		}
 	}
-}
-
-func (t callerTx) read(ctx context.Context, ask driver.Ask) (driver.Books, error) {
-	books := newBooks(ask)
-	if len(ask.Quotas) > 0 {
-		skus, buyers := quotaColumns(ask.Quotas)
-		if err := t.d.q.MakeQuotas(ctx, t.on, skus, buyers); err != nil {
-			return books, err
-		}
-		used, err := t.d.q.LockQuotas(ctx, t.on, skus, buyers)
-		if err != nil {
-			return books, err
-		}
-		for _, r := range used {
-			books.Used[driver.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used
-		}
-	}
-	return t.d.readLocked(ctx, t.on, ask, books)
-}
-
-func (t callerTx) write(ctx context.Context, plan driver.Plan) error {
-	if err := t.d.q.InsertReservations(ctx, t.on, insertColumns(plan.Insert)); err != nil {
-		return err
-	}
-	if len(plan.Count) > 0 {
-		skus, buyers, qtys, mosts := countColumns(plan.Count)
-		if err := t.d.q.CountQuotas(ctx, t.on, pgdb.CountQuotasParams{Skus: skus, Buyers: buyers, Qtys: qtys, Mosts: mosts}); err != nil {
-			return err
-		}
-	}
-	skus, buckets, qtys := unitColumns(plan.Take)
-	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
-}
-
-// callerMoveTx sends what moveTx sends in batches in statements of their own. It passes over rows that are locked.
-type callerMoveTx struct{ callerTx }
-
-func (t callerMoveTx) Reservations(ctx context.Context, keys []string, _ bool) (map[string][]driver.Row, map[string]bool, error) {
-	found, err := t.d.q.LockFreeReservations(ctx, t.on, keys)
-	if err != nil {
-		return nil, nil, err
-	}
-	recorded, lines := make(map[string][]driver.Row), make(map[string]int64)
-	for _, r := range found {
-		recorded[r.ReservationKey] = append(recorded[r.ReservationKey], row(pgdb.ReservationsRow(r)))
-	}
-	known, err := t.d.q.KnownLines(ctx, t.on, keys)
-	for _, k := range known {
-		lines[k.ReservationKey] = k.NumLines
-	}
-	return recorded, driver.Partly(recorded, lines), err
-}
-
-func (t callerMoveTx) Returns(ctx context.Context, m driver.Moves, _, _ bool) (map[driver.Quota]bool, map[string]bool, error) {
-	used, skus := make(map[driver.Quota]bool), make(map[string]bool)
-	inSKUs, buyers := quotaColumns(m.Quotas())
-	quotas, err := t.d.q.LockFreeQuotas(ctx, t.on, inSKUs, buyers)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, q := range quotas {
-		used[driver.Quota{SKU: q.Sku, Buyer: q.Buyer}] = true
-	}
-	buckets, err := t.d.q.LockFreeBucket(ctx, t.on, m.SKUs(), 0)
-	for _, b := range buckets {
-		skus[b.Sku] = true
-	}
-	return used, skus, err
-}
-
-func (t callerMoveTx) Write(ctx context.Context, m driver.Moves) error {
-	keys, states, holds := setColumns(m.Set)
-	if err := t.d.q.SetReservations(ctx, t.on, keys, states, holds); err != nil {
-		return err
-	}
-	skus, buyers, qtys, _ := countColumns(m.Uncount)
-	if err := t.d.q.UncountQuotas(ctx, t.on, skus, buyers, qtys); err != nil {
-		return err
-	}
-	skus, buckets, qtys := unitColumns(m.Return)
-	return t.d.q.AddStock(ctx, t.on, skus, buckets, qtys)
 }

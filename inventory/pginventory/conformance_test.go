@@ -54,8 +54,3 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	engine.RunFaults(t)
 }
-
-func TestLimitsNeedTheirConstraints(t *testing.T) {
-	t.Parallel()
-	engine.LimitsNeedTheirConstraints(t)
-}

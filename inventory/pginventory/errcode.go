@@ -15,8 +15,8 @@ const keyTimeout = "5"
 // awaitTimeout bounds AwaitKeys in milliseconds.
 const awaitTimeout = "1000"
 
-// orKeyOpen is for statements that wait under keyTimeout. If it was a longer wait for the stock that ended, the order finds its key free
-// and waits for the stock next.
+// orKeyOpen is for statements that wait under keyTimeout. If it was a longer wait for the stock that
+// ended, the order finds its key free and waits for the stock next.
 func orKeyOpen(err error) error {
 	if postgres.IsLocked(err) {
 		return &driver.KeyOpen{Err: err}
@@ -24,18 +24,12 @@ func orKeyOpen(err error) error {
 	return err
 }
 
-// Classify tells what an error means.
-func (d *database) Classify(err error) sqlerr.Class {
+// Failure tells what an error means.
+func (d *database) Failure(err error) driver.Failure {
+	locked := postgres.IsLocked(err)
+	f := driver.Failure{Class: postgres.ClassifyOwn(err), Locked: locked, Own: locked && !postgres.IsFromFunction(err)}
 	if driver.IsKeyOpen(err) {
-		return sqlerr.Duplicate
+		f.Class = sqlerr.Duplicate
 	}
-	return postgres.ClassifyOwn(err)
+	return f
 }
-
-// Waited reports whether a statement of dblock's own waited for a lock.
-func (d *database) Waited(err error) bool {
-	return postgres.IsLocked(err) && !postgres.IsFromFunction(err)
-}
-
-// IsLocked reports that a lock was not had in time.
-func (d *database) IsLocked(err error) bool { return postgres.IsLocked(err) }

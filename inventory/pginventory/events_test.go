@@ -18,11 +18,11 @@ type failing struct {
 	err error
 }
 
-func (f failing) Ways() driver.Ways {
-	return driver.Ways{Direct: func(context.Context, driver.Row) (driver.Verdict, error) { return 0, f.err }}
-}
+func (failing) Caps() driver.Caps { return driver.Caps{Batches: true} }
 
-func (failing) Connections() int { return 0 }
+func (f failing) Sell(context.Context, driver.Orders) (driver.Sale, error) {
+	return driver.Sale{}, f.err
+}
 
 func (f failing) Transact(context.Context, driver.Ask, func(driver.Books) driver.Plan) error {
 	return f.err

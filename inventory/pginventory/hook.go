@@ -36,12 +36,10 @@ type HookTx interface {
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
 }
 
-// WithHook calls hook for each batch that Reserve and ReserveAll sell or hold, before it is committed. Every batch takes the way of a
-// transaction then, three round trips; ReserveTx needs no hook and calls none.
+// WithHook calls hook for each batch that Reserve and ReserveAll sell or hold, before it is
+// committed. Every batch takes the way of a transaction then, three round trips; ReserveTx needs no
+// hook and calls none.
 func WithHook(hook Hook) Option { return func(d *database) { d.hook = hook } }
-
-// Hooked tells that there is a hook.
-func (d *database) Hooked() bool { return d.hook != nil }
 
 // What the server says of a session: inTransaction if its transaction can be committed.
 const (
@@ -50,15 +48,15 @@ const (
 )
 
 // runHook sends what is written so far and has the owner write what is theirs.
-func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan driver.Plan) error {
+func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, trip statements, plan driver.Plan) error {
 	began := time.Now()
 	ctx = driver.HookContext(ctx)
-	batch.Queue(postgres.MarkTx)
-	batch.Queue(postgres.SetLockTimeout, lockTimeoutMs(ctx))
+	trip.add(postgres.MarkTx)
+	trip.add(postgres.SetLockTimeout, lockTimeoutMs(ctx))
 	for _, setting := range asTheOwners {
-		batch.Queue(setting)
+		trip.add(setting)
 	}
-	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+	if err := d.inBatch(conn)(ctx, trip); err != nil {
 		return orKeyOpen(err)
 	}
 	granted := link.Granted(plan, began)
@@ -76,5 +74,5 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	case driver.HookEndedItself(ctx, err), postgres.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
 		return driver.HookFailed(err, sqlerr.Unclassified)
 	}
-	return driver.HookFailed(err, d.Classify(err))
+	return driver.HookFailed(err, d.Failure(err).Class)
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
@@ -23,7 +21,10 @@ func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(dri
 		return err
 	}
 	defer conn.Release() // which closes it where the transaction is still open
-	books, err := d.read(ctx, conn, ask)
+	var begin statements
+	begin.add(postgres.BeginReadCommitted)
+	begin.add(bound, lockTimeoutMs(ctx))
+	books, err := d.read(ctx, d.inBatch(conn), d.OnHost(conn), begin, ask)
 	if err != nil {
 		postgres.RollbackConn(ctx, conn.Conn())
 		return sqlerr.Unwritten(err)
@@ -49,19 +50,19 @@ func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, erro
 	for _, q := range ask.Quotas {
 		books.Used[q] = 0
 	}
-	var batch pgx.Batch
-	queueBound(&batch, lockTimeoutMs(ctx), &books.Unconfirmed)
-	d.queueQuotas(&batch, pgdb.SeeQuotas, ask.Quotas, books.Used)
-	batch.Queue(d.SQL(pgdb.SeeUnits), ask.SKUs).Query(func(rows pgx.Rows) error {
-		return each(rows, func(r pgdb.SeeUnitsRow) { books.Stock[r.Sku] = []driver.Bucket{{Left: r.Units}} })
-	})
-	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
+	var trip statements
+	trip.add(bound, lockTimeoutMs(ctx))
+	trip.addQuotas(pgdb.SeeQuotas, ask.Quotas, books.Used)
+	if len(ask.SKUs) > 0 {
+		trip.query(pgdb.SeeUnits, each(func(r pgdb.SeeUnitsRow) { books.Stock[r.Sku] = []driver.Bucket{{Left: r.Units}} }), ask.SKUs)
+	}
+	trip.addKeys(ask.Keys, &books)
 	conn, err := d.acquire(ctx)
 	if err != nil {
 		return books, err
 	}
 	defer conn.Release()
-	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+	if err := d.inBatch(conn)(ctx, trip); err != nil {
 		return books, sqlerr.Unwritten(err)
 	}
 	return books, d.confirm(ctx, d.OnHost(conn), books)
@@ -70,52 +71,55 @@ func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, erro
 func newBooks(ask driver.Ask) driver.Books {
 	return driver.Books{
 		Stock: make(map[string][]driver.Bucket, len(ask.SKUs)), Used: make(map[driver.Quota]int64, len(ask.Quotas)),
-		Recorded: make(map[string][]driver.Row),
+		Recorded: make(map[string][]driver.Row), Skipped: func(string) bool { return false },
 	}
 }
 
-// read begins the transaction, locks the quotas and the stock and reads what is recorded. The look-up is a
-// statement of its own after the locks: only then its snapshot holds what others committed while
-// we waited.
-func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask driver.Ask) (driver.Books, error) {
+// read locks the quotas and the stock and reads what is recorded, behind the statements that begin
+// the transaction. The look-up is a statement of its own after the locks: only then its snapshot
+// holds what others committed while we waited.
+func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin statements, ask driver.Ask) (driver.Books, error) {
 	quotas := pgdb.LockFreeQuotas
 	if ask.WaitQuotas {
 		quotas = pgdb.LockQuotas
 	}
-	books := newBooks(ask)
-	var batch pgx.Batch
-	batch.Queue(postgres.BeginReadCommitted)
-	queueBound(&batch, lockTimeoutMs(ctx), &books.Unconfirmed)
+	books, trip := newBooks(ask), begin
 	if len(ask.Quotas) > 0 {
 		skus, buyers := quotaColumns(ask.Quotas)
-		batch.Queue(d.SQL(pgdb.MakeQuotas), skus, buyers)
+		trip.add(pgdb.MakeQuotas, skus, buyers)
 	}
-	d.queueQuotas(&batch, quotas, ask.Quotas, books.Used)
+	trip.addQuotas(quotas, ask.Quotas, books.Used)
 	waits, passes := ask.Waits()
 	if ask.Own != 0 {
-		d.queueStock(&batch, pgdb.LockBucket, books.Stock, ask.SKUs, ask.Own)
+		trip.addStock(pgdb.LockBucket, books.Stock, ask.SKUs, ask.Own)
 	} else {
 		if len(waits) > 0 {
-			d.queueStock(&batch, pgdb.LockStock, books.Stock, waits)
+			trip.addStock(pgdb.LockStock, books.Stock, waits)
 		}
 		if len(passes) > 0 {
-			d.queueStock(&batch, pgdb.LockFreeStock, books.Stock, passes)
+			trip.addStock(pgdb.LockFreeStock, books.Stock, passes)
 		}
 	}
-	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
-	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+	trip.addKeys(ask.Keys, &books)
+	if err := send(ctx, trip); err != nil {
 		return driver.Books{}, err
 	}
-	skipped, err := d.skipped(ctx, d.OnHost(conn), ask, books.Stock)
+	skipped, err := d.skipped(ctx, on, ask, books.Stock)
 	if err == nil && ask.Wait && len(skipped) > 0 { // it waited, and rows came into being meanwhile
-		return d.readLocked(ctx, d.OnHost(conn), ask, books)
+		if books.Stock, err = d.lockStock(ctx, on, ask.SKUs); err != nil {
+			return books, err
+		}
+		clear(books.Recorded)
+		var again statements
+		again.addKeys(ask.Keys, &books)
+		return books, send(ctx, again)
 	}
 	books.Skipped = func(sku string) bool { return skipped[sku] }
 	return books, err
 }
 
-// skipped are the SKUs of which there are more rows than were locked. It asks only if the batch may take all units of
-// those that were.
+// skipped are the SKUs of which there are more rows than were locked. It asks only if the batch may
+// take all units of those that were.
 func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask driver.Ask, stock map[string][]driver.Bucket) (map[string]bool, error) {
 	var short []string
 	for _, sku := range ask.SKUs {
@@ -140,19 +144,10 @@ func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask driver.Ask, st
 	return skipped, err
 }
 
-// readLocked locks the stock, and reads what is recorded, statement by statement.
-func (d *database) readLocked(ctx context.Context, on pgdb.DBTX, ask driver.Ask, books driver.Books) (_ driver.Books, err error) {
-	books.Skipped = func(string) bool { return false }
-	if books.Stock, err = d.lockStock(ctx, on, ask.SKUs); err != nil || len(ask.Keys) == 0 {
-		return books, err
-	}
-	books.Recorded, books.Unconfirmed, err = d.lookUp(ctx, on, ask.Keys)
-	return books, err
-}
-
-// lockStock locks all buckets of SKUs. A statement that waits for a row locks none that came into being after it began, and what was
-// in the one may be in the other: that was a process's first allotment. Whoever locks more than one row of an SKU locks the first one
-// before, so that nobody is waited for crosswise.
+// lockStock locks all buckets of SKUs. A statement that waits for a row locks none that came into
+// being after it began, and what was in the one may be in the other: that was a process's first
+// allotment. A transaction that locks more than one row of an SKU locks the first one before, so
+// that none waits for another crosswise.
 func (d *database) lockStock(ctx context.Context, on pgdb.DBTX, skus []string) (map[string][]driver.Bucket, error) {
 	for {
 		rows, err := d.q.LockStock(ctx, on, skus)
@@ -171,39 +166,28 @@ func (d *database) lockStock(ctx context.Context, on pgdb.DBTX, skus []string) (
 	}
 }
 
-func (d *database) queueQuotas(batch *pgx.Batch, query string, quotas []driver.Quota, used map[driver.Quota]int64) {
-	if len(quotas) == 0 {
-		return
+func (s *statements) addQuotas(query string, quotas []driver.Quota, used map[driver.Quota]int64) {
+	if len(quotas) > 0 {
+		skus, buyers := quotaColumns(quotas)
+		s.query(query, each(func(r pgdb.LockQuotasRow) { used[driver.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used }), skus, buyers)
 	}
-	skus, buyers := quotaColumns(quotas)
-	batch.Queue(d.SQL(query), skus, buyers).Query(func(rows pgx.Rows) error {
-		return each(rows, func(r pgdb.LockQuotasRow) { used[driver.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used })
-	})
 }
 
-func (d *database) queueStock(batch *pgx.Batch, query string, stock map[string][]driver.Bucket, args ...any) {
-	batch.Queue(d.SQL(query), args...).Query(func(rows pgx.Rows) error {
-		return each(rows, func(r pgdb.LockStockRow) {
-			stock[r.Sku] = append(stock[r.Sku], driver.Bucket{Number: r.Bucket, Left: r.Available})
-		})
-	})
+func (s *statements) addStock(query string, stock map[string][]driver.Bucket, args ...any) {
+	s.query(query, each(func(r pgdb.LockStockRow) {
+		stock[r.Sku] = append(stock[r.Sku], driver.Bucket{Number: r.Bucket, Left: r.Available})
+	}), args...)
 }
 
-func (d *database) queueKeys(batch *pgx.Batch, query string, keys []string, recorded map[string][]driver.Row) {
-	if len(keys) == 0 {
-		return
-	}
-	batch.Queue(d.SQL(query), keys).Query(func(rows pgx.Rows) error {
-		return each(rows, func(r pgdb.ReservationsRow) {
-			recorded[r.ReservationKey] = append(recorded[r.ReservationKey], row(r))
-		})
-	})
-}
-
-func row(r pgdb.ReservationsRow) driver.Row {
-	return driver.Row{
-		Key: r.ReservationKey, Line: r.Line, SKU: r.Sku, Bucket: r.Bucket, Buyer: r.Buyer, Qty: r.Qty, State: r.State,
-		Limited: r.Limited, Left: postgres.FromMicros(r.LeftUs),
+func (s *statements) addKeys(keys []string, books *driver.Books) {
+	if len(keys) > 0 {
+		s.query(pgdb.Reservations, each(func(r pgdb.ReservationsRow) {
+			books.Unconfirmed = r.Unconfirmed
+			books.Recorded[r.ReservationKey] = append(books.Recorded[r.ReservationKey], driver.Row{
+				Key: r.ReservationKey, Line: r.Line, SKU: r.Sku, Bucket: r.Bucket, Buyer: r.Buyer, Qty: r.Qty, State: r.State,
+				Limited: r.Limited, Left: postgres.FromMicros(r.LeftUs),
+			})
+		}), keys)
 	}
 }
 
@@ -218,13 +202,13 @@ func (d *database) AwaitKeys(ctx context.Context, rows []driver.Row) error {
 	if driver.IsBrief(ctx) {
 		wait = keyTimeout
 	}
-	var batch pgx.Batch
-	batch.Queue(postgres.BeginReadCommitted)
-	batch.Queue(postgres.SetLockTimeout, wait)
 	p := insertColumns(rows)
-	batch.Queue(d.SQL(pgdb.AwaitKeys), p.ReservationKeys, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States)
-	batch.Queue("rollback")
-	if err = conn.SendBatch(ctx, &batch).Close(); err != nil {
+	var trip statements
+	trip.add(postgres.BeginReadCommitted)
+	trip.add(postgres.SetLockTimeout, wait)
+	trip.add(pgdb.AwaitKeys, p.ReservationKeys, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States)
+	trip.add("rollback")
+	if err = d.inBatch(conn)(ctx, trip); err != nil {
 		postgres.RollbackConn(ctx, conn.Conn())
 	}
 	return sqlerr.Unwritten(err)
@@ -233,40 +217,29 @@ func (d *database) AwaitKeys(ctx context.Context, rows []driver.Row) error {
 // write writes the plan and commits. Once this is sent, a lost connection leaves it open whether
 // the commit took place.
 func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan driver.Plan) error {
-	var batch pgx.Batch
-	batch.Queue(postgres.SetLockTimeout, keyTimeout)
-	d.queueInsert(&batch, plan.Insert)
-	if len(plan.Count) > 0 {
-		skus, buyers, qtys, mosts := countColumns(plan.Count)
-		batch.Queue(d.SQL(pgdb.CountQuotas), skus, buyers, qtys, mosts)
-	}
-	if len(plan.Take) > 0 {
-		from, buckets, units := unitColumns(plan.Take)
-		batch.Queue(d.SQL(pgdb.TakeStock), from, buckets, units)
-	}
+	var trip statements
+	trip.add(postgres.SetLockTimeout, keyTimeout)
+	trip.addPlan(plan)
 	if d.hook == nil {
-		return orKeyOpen(commit(ctx, conn, &batch))
+		return orKeyOpen(d.commit(ctx, conn, trip))
 	}
-	if err := d.runHook(ctx, conn, &batch, plan); err != nil {
+	if err := d.runHook(ctx, conn, trip, plan); err != nil {
 		return sqlerr.Unwritten(err)
 	}
-	var end pgx.Batch
-	end.Queue(postgres.CheckTx)
-	err := commit(ctx, conn, &end)
+	var end statements
+	end.add(postgres.CheckTx)
+	err := d.commit(ctx, conn, end)
 	if postgres.IsTxEnded(err) {
 		return driver.ErrHookEnded
 	}
 	return err
 }
 
-// commit sends a batch and a commit behind it.
-func commit(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) error {
+// commit sends statements and a commit behind them.
+func (d *database) commit(ctx context.Context, conn *pgxpool.Conn, trip statements) error {
 	var tag string
-	batch.Queue("commit").Exec(func(ct pgconn.CommandTag) error {
-		tag = ct.String()
-		return nil
-	})
-	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+	trip = append(trip, statement{sql: "commit", done: func(t string) { tag = t }})
+	if err := d.inBatch(conn)(ctx, trip); err != nil {
 		return err
 	}
 	if tag != "COMMIT" {
@@ -275,10 +248,22 @@ func commit(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) error {
 	return nil
 }
 
-func (d *database) queueInsert(batch *pgx.Batch, rows []driver.Row) {
+// addPlan adds what writes a plan.
+func (s *statements) addPlan(plan driver.Plan) {
+	s.addInsert(plan.Insert)
+	if len(plan.Count) > 0 {
+		skus, buyers, qtys, mosts := countColumns(plan.Count)
+		s.add(pgdb.CountQuotas, skus, buyers, qtys, mosts)
+	}
+	if len(plan.Take) > 0 {
+		skus, buckets, qtys := unitColumns(plan.Take)
+		s.add(pgdb.TakeStock, skus, buckets, qtys)
+	}
+}
+
+func (s *statements) addInsert(rows []driver.Row) {
 	p := insertColumns(rows)
-	batch.Queue(d.SQL(pgdb.InsertReservations),
-		p.ReservationKeys, p.Lines, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States, p.Limits, p.HoldsUs)
+	s.add(pgdb.InsertReservations, p.ReservationKeys, p.Lines, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States, p.Limits, p.HoldsUs)
 }
 
 func insertColumns(rows []driver.Row) (p pgdb.InsertReservationsParams) {
@@ -321,13 +306,4 @@ func countColumns(counts []driver.Count) (skus, buyers []string, qtys, mosts []i
 		mosts = append(mosts, c.Most)
 	}
 	return skus, buyers, qtys, mosts
-}
-
-// each calls f with every row, scanned into T's fields in their order.
-func each[T any](rows pgx.Rows, f func(T)) error {
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[T])
-	for _, r := range all {
-		f(r)
-	}
-	return err
 }

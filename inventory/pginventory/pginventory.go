@@ -58,10 +58,7 @@ type database struct {
 
 var _ driver.Driver = (*database)(nil)
 
-// Ways are the ways to sell outright, each a file.
-func (d *database) Ways() driver.Ways {
-	return driver.Ways{Together: d.together, New: d.new, Direct: d.direct}
+// Caps asks the pool what it is limited to.
+func (d *database) Caps() driver.Caps {
+	return driver.Caps{Batches: true, Hooked: d.hook != nil, Connections: int(d.pool.Config().MaxConns)}
 }
-
-// Connections is what the pool is limited to.
-func (d *database) Connections() int { return int(d.pool.Config().MaxConns) }

@@ -32,8 +32,7 @@ func TestPlansLookUpByKey(t *testing.T) {
 		"KnownBuckets": pgdb.KnownBuckets, "TakeStock": pgdb.TakeStock, "AddStock": pgdb.AddStock,
 		"Reservations": pgdb.Reservations, "LockReservations": pgdb.LockReservations, "LockFreeReservations": pgdb.LockFreeReservations, "KnownLines": pgdb.KnownLines,
 		"DueReservations": pgdb.DueReservations, "DueOf": pgdb.DueOf, "SetReservations": pgdb.SetReservations,
-		"InsertOrders": pgdb.InsertOrders, "TakeTogether": pgdb.TakeTogether, "InsertQuotas": pgdb.InsertQuotas,
-		"AddToQuotas": pgdb.AddToQuotas, "SellNew": pgdb.SellNew,
+		"InsertOrders": pgdb.InsertOrders, "TakeTogether": pgdb.TakeTogether, "SellNew": pgdb.SellNew,
 	} {
 		if plan := generic(t, pool.Config().ConnConfig, query, true); readsAll(plan) {
 			t.Errorf("%s:\n%s", name, plan)

@@ -36,12 +36,11 @@ func (t adjustTx) AdjustStock(ctx context.Context, a driver.Adjustment) (bool, e
 	return n == 1, err
 }
 
-func (t adjustTx) LockStock(ctx context.Context, sku string) ([]driver.Bucket, error) {
-	stock, err := t.d.lockStock(ctx, t.on, []string{sku})
-	return stock[sku], err
-}
-
-func (t adjustTx) LockFreeStock(ctx context.Context, sku string) ([]driver.Bucket, error) {
+func (t adjustTx) LockStock(ctx context.Context, sku string, wait bool) ([]driver.Bucket, error) {
+	if wait {
+		stock, err := t.d.lockStock(ctx, t.on, []string{sku})
+		return stock[sku], err
+	}
 	rows, err := t.d.q.LockFreeStock(ctx, t.on, []string{sku})
 	have := make([]driver.Bucket, len(rows))
 	for i, r := range rows {

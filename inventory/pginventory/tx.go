@@ -1,11 +1,13 @@
 package pginventory
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
@@ -14,18 +16,104 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// bound begins what a transaction does: it bounds its waits for locks, and has what follows look rows up by their keys, one by one.
-// The server keeps plans of what is prepared. One that reads the whole table, made while that was small, would stand still with
-// the table growing at tens of thousands of orders a second, until statistics are next taken, which may be a minute.
-// It also tells whether commits wait for synchronous standbys: see queueBound.
+// bound begins what a transaction does: it bounds its waits for locks, and has what follows look
+// rows up by their keys, one by one. The server keeps plans of what is prepared. One that reads the
+// whole table, made while that was small, would stand still with the table growing at tens of
+// thousands of orders a second, until statistics are next taken, which may be a minute. It also
+// tells whether commits wait for synchronous standbys: see addBound.
 const bound = "select pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('enable_seqscan', 'off', true), " +
 	"pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_config('enable_mergejoin', 'off', true), " +
 	"pg_catalog.current_setting('synchronous_standby_names') <> ''::text"
 
-// queueBound queues bound. What is read behind it is unconfirmed if commits wait for synchronous
+// addBound adds bound. What is read behind it is unconfirmed if commits wait for synchronous
 // standbys.
-func queueBound(batch *pgx.Batch, wait string, unconfirmed *bool) {
-	batch.Queue(bound, wait).QueryRow(func(row pgx.Row) error { return row.Scan(nil, nil, nil, nil, unconfirmed) })
+func (s *statements) addBound(wait string, unconfirmed *bool) {
+	s.query(bound, one(nil, nil, nil, nil, unconfirmed), wait)
+}
+
+// statements are sent one after the other. The first error ends them.
+type statements []statement
+
+type statement struct {
+	sql  string
+	args []any
+	scan func(pgx.Rows) error // nil: it returns no rows
+	done func(tag string)     // nil, or called when one without rows has ended
+}
+
+func (s *statements) add(sql string, args ...any) {
+	*s = append(*s, statement{sql: sql, args: args})
+}
+
+func (s *statements) query(sql string, scan func(pgx.Rows) error, args ...any) {
+	*s = append(*s, statement{sql: sql, args: args, scan: scan})
+}
+
+// sender sends statements.
+type sender func(context.Context, statements) error
+
+// inBatch sends them in one round trip.
+func (d *database) inBatch(conn *pgxpool.Conn) sender {
+	return func(ctx context.Context, all statements) error {
+		var batch pgx.Batch
+		for _, s := range all {
+			queued := batch.Queue(d.SQL(s.sql), s.args...)
+			if s.scan != nil {
+				queued.Query(s.scan)
+			} else if s.done != nil {
+				queued.Exec(func(tag pgconn.CommandTag) error { s.done(tag.String()); return nil })
+			}
+		}
+		return conn.SendBatch(ctx, &batch).Close()
+	}
+}
+
+// oneByOne is for a caller's transaction: it may be one of database/sql, which knows no batches.
+func oneByOne(on pgdb.DBTX) sender {
+	return func(ctx context.Context, all statements) error {
+		for _, s := range all {
+			if s.scan == nil {
+				if _, err := on.Exec(ctx, s.sql, s.args...); err != nil {
+					return err
+				}
+				continue
+			}
+			rows, err := on.Query(ctx, s.sql, s.args...)
+			if err != nil {
+				return err
+			}
+			if err := s.scan(rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// one scans the one row of a query.
+func one(dest ...any) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		defer rows.Close()
+		if !rows.Next() {
+			return cmp.Or(rows.Err(), pgx.ErrNoRows)
+		}
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		rows.Close()
+		return rows.Err()
+	}
+}
+
+// each calls f with every row, scanned into T's fields in their order.
+func each[T any](f func(T)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+		for _, r := range all {
+			f(r)
+		}
+		return err
+	}
 }
 
 // asTheOwners gives statements of the owner's, in the same transaction, the plans that they would have.

@@ -23,8 +23,8 @@ SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc
 FROM taken
 WHERE pg_catalog.set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
 
--- All orders of a batch, of one SKU, or none: these are sent together, in one round trip and one transaction, the quotas first where
--- there is a limit, the stock last: where too little is left the table's check fails. So the stock is locked for the flush alone, and
+-- All orders of a batch, of one SKU and without a limit, or none: these are sent together, in one round trip and one transaction, the
+-- stock last: where too little is left the table's check fails. So the stock is locked for the flush alone, and
 -- the next batch can be written meanwhile. Where there is no such stock the orders fail, for their SKU is NULL then: it may come into
 -- being before the statement that takes from it, and is never deleted. (unnest in the select list takes a tenth less time than in
 -- FROM, which keeps all rows in a store first; and one statement for all would keep what the others return.)
@@ -41,21 +41,11 @@ SET available = s.available - sqlc.arg(qty)
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
 RETURNING s.available;
 
--- Buyers are sorted, none twice. Who had a quota already has the batch fail. (That takes half the time of ON CONFLICT.)
--- name: InsertQuotas :exec
-INSERT INTO dblock_quota (sku, buyer, used, most)
-SELECT sqlc.arg(sku)::text, pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(most)::bigint;
-
--- The same for buyers who have one: see MakeQuotas. Who would be over the limit has the batch fail, by the table's check.
--- name: AddToQuotas :exec
-INSERT INTO dblock_quota AS q (sku, buyer, used, most)
-SELECT sqlc.arg(sku)::text, pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(most)::bigint
-ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most;
-
--- All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none; else quotas are there already:
--- see MakeQuotas): these are returned, and the others are sold, or none. What is recorded is looked up first, key by key (a join might
+-- All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none): these are returned, and the
+-- others are sold, or none. What is recorded is looked up first, key by key (a join might
 -- read the whole table, by a plan that was made when it was small); where somebody writes one of these keys at this moment, the
--- statement fails. Quotas come before orders, and of a buyer's all count or none.
+-- statement fails. Quotas come before orders, and of a buyer's all count or none. They are made and locked in one pass, in the order of
+-- buyers, so that two batches of an SKU never wait for each other crosswise.
 -- name: SellNew :one
 WITH fresh AS MATERIALIZED (
     SELECT a.reservation_key, a.buyer, a.qty

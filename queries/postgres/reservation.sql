@@ -88,16 +88,8 @@ WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 GROUP BY s.sku;
 
 -- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
+-- unconfirmed: commits wait for synchronous standbys, which may not have the row. See ConfirmCommits.
 -- name: Reservations :many
-SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us
-FROM dblock_reservation r
-WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
-ORDER BY r.reservation_key, r.line;
-
--- The same for few. unconfirmed: commits wait for synchronous standbys, which may not have the row.
--- See ConfirmCommits.
--- name: LookUpReservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
        coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us,
        (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed

@@ -220,19 +220,3 @@ func (s *env) getsInACrowd(t *testing.T, store *inventory.Store, r inventory.Req
 	assert.Equal(t, want, got[30].outcome(), r.Key)
 	assert.Equal(t, map[string]int{"sold": 30}, outcomes(got[:30]), r.Key)
 }
-
-// LimitsNeedTheirConstraints is the control: without one of the constraints, the database sells
-// more than the limit to a buyer that is new to the process.
-func (e Inventory) LimitsNeedTheirConstraints(t *testing.T) {
-	for _, constraint := range []string{"", "dblock_quota_pkey", "dblock_quota_used"} {
-		s := e.env(t, inventory.Options{})
-		s.stock(t, "sale", 1000)
-		s.sells(t, perBuyer("bob 1", "sale", "bob", 1))
-		other, want := s.open(t, s.o), isLimited // it checks the tables
-		if constraint != "" {
-			want = "sold"
-			s.Exec(t, "ALTER TABLE dblock_quota DROP CONSTRAINT "+constraint)
-		}
-		gets(t, other, perBuyer("bob 2 without "+constraint, "sale", "bob", 1), want)
-	}
-}

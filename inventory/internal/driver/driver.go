@@ -74,7 +74,7 @@ func (a Ask) Waits() (waits, passes []string) {
 // Books is what a transaction reads before it decides.
 type Books struct {
 	Stock    map[string][]Bucket   // what is left of each SKU, by number, each row locked
-	Skipped  func(sku string) bool // whether another transaction has locked a row of the SKU; also asked of what the plan leaves empty
+	Skipped  func(sku string) bool // whether another transaction has locked a row of the SKU: it is asked of those that have too few units
 	Used     map[Quota]int64       // units that count against a quota; none where somebody else has locked it
 	Recorded map[string][]Row      // reservations that exist already, by key, their lines in order
 
@@ -200,16 +200,6 @@ type Balance struct {
 	Available, Allotted, Held, Sold, Restocked int64
 }
 
-// Verdict is what became of an order that was sent outright.
-type Verdict int
-
-const (
-	TooFew Verdict = iota // nothing was written: too few are left where it looked, or the SKU is unknown; Transact will say
-	Sold
-	OverLimit // nothing was written: a buyer would have more than the limit
-	NotNew    // nothing was written: a buyer had taken some before
-)
-
 // Orders are orders for one SKU, sorted by key, no key twice.
 type Orders struct {
 	SKU          string
@@ -217,37 +207,39 @@ type Orders struct {
 	State        int16
 	Hold         time.Duration // 0: they are not held
 	Limit        int64         // of each buyer; 0: none
+	OnlyNew      bool          // those that are recorded, or over their buyer's limit, are left out
 	Keys, Buyers []string
 	Qtys         []int64
-
-	// With a Limit: who may have no quota yet, and gets one first (what New is told), and what each buyer takes: who takes some for
-	// the first time, which is NotNew where that is wrong, and who has a quota, or has been made one. All are sorted.
-	Make        []string
-	First, More Takes
 }
 
-// Takes are what buyers take, none twice.
-type Takes struct {
-	Buyers []string
-	Units  []int64
+// Sale is what became of Orders.
+type Sale struct {
+	Sold   bool     // false: nothing was written, as too few units are left in the bucket
+	Unsold []string // keys of those that were left out
+	Left   int64    // what is left in the bucket; negative: it is not known
 }
 
-// SellTogether sells all orders or none, in a transaction of its own and one round trip, and
-// returns what is left then. It locks the stock last, when the orders are written. A key that is
-// recorded is an error, sqlerr.Duplicate.
-type SellTogether func(ctx context.Context, o Orders) (v Verdict, left int64, err error)
+// Caps says what a driver can do, and how it was set up.
+type Caps struct {
+	// Batches: Sell takes several orders, orders with a limit and any bucket, and locks the stock
+	// last. Without it Sell takes one order without a limit, from bucket 0.
+	Batches bool
 
-// SellNew is SellTogether for orders of which some may be recorded, or over their buyer's limit: it sells the others, and
-// returns the keys of those it has not sold.
-type SellNew func(ctx context.Context, o Orders) (v Verdict, unsold []string, left int64, err error)
+	// Hooked: Transact calls a function of the host's before it commits. Sell does not.
+	Hooked bool
 
-// Ways are the ways to sell outright. One that the database lacks is nil.
-type Ways struct {
-	Together SellTogether // a batch in one round trip, all or none
-	New      SellNew      // so much of a batch as is new, in one statement
+	// Connections is how many there may be at once; 0: no bound is known.
+	Connections int
+}
 
-	// Direct sells one order from bucket 0, by one conditional UPDATE.
-	Direct func(ctx context.Context, row Row) (Verdict, error)
+// Failure is what an error means.
+type Failure struct {
+	Class  sqlerr.Class
+	Locked bool // a lock was not had in time
+
+	// Own, of the class sqlerr.Busy: a statement of dblock's own waited for a lock. Otherwise one of
+	// a trigger did, or the server cancelled a statement.
+	Own bool
 }
 
 type briefly struct{}
@@ -266,23 +258,19 @@ func IsBrief(ctx context.Context) bool {
 	return brief
 }
 
-// Driver is one database. Its errors are what the driver says; Classify tells what they mean.
+// Driver is one database. Its errors are those of the server and its client.
 type Driver interface {
-	// Ways are the ways to sell outright.
-	Ways() Ways
+	Caps() Caps
 
-	// Waited reports whether an error of the class sqlerr.Busy came from a statement of dblock's
-	// own that waited for a lock. Otherwise a statement of a trigger waited, or the server
-	// cancelled a statement.
-	Waited(err error) bool
+	// Failure tells what an error of this driver means.
+	Failure(err error) Failure
 
-	// Connections is how many connections there may be at once; 0: no bound is known.
-	Connections() int
+	// Sell sells orders in a transaction of its own and one round trip, all or none, unless
+	// OnlyNew. Then one that is recorded is an error, sqlerr.Duplicate.
+	Sell(ctx context.Context, o Orders) (Sale, error)
 
-	// Hooked tells that Transact calls a function of the owner's before it commits, which no other way does.
-	Hooked() bool
-
-	// Transact locks and reads what is asked for and writes what decide makes of it, all in one READ COMMITTED transaction.
+	// Transact locks and reads what is asked for and writes what decide makes of it, all in one
+	// READ COMMITTED transaction.
 	Transact(ctx context.Context, ask Ask, decide func(Books) Plan) error
 
 	// AwaitKeys waits until no other open transaction writes the reservations of rows, which are
@@ -290,25 +278,24 @@ type Driver interface {
 	// error is sqlerr.Busy. It locks no stock and writes nothing.
 	AwaitKeys(ctx context.Context, rows []Row) error
 
+	// Look reads what buyers have used of their limits, what is left of SKUs, in one bucket each,
+	// and then, no earlier, what is recorded: an order that is sold in between is found recorded,
+	// and is not refused for what it has taken itself. It locks nothing.
+	Look(ctx context.Context, ask Ask) (Books, error)
+
+	// Move runs fn in one READ COMMITTED transaction, which is committed if fn has called Write and
+	// returned no error.
+	Move(ctx context.Context, fn func(MoveTx) error) error
+
+	// Due returns held reservations that have expired, those first that expired first, at most
+	// limit. With buyers it returns those that count against limits of theirs, of so many lines.
+	Due(ctx context.Context, buyers []string, limit int) ([]Due, error)
+
 	// Tx returns a caller's transaction; false if it is not one of this driver's.
 	Tx(tx CallerTx) (Tx, bool)
 
-	// Look reads what buyers have used of their limits, what is left of SKUs, in one bucket each, and then, no earlier, what is recorded:
-	// an order that is sold in between is found recorded, and is not refused for what it has taken itself. It locks nothing.
-	Look(ctx context.Context, ask Ask) (Books, error)
-
-	// Move runs fn in one READ COMMITTED transaction, which is committed if fn has called Write and returned no error.
-	Move(ctx context.Context, fn func(MoveTx) error) error
-
-	// Due returns so many held reservations, at most, that have expired: those first that have expired first.
-	Due(ctx context.Context, limit int) ([]Due, error)
-
-	// DueOf returns the keys of expired holds that count against limits of some buyers. It looks for them
-	// among limit lines, those first that expired first.
-	DueOf(ctx context.Context, buyers []string, limit int) (map[Quota][]string, error)
-
-	// Allot moves so many units of an SKU, or all that are left, from bucket 0 to another one, and returns what is in that then; 0
-	// where there was nothing to move.
+	// Allot moves so many units of an SKU, or all that are left, from bucket 0 to another one. It
+	// returns what is in that then; 0 if there was nothing to move.
 	Allot(ctx context.Context, sku string, bucket int32, units int64) (left int64, err error)
 
 	// Allotted returns what is left in the allotments of all processes, sorted.
@@ -317,26 +304,18 @@ type Driver interface {
 	// Locker makes a Locker of leases in the same place, which the caller closes.
 	Locker(ctx context.Context) (dblock.Locker, error)
 
-	// Adjust runs fn in one READ COMMITTED transaction, and commits it where fn says so.
+	// Adjust runs fn in one READ COMMITTED transaction, and commits it if fn says so.
 	Adjust(ctx context.Context, fn func(AdjustTx) (commit bool, err error)) error
 
 	// Adjustment returns what is recorded under id.
 	Adjustment(ctx context.Context, id string) (a Adjustment, found bool, err error)
 
-	// Lookup returns what is recorded under key, line by line; none: nothing is.
-	Lookup(ctx context.Context, key string) ([]Row, error)
-
-	// Balances reads the books of the given SKUs, or of all where none is given, in one snapshot.
+	// Balances reads the books of the given SKUs, or of all if none is given, in one snapshot.
 	Balances(ctx context.Context, skus []string) ([]Balance, error)
 
-	// LimitedSKUs returns those of the given SKUs, or of all if none is given, of which buyers have limits.
+	// LimitedSKUs returns those of the given SKUs, or of all if none is given, of which buyers have
+	// limits.
 	LimitedSKUs(ctx context.Context, skus []string) ([]string, error)
-
-	// Classify tells what an error of this driver means.
-	Classify(err error) sqlerr.Class
-
-	// IsLocked reports that a lock was not had in time.
-	IsLocked(err error) bool
 }
 
 // KeyOpen marks an error: another transaction, which has not ended, writes the reservation of one of the keys.
@@ -362,11 +341,11 @@ var ErrTxReadOnly = errors.New("the transaction is read-only")
 type Tx interface {
 	// Decide does what Transact does, below a savepoint: an error, or a plan of nothing, leaves the
 	// transaction as it was. ErrTxEnded where it has ended. If decide says again, it reads again
-	// and decides again, with all locks kept. decide may call DueOf and Move.
+	// and decides again, with all locks kept. decide may call Due and Move.
 	Decide(ctx context.Context, ask Ask, decide func(Books) (plan Plan, again bool, err error)) error
-	// DueOf is that of Driver, as the transaction sees it. After an error the transaction goes on,
-	// unless the server has ended it.
-	DueOf(ctx context.Context, buyers []string, limit int) (map[Quota][]string, error)
+	// Due is that of Driver, as the transaction sees it, and has buyers. After an error the
+	// transaction goes on, unless the server has ended it.
+	Due(ctx context.Context, buyers []string, limit int) ([]Due, error)
 	// Move does what Move of Driver does, below a savepoint, and makes nothing new. It passes over every row that is locked, whatever
 	// fn asks for. An error leaves the transaction as it was. ErrTxEnded where it has ended.
 	Move(ctx context.Context, fn func(MoveTx) error) error
@@ -377,10 +356,9 @@ type AdjustTx interface {
 	InsertAdjustment(ctx context.Context, a Adjustment) error
 	// AdjustStock adds a.Delta to bucket 0; false where there is no such SKU, or too little in it.
 	AdjustStock(ctx context.Context, a Adjustment) (bool, error)
-	// LockStock locks all buckets of an SKU, in order; none where there is no such SKU.
-	LockStock(ctx context.Context, sku string) ([]Bucket, error)
-	// LockFreeStock is LockStock without the buckets that another transaction has locked.
-	LockFreeStock(ctx context.Context, sku string) ([]Bucket, error)
+	// LockStock locks all buckets of an SKU, in order; none where there is no such SKU. Without wait
+	// it leaves out those that another transaction has locked.
+	LockStock(ctx context.Context, sku string, wait bool) ([]Bucket, error)
 	// AddStock adds to buckets of one SKU, and makes those that are missing.
 	AddStock(ctx context.Context, units []Units) error
 	// TakeStock takes from buckets of one SKU that are locked.
@@ -397,8 +375,18 @@ type AdjustTx interface {
 	UncountQuotas(ctx context.Context, counts []Count) error
 }
 
-// Due is a held reservation that has expired. Lines is 0 if their number is not known.
+// Due is a held reservation that has expired.
 type Due struct {
 	Key   string
-	Lines int
+	Lines int   // 0: their number is not known
+	Quota Quota // against which it counts, if it was looked for by its buyer
+}
+
+// ByKey groups rows by their key, in their order.
+func ByKey(rows []Row) map[string][]Row {
+	byKey := make(map[string][]Row, len(rows))
+	for _, r := range rows {
+		byKey[r.Key] = append(byKey[r.Key], r)
+	}
+	return byKey
 }

@@ -14,42 +14,6 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// A reservation goes from held to sold, cancelled or expired, and stays there. One that was cancelled before it was made is
-// recorded as such, so that it never comes into being.
-
-// Confirm sells what is held under key. It writes to the reservation alone, and never to the stock.
-// A reservation that is sold already is returned with Replayed set.
-//
-// Errors: ErrExpired, ErrCancelled, ErrNotFound, ErrSoldOut (its order was refused, and that is
-// recorded), ErrRejected, and of dblock ErrInvalid, ErrOverloaded, ErrBusy, ErrConflict,
-// ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
-func (s *Store) Confirm(ctx context.Context, key string) (Reservation, error) {
-	return s.change(ctx, s.confirms, change{to: ReservationSold, key: key}, s.o.Timeout)
-}
-
-// Extend holds what is held under key for d from now on, or for longer if it was held for longer. d
-// is as Request.Hold.
-//
-// Errors: ErrAlreadyConfirmed, and those of Confirm.
-func (s *Store) Extend(ctx context.Context, key string, d time.Duration) (Reservation, error) {
-	if err := holdTime("d", d); err != nil {
-		return Reservation{}, err
-	}
-	return s.change(ctx, s.confirms, change{to: ReservationHeld, key: key, hold: d}, s.o.Timeout)
-}
-
-// Cancel gives back what is held under key, and makes sure that nothing ever will be: a key that is
-// not known yet is recorded as cancelled, and an order that comes under it later is refused with
-// ErrCancelled. What has expired stays so, and is no error; neither is what was cancelled or
-// refused before, returned with Replayed set.
-//
-// Errors: ErrAlreadyConfirmed, and of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable,
-// ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed, and ErrRejected. It is never refused for
-// too many calls.
-func (s *Store) Cancel(ctx context.Context, key string) (Reservation, error) {
-	return s.change(ctx, s.returns, change{to: ReservationCancelled, key: key}, s.o.Timeout)
-}
-
 // change is what is to become of a reservation.
 type change struct {
 	to   ReservationState
@@ -85,81 +49,95 @@ const (
 	forAll    // also for its own rows, and for a transaction that writes its key
 )
 
-type changes = merge.Queue[change, changed]
+// changer changes reservations that exist: see the package's documentation for their states. A
+// change waits for no row that others have locked. One that has to leaves the others, and waits in a
+// queue apart.
+type changer struct {
+	driver   driver.Driver
+	retry    *retrier
+	cache    *skuCache
+	maxBatch int
+
+	confirms, returns *changeQueue // what touches no stock, and what gives it back
+	sweeps, apart     *changeQueue // what has expired, and what waits for rows that are locked
+}
+
+type changeQueue = merge.Queue[change, changed]
 
 const (
 	apartInFlight = 2                     // statements that wait for rows
 	patience      = 20 * time.Millisecond // after which another statement begins beside one that is slow
 )
 
-// newChanges makes a queue of changes: they contend for nothing but the statement, which waits for no row.
-func (s *Store) newChanges(ends bool) *changes {
-	return merge.New(merge.Options[change, changed]{
-		Run: func(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
-			return s.moveTogether(ctx, batch)
-		},
+func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *changer {
+	c := &changer{driver: d, retry: r, cache: cache, maxBatch: o.MaxBatch}
+	queue := merge.Options[change, changed]{
+		Run:         c.moveTogether,
 		Key:         func(change) string { return "" },
-		Ends:        func(change) bool { return ends },
-		Classify:    s.ofBatch,
+		Classify:    r.classOfBatch,
 		Weight:      change.weight,
-		MaxWeight:   s.o.MaxBatch,
-		MaxBatch:    s.o.MaxBatch,
-		MaxQueue:    s.o.MaxQueue,
+		MaxWeight:   o.MaxBatch,
+		MaxBatch:    o.MaxBatch,
+		MaxQueue:    o.MaxQueue,
 		MaxInFlight: mergedInFlight,
 		PerKey:      mergedInFlight,
 		Patience:    patience,
-	})
-}
-
-// newApart makes the queue of those that wait for rows: the ones that wait for the same rows share a statement.
-func (s *Store) newApart() *changes {
-	return merge.New(merge.Options[change, changed]{
-		Run:         s.moveApart,
+	}
+	c.confirms = merge.New(queue)
+	queue.Ends = func(change) bool { return true }
+	c.returns, c.sweeps = merge.New(queue), merge.New(queue)
+	c.apart = merge.New(merge.Options[change, changed]{
+		Run:         c.moveApart,
 		Key:         func(c change) string { return c.lane },
-		Ends:        func(change) bool { return true },
-		Classify:    s.ofBatch,
+		Ends:        queue.Ends,
+		Classify:    r.classOfBatch,
 		Weight:      change.weight,
-		MaxWeight:   s.o.MaxBatch,
-		MaxBatch:    s.o.MaxBatch,
+		MaxWeight:   o.MaxBatch,
+		MaxBatch:    o.MaxBatch,
 		MaxInFlight: apartInFlight,
 		Apart:       true,
 	})
+	return c
+}
+
+func (c *changer) close(ctx context.Context) error {
+	return errors.Join(c.confirms.Close(ctx), c.returns.Close(ctx), c.sweeps.Close(ctx), c.apart.Close(ctx))
 }
 
 func (c change) weight() int { return max(1, c.lines) }
 
 var errStayedLocked = errors.New("another transaction has rows of it locked")
 
-// change has a change made. One that finds rows locked leaves the others, and waits for at most so long in all.
-func (s *Store) change(ctx context.Context, q *changes, c change, wait time.Duration) (Reservation, error) {
-	if err := text("", "key", c.key, 1); err != nil {
+// change has a change made. One that finds rows locked waits for at most so long in all.
+func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait time.Duration) (Reservation, error) {
+	if err := text("", "key", ch.key, 1); err != nil {
 		return Reservation{}, err
 	}
 	began := time.Now()
 	waiting, cancel := context.WithDeadline(ctx, began.Add(wait))
 	defer cancel()
-	got, err := q.Do(ctx, c)
+	got, err := q.Do(ctx, ch)
 	for err == nil && got.waits == forNothing && got.lines > 0 { // its statement had too many lines
-		c.lines = got.lines
-		got, err = q.Do(ctx, c)
+		ch.lines = got.lines
+		got, err = q.Do(ctx, ch)
 	}
 	is, why := sqlerr.Busy, errStayedLocked
 	for n := 0; err == nil && got.waits != forNothing; n++ {
-		c.apart, c.doubt = got.apart, c.doubt || got.doubt
+		ch.apart, ch.doubt = got.apart, ch.doubt || got.doubt
 		if got.met != nil {
 			is, why = sqlerr.Retryable, got.met
 		}
 		if n > 0 && !pause(waiting, n) {
-			err = outOfTime(ctx, c.doubt, is, why)
+			err = outOfTime(ctx, ch.doubt, is, why)
 			break
 		}
-		got, err = s.apart.Do(ctx, c)
+		got, err = c.apart.Do(ctx, ch)
 	}
 	if err != nil {
-		if c.doubt && !isVerdict(err) {
+		if ch.doubt && !isVerdict(err) {
 			err = &ended{dblock.ErrOutcomeUnknown, err}
 		}
-		return Reservation{}, s.explain(err, fmt.Sprintf("reservation %q", c.key))
+		return Reservation{}, c.retry.explain(err, fmt.Sprintf("reservation %q", ch.key))
 	}
 	r := reservation(got.rows, began)
 	r.Replayed = got.replayed
@@ -174,27 +152,31 @@ func isVerdict(err error) bool {
 
 // moveTogether makes changes that wait for nothing. One that is blocked when it is alone goes
 // apart.
-func (s *Store) moveTogether(ctx context.Context, batch []change) ([]merge.Answer[changed], error) {
-	answers, err := s.move(ctx, batch, attempt{shared: true})
+func (c *changer) moveTogether(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
+	answers, err := c.move(ctx, batch, attempt{conflicts: ofBatch})
 	if isBlocked(err) && len(batch) == 1 {
-		return s.waiting(batch, apart{forAll, "key " + batch[0].key, batch[0].lines}, err), nil
+		return c.waiting(batch, apart{forAll, "key " + batch[0].key, batch[0].lines}, err), nil
 	}
 	return answers, err
 }
 
 // moveApart makes changes that wait for the same rows. Those that are still locked are waited for again, behind others.
-func (s *Store) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
+func (c *changer) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
 	several := len(batch) > 1
-	answers, err := s.move(ctx, batch, attempt{shared: several, awaits: !several})
+	this := attempt{conflicts: awaitKey}
+	if several {
+		this.conflicts = ofBatch
+	}
+	answers, err := c.move(ctx, batch, this)
 	if ranOut(err) || isBlocked(err) && !several {
-		return s.waiting(batch, batch[0].apart, err), nil
+		return c.waiting(batch, batch[0].apart, err), nil
 	}
 	return answers, err
 }
 
 // waiting answers that the changes of a batch were not made because of err, and have to wait.
-func (s *Store) waiting(batch []change, a apart, err error) []merge.Answer[changed] {
-	if s.named(err) != sqlerr.Retryable {
+func (c *changer) waiting(batch []change, a apart, err error) []merge.Answer[changed] {
+	if c.retry.named(err) != sqlerr.Retryable {
 		err = nil
 	}
 	answers := make([]merge.Answer[changed], len(batch))
@@ -204,15 +186,15 @@ func (s *Store) waiting(batch []change, a apart, err error) []merge.Answer[chang
 	return answers
 }
 
-// move makes all changes of a batch but those that find rows locked for which they do not wait. Running it again is safe: what was
-// committed is found so. A trigger of the host's waits briefly for locks of its own, as the rows
-// are locked meanwhile.
-func (s *Store) move(ctx context.Context, batch []change, first attempt) (answers []merge.Answer[changed], err error) {
+// move makes all changes of a batch but those that find rows locked for which they do not wait.
+// Running it again is safe: what was committed is found so. A trigger of the host's waits briefly
+// for locks of its own, as the rows are locked meanwhile.
+func (c *changer) move(ctx context.Context, batch []change, first attempt) (answers []merge.Answer[changed], err error) {
 	var moves driver.Moves
-	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
+	err = c.retry.do(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		sent := false
-		err = s.driver.Move(ctx, func(tx driver.MoveTx) (err error) {
-			moves, answers, err = locked(ctx, tx, batch, s.o.MaxBatch)
+		err = c.driver.Move(ctx, func(tx driver.MoveTx) (err error) {
+			moves, answers, err = locked(ctx, tx, batch, c.maxBatch)
 			if err != nil || moves.IsEmpty() {
 				return err
 			}
@@ -221,14 +203,16 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 		})
 		if sent { // also without a reply: it may have been committed
 			for _, u := range moves.Return {
-				s.cameIn(u.SKU)
+				c.cache.cameIn(u.SKU)
 			}
 		}
-		if is := s.classify(err); err != nil && sent && (is != sqlerr.Duplicate || len(moves.Insert) == 0) {
-			return driver.HookFailed(err, is) // one of them may be to blame
+		if err != nil && sent {
+			if is := c.retry.class(err); is != sqlerr.Duplicate || len(moves.Insert) == 0 {
+				return driver.HookFailed(err, is) // one of them may be to blame
+			}
 		}
 		for i := range answers {
-			answers[i].Value.doubt = this.doubt
+			answers[i].Value.doubt = this.unresolved
 		}
 		return err
 	})
@@ -238,7 +222,7 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 	if err != nil {
 		return nil, err
 	}
-	s.known.noteReturned(moves.Uncount)
+	c.cache.noteReturned(moves.Uncount)
 	return answers, nil
 }
 
@@ -271,7 +255,8 @@ func locked(ctx context.Context, tx driver.MoveTx, batch []change, mostLines int
 	}
 	free := len(passed)
 	for _, set := range moves.Set {
-		if a := inTheWay(recorded[set.Key], quotas, skus); a.waits > waits && ReservationState(set.State) != ReservationHeld && ReservationState(set.State) != ReservationSold {
+		to := ReservationState(set.State)
+		if a := inTheWay(recorded[set.Key], quotas, skus); a.waits > waits && to != ReservationHeld && to != ReservationSold {
 			passed[set.Key] = a
 		}
 	}

@@ -1,0 +1,280 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
+)
+
+// sell decides a batch of the queue of sales.
+func (s *seller) sell(ctx context.Context, orders []order, again bool) ([]answer, error) {
+	answers, err := s.sellBatch(ctx, orders, again)
+	if len(orders) > 1 && meetsOpenKey(err) {
+		return s.sellBesideOpenKeys(ctx, orders, again, err)
+	}
+	return answers, err
+}
+
+func (s *seller) sellBatch(ctx context.Context, orders []order, again bool) ([]answer, error) {
+	switch lane := merge.Key(ctx); {
+	case again, isKeyLane(lane):
+		return s.sellBehind(ctx, orders, lane)
+	case len(orders) == 1 && orders[0].open:
+		return s.sellBehind(ctx, orders, orders[0].lane())
+	}
+	first := attempt{way: s.firstWay(ctx, orders), locks: passOver, conflicts: ofBatch}
+	if s.caps.Batches {
+		first.locks = waitBriefly
+	}
+	answers, err := s.settle(ctx, orders, first)
+	answers, err = unblocked(orders, answers, err)
+	if lane := merge.Key(ctx); err == nil && waitFor(answers, lane) && merge.StandAside(ctx) {
+		answers, err = s.settle(ctx, orders, attempt{lane: lane, conflicts: ofBatch})
+		return unblocked(orders, answers, err)
+	}
+	return answers, err
+}
+
+// firstWay is how a batch is most likely decided in one go, from what the cache knows.
+func (s *seller) firstWay(ctx context.Context, orders []order) way {
+	lone := len(orders) == 1
+	replays := !lone && s.cache.expectsReplays()
+	there := s.cache.supply(orders)
+	allots := s.o.Allotment > 0 && !s.caps.Hooked && isUniform(orders) && !orders[0].Unstocked
+	if allots && there != enough && s.allotments.refill(driver.Briefly(ctx), orders[0].SKU, sum(orders)) {
+		there = enough
+	}
+	switch {
+	case there == none, slices.ContainsFunc(orders, func(o order) bool { return o.looked }):
+		return lockAll // some are to be refused
+	case allots && there == enough && !s.caps.Batches && !replays:
+		return lockOwn
+	case s.canSell(orders) && (there == enough || there == unknown && lone):
+		if replays || orders[0].Limit > 0 {
+			return sellNew
+		}
+		return sellAll
+	case lone, replays:
+		return lockAll
+	}
+	return assumeNew
+}
+
+// canSell tells whether the driver has a statement that sells such a batch.
+func (s *seller) canSell(orders []order) bool {
+	switch {
+	case s.direct != nil, s.caps.Hooked, orders[0].Unstocked:
+		return false
+	case s.caps.Batches:
+		return isUniform(orders)
+	}
+	return len(orders) == 1 && orders[0].isPlain()
+}
+
+// isUniform tells that orders for one SKU differ in nothing but who wants how much.
+func isUniform(orders []order) bool {
+	first := orders[0]
+	for _, o := range orders {
+		if o.SKU != first.SKU || o.Hold != first.Hold || o.Limit != first.Limit || o.Unstocked != first.Unstocked || o.lines != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// settle decides a batch, attempt by attempt. Running it again is safe: what was committed is found
+// recorded.
+func (s *seller) settle(ctx context.Context, orders []order, first attempt) (answers []answer, err error) {
+	err = s.retry.do(ctx, first, func(ctx context.Context, this attempt) (err error) {
+		if this.locks != waitForLane {
+			ctx = driver.Briefly(ctx)
+		}
+		if this.conflicts == awaitKey {
+			if err := s.await(ctx, &orders[0]); err != nil {
+				return err
+			}
+		}
+		for again := true; again; {
+			answers, err = s.try(ctx, orders, this)
+			this, again = s.next(ctx, orders, this, answers, err)
+		}
+		if err == nil {
+			s.cache.noteAnswers(orders, answers)
+		}
+		return err
+	})
+	return answers, err
+}
+
+// try decides a batch in one way. Without answers nothing was sold.
+func (s *seller) try(ctx context.Context, orders []order, this attempt) ([]answer, error) {
+	if this.way == sellAll || this.way == sellNew {
+		return s.sellAtOnce(ctx, orders, this.way)
+	}
+	return s.transact(ctx, orders, this)
+}
+
+// next is the attempt that follows at once on one that did not decide its batch, if there is one.
+func (s *seller) next(ctx context.Context, orders []order, this attempt, answers []answer, err error) (attempt, bool) {
+	if driver.IsKeyOpen(err) {
+		return this, false
+	}
+	lone := len(orders) == 1
+	taken := err != nil && s.retry.class(err) == sqlerr.Duplicate // a key is
+	if taken && !lone && this.way != lockAll {
+		s.cache.metReplays()
+	}
+	atOnce := this.way == sellAll || this.way == sellNew
+	switch {
+	case err != nil && (atOnce || this.locks != passOver) && s.retry.blocks(ctx, err, this):
+		this.way, this.locks = lockAll, passOver // this says what is locked
+	case this.way == sellAll && taken && !lone:
+		this.way = sellNew
+	case this.way == sellAll && err == nil && answers == nil && !lone:
+		this.way = assumeNew
+	case atOnce && (taken || err == nil && answers == nil):
+		this.way = lockAll
+	case this.way == lockOwn && err == nil && lone && (answers[0].Alone || answers[0].Value.passed):
+		this.way = lockAll // it does not fit into the allotment: the rest may have more
+	default:
+		return this, false
+	}
+	return this, true
+}
+
+// sellAtOnce sells the orders of a batch in one round trip. It sells all of them; or else, and with
+// sellNew, those that are new and within their limit, and says of the others that they were passed
+// over. No answers: nothing was sold.
+func (s *seller) sellAtOnce(ctx context.Context, orders []order, way way) ([]answer, error) {
+	batch, distinct := ordersOf(orders)
+	if !distinct {
+		return nil, nil
+	}
+	if s.caps.Batches {
+		batch.Bucket = s.allotments.own.Load()
+	}
+	batch.OnlyNew = way == sellNew
+	sale, err := s.driver.Sell(ctx, batch)
+	if err != nil || !sale.Sold {
+		return nil, err
+	}
+	if sale.Left >= 0 {
+		s.cache.noteLeft(batch.SKU, sale.Left)
+	}
+	return granted(orders, sale.Unsold), nil
+}
+
+// transact decides a batch in one transaction. It waits for the rows of one SKU alone, and passes
+// over others that are locked.
+//
+// If an attempt is unresolved, it may still be under way on the server. A refusal is recorded then,
+// so that it can't sell after this one has refused. And every row is waited for: that attempt may
+// have locked it, and an order that is passed over is asked again by a call that does not know of
+// the attempt and would say that nothing was written.
+func (s *seller) transact(ctx context.Context, orders []order, this attempt) (answers []answer, err error) {
+	ask := asked(orders)
+	own := s.allotments.own.Load()
+	ask.Wait = this.unresolved || len(ask.SKUs) <= 1 && this.locks != passOver
+	ask.WaitFor, ask.WaitQuotas = this.lane, this.unresolved || isQuotaLane(this.lane)
+	m := mode{recordRefusals: s.o.RecordRefusals || this.unresolved, unswept: this.unresolved}
+	switch this.way {
+	case assumeNew:
+		m.assumeNew, ask.Keys = true, nil
+	case lockOwn:
+		m.assumeNew, ask.Keys, ask.Own = true, nil, own
+	}
+	if s.hooksBriefly.Add(-1) >= 0 {
+		ctx = driver.HookBriefly(ctx)
+	}
+	reading := s.cache.begin()
+	var soldOut []string
+	err = s.driver.Transact(ctx, ask, func(books driver.Books) (plan driver.Plan) {
+		plan, answers = decide(orders, books, m)
+		s.cache.noteBooks(books, plan, own)
+		if ask.Own == 0 {
+			soldOut = s.cache.soldOutBy(books, plan)
+		}
+		return plan
+	})
+	if err == nil {
+		s.cache.noteSoldOut(reading, soldOut...)
+	}
+	if isHookBusy(err) {
+		s.hooksBriefly.Store(cautious)
+	}
+	return answers, err
+}
+
+// asked lists what a batch has to know, sorted: the order in which rows are locked.
+func asked(orders []order) (ask driver.Ask) {
+	ask.Units = make(map[string]int64)
+	for i := range orders {
+		o := &orders[i]
+		ask.Keys = append(ask.Keys, o.Key)
+		for _, l := range o.each() {
+			if !l.Unstocked {
+				ask.SKUs = append(ask.SKUs, l.SKU)
+				ask.Units[l.SKU] += l.Qty
+			}
+			if l.Limit > 0 {
+				ask.Quotas = append(ask.Quotas, driver.Quota{SKU: l.SKU, Buyer: o.Buyer})
+			}
+		}
+	}
+	slices.Sort(ask.SKUs)
+	slices.Sort(ask.Keys)
+	slices.SortFunc(ask.Quotas, byQuota)
+	ask.SKUs, ask.Keys, ask.Quotas = slices.Compact(ask.SKUs), slices.Compact(ask.Keys), slices.Compact(ask.Quotas)
+	return ask
+}
+
+// ordersOf lists a batch of one SKU in the order of its keys; distinct is false if one of them
+// stands there twice.
+func ordersOf(batch []order) (o driver.Orders, distinct bool) {
+	places := make([]int, len(batch))
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortFunc(places, func(a, b int) int { return cmp.Compare(batch[a].Key, batch[b].Key) })
+	first := &batch[0]
+	o = driver.Orders{
+		SKU: first.SKU, State: int16(first.state()), Hold: first.Hold, Limit: first.Limit,
+		Keys: make([]string, len(batch)), Buyers: make([]string, len(batch)), Qtys: make([]int64, len(batch)),
+	}
+	for n, i := range places {
+		if n > 0 && batch[i].Key == o.Keys[n-1] {
+			return o, false
+		}
+		o.Keys[n], o.Buyers[n], o.Qtys[n] = batch[i].Key, batch[i].Buyer, batch[i].Qty
+	}
+	return o, true
+}
+
+// granted answers a batch of which all but a few were sold.
+func granted(orders []order, unsold []string) []answer {
+	passed := make(map[string]bool, len(unsold))
+	for _, key := range unsold {
+		passed[key] = true
+	}
+	answers := make([]answer, len(orders))
+	for i := range orders {
+		o := &orders[i]
+		if passed[o.Key] {
+			answers[i].Value.passed = true
+			continue
+		}
+		answers[i].Value = outcome{State: o.state(), left: o.Hold}
+	}
+	return answers
+}
+
+func sum(orders []order) (qty int64) {
+	for i := range orders {
+		qty += orders[i].Qty
+	}
+	return qty
+}

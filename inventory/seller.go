@@ -1,0 +1,203 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/inventory/internal/driver"
+)
+
+// seller decides orders. An order passes from stage to stage until one of them decides it: see the
+// package's documentation.
+type seller struct {
+	driver     driver.Driver
+	caps       driver.Caps
+	o          Options
+	retry      *retrier
+	cache      *skuCache
+	allotments *allotments
+	sweeper    *sweeper
+
+	direct *orderQueue // one order a statement; nil without Options.Direct
+	sales  *orderQueue // batches
+	looks  *orderQueue // batches of orders that are answered without a lock, as it seems
+
+	hooksBriefly atomic.Int64 // transactions yet whose hooks wait briefly; negative: none
+}
+
+type orderQueue = merge.Queue[order, outcome]
+
+func newSeller(d driver.Driver, o Options, r *retrier, c *skuCache, a *allotments, sw *sweeper) *seller {
+	s := &seller{driver: d, caps: d.Caps(), o: o, retry: r, cache: c, allotments: a, sweeper: sw}
+	perSKU, inFlight := 1, o.MaxInFlight
+	if s.caps.Batches { // the stock is locked last: a second statement writes its orders meanwhile
+		perSKU = 2
+	}
+	if o.Direct {
+		inFlight = mergedInFlight // Options.MaxInFlight is for those that are not merged
+		s.direct = merge.New(merge.Options[order, outcome]{
+			Run:         s.sellDirect,
+			Key:         func(o order) string { return o.SKU },
+			MaxBatch:    1,
+			MaxQueue:    o.MaxQueue,
+			MaxInFlight: o.MaxInFlight,
+			PerKey:      directPerSKU,
+		})
+	}
+	s.sales, s.looks = s.newQueue(s.sell, perSKU, inFlight), s.newQueue(s.look, 1, inFlight)
+	return s
+}
+
+func (s *seller) newQueue(run func(context.Context, []order, bool) ([]answer, error), perSKU, inFlight int) *orderQueue {
+	waiters := maxWaiters
+	if n := s.caps.Connections; n > 0 {
+		waiters = min(waiters, n/2) // half of the pool is left to others
+	}
+	return merge.New(merge.Options[order, outcome]{
+		Run:         run,
+		Key:         func(o order) string { return o.lane() },
+		Classify:    s.retry.classOfBatch,
+		Blocked:     isBlocked,
+		Weight:      func(o order) int { return max(1, len(o.lines)) },
+		MaxWeight:   s.o.MaxBatch,
+		MaxBatch:    s.o.MaxBatch,
+		MaxQueue:    s.o.MaxQueue,
+		MaxInFlight: inFlight,
+		PerKey:      perSKU,
+		Waiters:     waiters,
+		MaxWait:     s.o.Timeout,
+		Name:        laneName,
+	})
+}
+
+func (s *seller) close(ctx context.Context) error {
+	err := errors.Join(s.sales.Close(ctx), s.looks.Close(ctx))
+	if s.direct != nil {
+		err = errors.Join(s.direct.Close(ctx), err)
+	}
+	return err
+}
+
+// reserve has an order decided. One that is refused for its limit is decided again once its buyer's
+// expired holds were swept.
+func (s *seller) reserve(ctx context.Context, o order) (Reservation, error) {
+	began := time.Now()
+	got, err := s.decide(ctx, o)
+	if isOverLimit(err) {
+		got, err = s.decideSwept(ctx, o, got, err)
+	}
+	if err != nil && got.State == 0 {
+		err = s.retry.explain(err, fmt.Sprintf("order %q", o.Key))
+	}
+	return o.reservation(got, began), err
+}
+
+// decide sends an order through the stages. What the cache says of it leaves some of them out.
+func (s *seller) decide(ctx context.Context, o order) (outcome, error) {
+	o.open = s.sales.IsBlocked(keyLane(o.Key))
+	if s.direct != nil && o.isPlain() && !s.caps.Hooked && !o.open && !s.seemsDecided(&o) {
+		got, err := s.direct.Do(ctx, o)
+		if !got.passed {
+			return got, err
+		}
+		o.open = got.open
+	}
+	if !s.seemsDecided(&o) {
+		got, err := s.sales.Do(ctx, o)
+		if !got.passed {
+			return got, err
+		}
+	}
+	if !s.o.RecordRefusals { // else a refusal is written
+		got, err := s.looks.Do(ctx, o)
+		if !got.passed {
+			return got, err
+		}
+	}
+	o.looked = true
+	return s.sales.Do(ctx, o)
+}
+
+// seemsDecided tells that an order is recorded, over its limit or wants more than is left, as far as
+// is known. One such order in the batch of a sale would have all others decided one by one.
+func (s *seller) seemsDecided(o *order) bool {
+	_, soldOut := s.cache.soldOut(o, time.Now())
+	return soldOut || s.cache.isRecorded(o) || s.o.Allotment == 0 && s.cache.lacks(o)
+}
+
+// decideSwept decides an order once more that was refused for its limit. A hold that has expired
+// counts against its buyer's limit until it is swept. Until then the refusal is not recorded.
+func (s *seller) decideSwept(ctx context.Context, o order, got outcome, refused error) (outcome, error) {
+	looked, err := got, error(nil)
+	if !looked.looked {
+		looked, err = s.looks.Do(ctx, o)
+		if isOverLimit(err) {
+			err = nil
+		}
+	}
+	due := s.sweeper.ready(looked.due)
+	if err == nil {
+		_, err = s.sweeper.expire(ctx, due, s.o.Timeout) // what can't be swept goes on counting
+	}
+	if err != nil && ctx.Err() != nil { // whether it is over its limit was not found out
+		return outcome{}, &ended{context.Cause(ctx), errors.New("the expired holds of its buyer were not swept: nothing was sold")}
+	}
+	o.swept = true
+	if s.o.RecordRefusals || err == nil && (len(due) > 0 || looked.passed) {
+		return s.decide(ctx, o)
+	}
+	return got, refused // whatever else the look says: this was decided
+}
+
+// isOverLimit tells that an order was refused for its limit by what buyers have now.
+func isOverLimit(err error) bool {
+	var limit *BuyerLimitError
+	return errors.As(err, &limit) && !limit.Replayed
+}
+
+// sellDirect sells one order by one conditional UPDATE. What that does not settle passes on, to be
+// merged: refusals, which write nothing, need not queue for the row one by one.
+func (s *seller) sellDirect(ctx context.Context, orders []order, _ bool) ([]answer, error) {
+	o := &orders[0]
+	passed := []answer{{Value: outcome{passed: true}}}
+	if s.cache.lacks(o) || s.sales.IsBlocked(o.SKU) {
+		return passed, nil
+	}
+	sale, err := s.sellOne(ctx, orders)
+	if err == nil && sale.Sold {
+		return granted(orders, nil), nil
+	}
+	if err == nil {
+		return passed, nil
+	}
+	switch is := s.retry.class(err); is {
+	case sqlerr.Retryable, sqlerr.Duplicate, sqlerr.Unavailable:
+		passed[0].Value.open = driver.IsKeyOpen(err)
+		return passed, nil
+	case sqlerr.Unresolved:
+		return s.settle(ctx, orders, attempt{unresolved: true})
+	case sqlerr.Busy:
+		if s.caps.Batches && ctx.Err() == nil {
+			return passed, nil
+		}
+		return nil, outOfTime(ctx, false, is, err)
+	}
+	return nil, err
+}
+
+// sellOne waits no longer for the row than others usually have it. A server that can't bound that in
+// milliseconds waits for a second.
+func (s *seller) sellOne(ctx context.Context, orders []order) (driver.Sale, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	if s.caps.Batches {
+		ctx = driver.Briefly(ctx)
+	}
+	batch, _ := ordersOf(orders)
+	return s.driver.Sell(ctx, batch)
+}
