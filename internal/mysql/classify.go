@@ -85,6 +85,12 @@ func NeverSent(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
 }
 
+// IsBroken reports whether an error says that a connection is lost.
+func IsBroken(err error) bool {
+	var network net.Error
+	return NeverSent(err) || errors.Is(err, mysqldriver.ErrInvalidConn) || errors.As(err, &network)
+}
+
 // Sent is the error of a statement, marked if nothing of it can have reached the server.
 func Sent(err error) error {
 	if NeverSent(err) {

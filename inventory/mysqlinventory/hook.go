@@ -21,7 +21,8 @@ type Option func(*database)
 // called again for the same orders, if the transaction was rolled back, and must write nothing
 // but through tx. If it fails, panics, or exits, the orders of the batch are tried one by one,
 // and the one that makes it fail is refused with inventory.ErrRejected, which says why. It returns
-// the errors of its statements: one that it keeps to itself is found, and is a failure, too. The
+// the errors of its statements, and reads or closes their rows: an error that it keeps to itself, or
+// rows that it leaves open, are found, and are a failure, too. The
 // stock is locked meanwhile: write in one statement.
 type Hook func(ctx context.Context, tx HookTx, granted []inventory.Reservation) error
 
@@ -53,14 +54,13 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan driver.Plan
 	defer unbind()
 	tx := &hookTx{Conn: conn}
 	err = driver.CallHook(func() error { return d.hook(ctx, tx, granted) })
-	tx.closeRows()
+	open := tx.close()
 	switch {
-	case err == nil: // a deadlock rolls the transaction back, and a hook that drops its errors goes on outside of any
-		if _, err = conn.ExecContext(ctx, "RELEASE SAVEPOINT dblock_hook"); mysql.IsNoSavepoint(err) {
-			return driver.ErrHookEnded
-		}
-		return err
-	case driver.HookEndedItself(ctx, err), mysql.ErrorNumber(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
+	case err == nil && open:
+		return driver.ErrHookOpen
+	case err == nil:
+		return d.afterHook(ctx, tx)
+	case driver.HookEndedItself(ctx, err), mysql.ErrorNumber(err) == 0 && !mysql.IsBroken(err) && (open || conn.PingContext(ctx) == nil): // the hook's own
 		return driver.HookFailed(err, sqlerr.Unclassified)
 	case isRowLocked(err):
 		return driver.HookFailed(err, sqlerr.Busy)
@@ -68,12 +68,13 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan driver.Plan
 	return driver.HookFailed(err, d.Failure(err).Class)
 }
 
-// hookTx is a transaction that knows the rows it has returned. The connection takes no other
-// statement while rows are open.
+// hookTx is a transaction that ends what it has returned: the connection takes no other statement while rows are open.
 type hookTx struct {
 	*sql.Conn
-	mu   sync.Mutex
-	rows []*sql.Rows
+	mu      sync.Mutex
+	rows    []*sql.Rows
+	cancels []context.CancelFunc // of rows that it does not see
+	unseen  bool                 // a statement may have rows that it does not see
 }
 
 func (t *hookTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
@@ -86,11 +87,45 @@ func (t *hookTx) QueryContext(ctx context.Context, query string, args ...any) (*
 	return rows, err
 }
 
-// closeRows closes the rows that the hook has left open.
-func (t *hookTx) closeRows() {
+func (t *hookTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	ctx, cancel := context.WithCancel(ctx)
+	t.mu.Lock()
+	t.cancels, t.unseen = append(t.cancels, cancel), true
+	t.mu.Unlock()
+	return t.Conn.QueryRowContext(ctx, query, args...)
+}
+
+func (t *hookTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	t.mu.Lock()
+	t.unseen = true
+	t.mu.Unlock()
+	return t.Conn.PrepareContext(ctx, query)
+}
+
+// close ends the rows that the hook has not read. It reports whether the connection can't be used
+// any more, as there were some that hookTx does not see.
+func (t *hookTx) close() (open bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, rows := range t.rows {
 		_ = rows.Close()
 	}
+	open = t.unseen && !mysql.IsValid(t.Conn)
+	for _, cancel := range t.cancels {
+		cancel()
+	}
+	return open
+}
+
+// afterHook looks whether the transaction still stands: a deadlock rolls all of it back, and a hook that does not look at its errors
+// goes on outside of any.
+func (d *database) afterHook(ctx context.Context, tx *hookTx) error {
+	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT dblock_hook")
+	switch {
+	case mysql.IsNoSavepoint(err):
+		return driver.ErrHookEnded
+	case err != nil && mysql.ErrorNumber(err) == 0 && tx.unseen && ctx.Err() == nil: // rows came late
+		return driver.ErrHookOpen
+	}
+	return err
 }

@@ -23,7 +23,8 @@ type Option func(*database)
 // called again for the same orders, if the transaction was rolled back, and must write nothing
 // but through tx. If it fails, panics, or exits, the orders of the batch are tried one by one,
 // and the one that makes it fail is refused with inventory.ErrRejected, which says why. It returns
-// the errors of its statements: one that it keeps to itself is found, and is a failure, too. The
+// the errors of its statements, and reads or closes their rows: an error that it keeps to itself, or
+// rows that it leaves open, are found, and are a failure, too. The
 // stock is locked meanwhile: write in one statement, or one batch.
 type Hook func(ctx context.Context, tx HookTx, granted []inventory.Reservation) error
 
@@ -65,6 +66,8 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, trip stateme
 	}
 	err := driver.CallHook(func() error { return d.hook(ctx, conn, granted) })
 	switch {
+	case err == nil && conn.Conn().PgConn().IsBusy():
+		return driver.ErrHookOpen
 	case err == nil && conn.Conn().PgConn().TxStatus() == inTransaction:
 		return nil
 	case err == nil && conn.Conn().PgConn().TxStatus() == inFailed:

@@ -2,6 +2,7 @@ package pginventory_test
 
 import (
 	"context"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -23,6 +24,10 @@ func openHooked(
 	cfg.ConnConfig.DialFunc = dialer.DialContext
 	return storeOn(ctx, cfg, o, pginventory.WithHook(func(ctx context.Context, tx pginventory.HookTx, granted []inventory.Reservation) error {
 		return hook(ctx, func(statement string) error {
+			if strings.HasPrefix(statement, "SELECT") {
+				_, err := tx.Query(ctx, statement)
+				return err
+			}
 			_, err := tx.Exec(ctx, statement)
 			return err
 		}, granted)

@@ -141,6 +141,12 @@ func (mergeTests) AHookFailsForOneOrder(t *testing.T, s *env) {
 				return suite.NoHostError
 			case "order-70":
 				runtime.Goexit()
+			case "order-80":
+				return exec("SELECT n FROM own_order") // its rows are not read
+			case "order-90":
+				return errors.Join(exec("SELECT n FROM own_order"), errors.New("no such order"))
+			case "order-100":
+				return exec("SELECT /* prepared */ n FROM own_order")
 			}
 		}
 		return nil
@@ -150,7 +156,8 @@ func (mergeTests) AHookFailsForOneOrder(t *testing.T, s *env) {
 	why := map[string]string{
 		"order-10": "no such customer", "order-20": "out of memory, says the hook", "order-30": "null",
 		"order-40": "nonsense", "order-50": "uplicate", "order-60": "HostError",
-		"order-70": "runtime.Goexit",
+		"order-70": "runtime.Goexit", "order-80": "has not read the rows", "order-90": "no such order",
+		"order-100": "has not read the rows",
 	}
 	answers := crowd(t.Context(), store, ordersFor(200, "sale"))
 	for key := range why { // alone, on the caller's goroutine
@@ -168,7 +175,7 @@ func (mergeTests) AHookFailsForOneOrder(t *testing.T, s *env) {
 	require.NoError(t, suite.Second(store.Reserve(t.Context(), order("after", "sale", 1))))
 	assert.NoError(t, store.Close(t.Context()))
 	s.Exec(t, "DELETE FROM own_order WHERE order_key = 'order-50'")
-	s.wantsBooks(t, "sale", 806, 0, 194)
+	s.wantsBooks(t, "sale", 809, 0, 191)
 	s.wantsOwnRows(t)
 }
 

@@ -23,6 +23,8 @@ var (
 	ErrHookEnded error = &HookError{errors.New("the hook has returned no error, and its transaction has ended")}
 	// ErrHookSwallowed: a statement of a hook has failed, and so has the transaction.
 	ErrHookSwallowed error = &HookError{errors.New("the hook has returned no error, and one of its statements has failed")}
+	// ErrHookOpen: the connection takes no other statement.
+	ErrHookOpen error = &HookError{errors.New("the hook has returned, and has not read the rows of one of its statements: read or close them")}
 )
 
 // HookFailed returns the error of a hook: one order of the batch may be to blame, unless the
