@@ -92,13 +92,7 @@ func (w *claimWorkload) Round(ctx context.Context, _ int) (Round, error) {
 	}
 	return Round{
 		Client: func(int) (Op, error) { return w.claim, nil },
-		Check: func(ctx context.Context, ok int64) error {
-			sold, err := w.seats.sold(ctx)
-			if err == nil && sold-before != ok {
-				err = fmt.Errorf("the clients were told of %d seats, the table knows of %d", ok, sold-before)
-			}
-			return err
-		},
+		Check:  matches("seats", "the table knows of", before, w.seats.sold),
 	}, nil
 }
 

@@ -117,16 +117,11 @@ func latencyOf(took []int64) Latency {
 	at := func(q float64) float64 {
 		return float64(took[min(len(took)-1, int(math.Ceil(q*float64(len(took))))-1)]) / 1000
 	}
-	var sum, squares float64
+	var all sums
 	for _, us := range took {
-		ms := float64(us) / 1000
-		sum += ms
-		squares += ms * ms
+		all.add(1, float64(us)/1000)
 	}
-	n := float64(len(took))
-	mean := sum / n
-	return Latency{
-		P50: at(0.50), P95: at(0.95), P99: at(0.99), Max: at(1),
-		Mean: mean, Stddev: math.Sqrt(max(0, squares/n-mean*mean)),
-	}
+	l := Latency{P50: at(0.50), P95: at(0.95), P99: at(0.99), Max: at(1)}
+	l.Mean, l.Stddev = all.meanAndStddev()
+	return l
 }

@@ -82,3 +82,14 @@ func fill(ctx context.Context, env *Env, jobs Jobs, n int) error {
 	}
 	return nil
 }
+
+// noneLeft is the Check of a round that has ended all jobs.
+func noneLeft(jobs Jobs) func(context.Context, int64) error {
+	return func(ctx context.Context, ok int64) error {
+		left, err := jobs.Left(ctx)
+		if err == nil && left != 0 {
+			err = fmt.Errorf("%d jobs are said to be done, and %d are left", ok, left)
+		}
+		return err
+	}
+}

@@ -33,15 +33,9 @@ func (p *pickup) Round(ctx context.Context, n int) (Round, error) {
 		return Round{}, err
 	}
 	return Round{
-		Here: true,
-		Run:  func(ctx context.Context, d time.Duration) (Sample, error) { return p.run(ctx, d, p.env.Seed+uint64(n)) },
-		Check: func(ctx context.Context, ok int64) error {
-			left, err := p.jobs.Left(ctx)
-			if err == nil && left != 0 {
-				err = fmt.Errorf("%d jobs have begun, and %d are left", ok, left)
-			}
-			return err
-		},
+		Here:  true,
+		Run:   func(ctx context.Context, d time.Duration) (Sample, error) { return p.run(ctx, d, p.env.Seed+uint64(n)) },
+		Check: noneLeft(p.jobs),
 	}, nil
 }
 

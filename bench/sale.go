@@ -2,7 +2,7 @@ package bench
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"sync/atomic"
 
@@ -30,54 +30,75 @@ type Seller interface {
 func SaleScenario(
 	name, about string, engines []devdb.Kind, conns []int, open func(context.Context, *Env) (Seller, error),
 ) Scenario {
-	return Scenario{
-		Name: name, About: about, Engines: engines, Conns: conns,
-		Open: func(ctx context.Context, env *Env) (Workload, error) {
+	return saleScenario(Scenario{Name: name, About: about, Engines: engines, Conns: conns}, 1, open, plainOrders)
+}
+
+// saleScenario sells from several Sellers, which share nothing but the database.
+func saleScenario[S Seller](s Scenario, sellers int, open func(context.Context, *Env) (S, error), orders orders[S]) Scenario {
+	s.Open = func(ctx context.Context, env *Env) (Workload, error) {
+		w := &sale[S]{env: env, orders: orders}
+		for range sellers {
 			seller, err := open(ctx, env)
 			if err != nil {
-				return nil, err
+				return nil, errors.Join(err, w.Close())
 			}
-			return sale{env, seller}, nil
-		},
+			w.sellers = append(w.sellers, seller)
+		}
+		return w, nil
 	}
+	return s
 }
+
+// orders makes the operation of one client, which orders from a Seller.
+type orders[S Seller] func(r *saleRound, seller S, client int) Op
 
 // endless is more than any round sells, and less than what overflows.
 const endless = 1 << 40
 
-type sale struct {
-	env    *Env
-	seller Seller
+type sale[S Seller] struct {
+	env     *Env
+	sellers []S
+	orders  orders[S]
 }
 
-func (s sale) Close() error { return s.seller.Close() }
+// saleRound is one sale: an SKU of its own, and what its orders are numbered by.
+type saleRound struct {
+	sku          string
+	seed         uint64
+	keys, buyers atomic.Int64
+}
 
-func (s sale) measures() any { return s.seller }
+func (s *sale[S]) Close() error {
+	var all error
+	for _, seller := range s.sellers {
+		all = errors.Join(all, seller.Close())
+	}
+	return all
+}
 
-func (s sale) Round(ctx context.Context, n int) (Round, error) {
+func (s *sale[S]) measures() any { return s.sellers[0] }
+
+func (s *sale[S]) Round(ctx context.Context, n int) (Round, error) {
 	if err := checkpoint(ctx, s.env); err != nil {
 		return Round{}, err
 	}
-	sku := "sku-" + strconv.Itoa(n)
-	if err := s.seller.Stock(ctx, sku, endless); err != nil {
+	r := &saleRound{sku: "sku-" + strconv.Itoa(n), seed: s.env.Seed}
+	if err := s.sellers[0].Stock(ctx, r.sku, endless); err != nil {
 		return Round{}, err
 	}
-	var orders atomic.Int64
-	orders.Store(1e9) // all numbers of one length sort as they grow
 	return Round{
-		Client: func(id int) (Op, error) {
-			buyer := "buyer-" + strconv.Itoa(id)
-			key := []byte(sku + "/")
-			return func(ctx context.Context) (int, error) {
-				return 1, s.seller.Sell(ctx, string(strconv.AppendInt(key, orders.Add(1), 10)), sku, buyer)
-			}, nil
-		},
-		Check: func(ctx context.Context, ok int64) error {
-			sold, err := s.seller.Sold(ctx, sku)
-			if err == nil && sold != ok {
-				err = fmt.Errorf("the clients were told of %d units sold, the books hold %d", ok, sold)
-			}
-			return err
-		},
+		Client: func(id int) (Op, error) { return s.orders(r, s.sellers[id%len(s.sellers)], id), nil },
+		Check:  matches("units sold", "the books hold", 0, func(ctx context.Context) (int64, error) { return s.sellers[0].Sold(ctx, r.sku) }),
 	}, nil
+}
+
+// key numbers the orders as they come. All keys have one length, and so sort as they grow.
+func (r *saleRound) key() string {
+	key := append(make([]byte, 0, 64), r.sku...)
+	return string(strconv.AppendInt(append(key, '/'), 1e9+r.keys.Add(1), 10))
+}
+
+func plainOrders[S Seller](r *saleRound, seller S, client int) Op {
+	buyer := "buyer-" + strconv.Itoa(client)
+	return func(ctx context.Context) (int, error) { return 1, seller.Sell(ctx, r.key(), r.sku, buyer) }
 }

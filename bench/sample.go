@@ -55,10 +55,35 @@ type recorder struct{ shards [16]shard }
 type shard struct {
 	mu      sync.Mutex
 	latency *hdrhistogram.Histogram
-	ops, ok int64
-	sum     float64 // of the latencies, in milliseconds; the histogram's own mean is rounded
-	squares float64
-	failed  map[string]int64
+	sums
+	failed map[string]int64
+}
+
+// sums are of the latencies of operations, in milliseconds: a histogram's own mean is rounded.
+type sums struct {
+	ops, ok      int64 // operations, and the units that they did
+	sum, squares float64
+}
+
+func (s *sums) add(units int, ms float64) {
+	s.ops++
+	s.ok += int64(units)
+	s.sum += ms
+	s.squares += ms * ms
+}
+
+// since are what has come after an earlier moment.
+func (s sums) since(before sums) sums {
+	return sums{s.ops - before.ops, s.ok - before.ok, s.sum - before.sum, s.squares - before.squares}
+}
+
+func (s sums) meanAndStddev() (mean, stddev float64) {
+	if s.ops == 0 {
+		return 0, 0
+	}
+	n := float64(s.ops)
+	mean = s.sum / n
+	return mean, math.Sqrt(max(0, s.squares/n-mean*mean))
 }
 
 func newRecorder() *recorder {
@@ -71,15 +96,11 @@ func newRecorder() *recorder {
 }
 
 func (r *recorder) done(client, units int, took time.Duration) {
-	ms := milliseconds(took)
 	s := &r.shards[client%len(r.shards)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.latency.RecordValue(min(max(took, shortest), longest).Nanoseconds()) // always within bounds
-	s.ops++
-	s.ok += int64(units)
-	s.sum += ms
-	s.squares += ms * ms
+	s.add(units, milliseconds(took))
 }
 
 func (r *recorder) failed(client int, kind string, n int64) {
@@ -89,34 +110,45 @@ func (r *recorder) failed(client int, kind string, n int64) {
 	s.failed[kind] += n
 }
 
+// each calls fn with every shard, which stands still meanwhile.
+func (r *recorder) each(fn func(*shard)) {
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		fn(s)
+		s.mu.Unlock()
+	}
+}
+
+// totals are the sums of all shards, and how many operations have failed.
+func (r *recorder) totals() (all sums, failed int64) {
+	r.each(func(s *shard) {
+		all = sums{all.ops + s.ops, all.ok + s.ok, all.sum + s.sum, all.squares + s.squares}
+		for _, n := range s.failed {
+			failed += n
+		}
+	})
+	return all, failed
+}
+
 // sample returns what was recorded until now, by clients that may go on.
 func (r *recorder) sample(elapsed time.Duration) Sample {
 	s := Sample{Failed: make(map[string]int64), Elapsed: elapsed}
 	all := hdrhistogram.New(shortest.Nanoseconds(), longest.Nanoseconds(), 3)
-	var ops int64
-	var sum, squares float64
-	for i := range r.shards {
-		one := &r.shards[i]
-		one.mu.Lock()
+	r.each(func(one *shard) {
 		all.Merge(one.latency)
-		ops += one.ops
-		s.OK += one.ok
-		sum += one.sum
-		squares += one.squares
 		for kind, n := range one.failed {
 			s.Failed[kind] += n
 		}
-		one.mu.Unlock()
-	}
-	if ops == 0 {
+	})
+	total, _ := r.totals()
+	s.OK = total.ok
+	if total.ops == 0 {
 		return s
 	}
 	at := func(q float64) float64 { return milliseconds(time.Duration(all.ValueAtQuantile(q))) }
-	mean := sum / float64(ops)
-	s.Latency = Latency{
-		P50: at(50), P95: at(95), P99: at(99), Max: milliseconds(time.Duration(all.Max())),
-		Mean: mean, Stddev: math.Sqrt(max(0, squares/float64(ops)-mean*mean)),
-	}
+	s.Latency = Latency{P50: at(50), P95: at(95), P99: at(99), Max: milliseconds(time.Duration(all.Max()))}
+	s.Latency.Mean, s.Latency.Stddev = total.meanAndStddev()
 	return s
 }
 

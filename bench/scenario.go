@@ -69,6 +69,17 @@ type Round struct {
 	Check func(ctx context.Context, ok int64) error
 }
 
+// matches is the Check of a round whose units are counted elsewhere, too, from a number on.
+func matches(units, place string, from int64, counted func(context.Context) (int64, error)) func(context.Context, int64) error {
+	return func(ctx context.Context, ok int64) error {
+		n, err := counted(ctx)
+		if err == nil && n-from != ok {
+			err = fmt.Errorf("the clients were told of %d %s, %s %d", ok, units, place, n-from)
+		}
+		return err
+	}
+}
+
 // Op is one operation. It returns how many units of work it did, nearly always 1. An error that is a
 // *Failure, or one that means the same in dblock's words, is counted by its kind and the client goes
 // on; every other error ends the run.

@@ -2,11 +2,8 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/dblock-go/dblock/inventory"
 )
@@ -20,89 +17,22 @@ func shops() []Scenario {
 	}
 }
 
-// orders makes the operation of one client, which orders from store s.
-type orders func(r *shopRound, s *store, client int) Op
-
-// shopScenario sells one hot SKU from several Stores, which share nothing but the database.
-func shopScenario(name, about string, stores int, o inventory.Options, orders orders) Scenario {
-	return Scenario{
-		Name: name, About: about, Conns: mergedConns,
-		Open: func(ctx context.Context, env *Env) (Workload, error) {
-			w := &shopWorkload{env: env, orders: orders}
-			for range stores {
-				s, err := newStore(ctx, env, o)
-				if err != nil {
-					return nil, errors.Join(err, w.Close())
-				}
-				w.stores = append(w.stores, s)
-			}
-			return w, nil
-		},
-	}
-}
-
-type shopWorkload struct {
-	env    *Env
-	stores []*store
-	orders orders
-}
-
-// shopRound is one sale: an SKU of its own, and what its orders are numbered by.
-type shopRound struct {
-	sku    string
-	seed   uint64
-	keys   atomic.Int64
-	buyers atomic.Int64
-}
-
-func (w *shopWorkload) Close() error {
-	var all error
-	for _, s := range w.stores {
-		all = errors.Join(all, s.Close())
-	}
-	return all
-}
-
-func (w *shopWorkload) Round(ctx context.Context, n int) (Round, error) {
-	if err := checkpoint(ctx, w.env); err != nil {
-		return Round{}, err
-	}
-	r := &shopRound{sku: "shop-" + strconv.Itoa(n), seed: w.env.Seed}
-	if err := w.stores[0].Stock(ctx, r.sku, endless); err != nil {
-		return Round{}, err
-	}
-	return Round{
-		Client: func(id int) (Op, error) { return w.orders(r, w.stores[id%len(w.stores)], id), nil },
-		Check: func(ctx context.Context, ok int64) error {
-			sold, err := w.stores[0].Sold(ctx, r.sku)
-			if err == nil && sold != ok {
-				err = fmt.Errorf("the clients were told of %d units sold, the books hold %d", ok, sold)
-			}
-			return err
-		},
-	}, nil
-}
-
-// key numbers the orders as they come. All keys have one length, and so sort as they grow.
-func (r *shopRound) key() string {
-	key := append(make([]byte, 0, 64), r.sku...)
-	return string(strconv.AppendInt(append(key, '/'), 1e9+r.keys.Add(1), 10))
-}
-
-func plainOrders(r *shopRound, s *store, _ int) Op {
-	return func(ctx context.Context) (int, error) { return 1, s.Sell(ctx, r.key(), r.sku, "buyer") }
+// shopScenario sells one hot SKU from several Stores.
+func shopScenario(name, about string, stores int, o inventory.Options, orders orders[*store]) Scenario {
+	return saleScenario(Scenario{Name: name, About: about, Conns: mergedConns}, stores,
+		func(ctx context.Context, env *Env) (*store, error) { return newStore(ctx, env, o) }, orders)
 }
 
 // limitedOrders come with a limit of one unit a buyer. Of a hundred orders twenty come from ten bots, five are sent again,
 // and five come from buyers that have a unit.
-func limitedOrders(r *shopRound, s *store, client int) Op {
-	b := &buyer{shopRound: r, s: s, dice: rand.New(rand.NewPCG(r.seed, uint64(client)))}
+func limitedOrders(r *saleRound, s *store, client int) Op {
+	b := &buyer{saleRound: r, s: s, dice: rand.New(rand.NewPCG(r.seed, uint64(client)))}
 	return b.order
 }
 
 // buyer is one client of a limited sale, which is a new buyer once it has a unit.
 type buyer struct {
-	*shopRound
+	*saleRound
 	s    *store
 	dice *rand.Rand
 

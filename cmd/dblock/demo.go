@@ -213,8 +213,13 @@ func (c *demoCmd) sales(ctx context.Context, s *shop, std streams) ([]any, error
 	if err := aloneInTurn(ctx, lines); err != nil {
 		return nil, err
 	}
+	results := saleResults(c, s, lines)
 	if !c.JSON {
-		c.printSales(std.out, s, lines)
+		c.printSales(std.out, s, results)
 	}
-	return saleResults(c, s, lines), checkLines(lines)
+	all := make([]any, len(results))
+	for i, r := range results {
+		all[i] = r
+	}
+	return all, checkLines(lines)
 }

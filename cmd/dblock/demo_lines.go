@@ -29,19 +29,8 @@ func (l *saleLine) add(r sale.Result) {
 	l.latency.Merge(r.Latency)
 }
 
-func (l *saleLine) sum(of func(sale.Result) int64) (n int64) {
-	for _, r := range l.results {
-		n += of(r)
-	}
-	return n
-}
-
-// rate is the median of the rounds' units sold a second, from the start of a sale to the last
-// answer that said sold.
-func (l *saleLine) rate() float64 {
-	return median(l.rates())
-}
-
+// rates are the rounds' units sold a second, from the start of a sale to the last answer that said
+// sold.
 func (l *saleLine) rates() []float64 {
 	rates := make([]float64, len(l.results))
 	for i, r := range l.results {
@@ -125,34 +114,24 @@ func aloneInTurn(ctx context.Context, lines []*saleLine) error {
 
 func microseconds(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-func (c *demoCmd) printSales(out io.Writer, s *shop, lines []*saleLine) {
+// printSales prints a line for each strategy. Each sale is of c.Stock units.
+func (c *demoCmd) printSales(out io.Writer, s *shop, results []saleResult) {
 	_, _ = fmt.Fprintf(out, "\n%s %s, every commit durable: %d sales a strategy, %d units for %d buyers each, seed %d\n\n",
 		s.server.Kind, s.server.Version, c.Rounds, c.Stock, c.Buyers, c.Seed)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(cells ...any) {
-		for _, cell := range cells {
-			_, _ = fmt.Fprintf(t, "%v\t", cell)
-		}
-		_, _ = fmt.Fprintln(t)
-	}
-	row("strategy", "units sold", "of", "told busy", "lost sales", "oversold", "unrecorded", "sold/s", "p50", "p99", "p50 alone", "× direct")
-	base := direct(lines)
-	for _, l := range lines {
+	_, _ = fmt.Fprintln(t, "strategy\tunits sold\tof\ttold busy\tlost sales\toversold\tunrecorded\tsold/s\tp50\tp99\tp50 alone\t× direct\t")
+	balance := true
+	for _, r := range results {
 		ratio := "-"
-		if base != nil {
-			ratio = twoDigits(l.ratio(base))
+		if r.RatioDirect > 0 {
+			ratio = twoDigits(r.RatioDirect)
 		}
-		row(l.strategy.name, l.sum(func(r sale.Result) int64 { return r.Balance.Sold }), c.Stock*int64(len(l.results)),
-			l.sum(func(r sale.Result) int64 { return r.Busy }),
-			l.sum(func(r sale.Result) int64 { return r.LostSales }),
-			l.sum(func(r sale.Result) int64 { return r.Oversold }),
-			l.sum(func(r sale.Result) int64 { return r.Unrecorded }),
-			fmt.Sprintf("%.0f", l.rate()),
-			rounded(microseconds(l.latency.ValueAtQuantile(50))), rounded(microseconds(l.latency.ValueAtQuantile(99))),
-			rounded(l.alone), ratio)
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\t%v\t%v\t%v\t%s\t\n", r.Strategy, r.Sold, c.Stock*int64(r.Rounds),
+			r.Busy, r.LostSales, r.Oversold, r.Unrecorded, r.SoldPerS, rounded(r.P50MS), rounded(r.P99MS), rounded(r.AloneP50MS), ratio)
+		balance = balance && r.BooksBalance
 	}
 	_ = t.Flush()
-	if checkLines(lines) == nil {
+	if balance {
 		_, _ = fmt.Fprintln(out, "\nThe books balance: units restocked = units sold + units left, for every sale.")
 	}
 }
@@ -164,9 +143,9 @@ func twoDigits(x float64) string {
 	return fmt.Sprintf("%.1f", x)
 }
 
-// rounded keeps three digits.
-func rounded(d time.Duration) time.Duration {
-	unit := time.Microsecond
+// rounded keeps three digits of milliseconds.
+func rounded(ms float64) time.Duration {
+	d, unit := time.Duration(ms*float64(time.Millisecond)), time.Microsecond
 	for d >= 1000*unit {
 		unit *= 10
 	}
@@ -198,30 +177,31 @@ type saleResult struct {
 	BooksBalance bool    `json:"books_balance"`
 }
 
-func saleResults(c *demoCmd, s *shop, lines []*saleLine) []any {
-	var results []any
+func saleResults(c *demoCmd, s *shop, lines []*saleLine) []saleResult {
+	results := make([]saleResult, len(lines))
 	base := direct(lines)
-	for _, l := range lines {
+	for i, l := range lines {
 		r := saleResult{
 			Engine: string(s.server.Kind), Server: s.server.Version, Strategy: l.strategy.name,
 			Buyers: c.Buyers, Stock: c.Stock, Rounds: len(l.results), Seed: c.Seed,
-			Sold:       l.sum(func(r sale.Result) int64 { return r.Balance.Sold }),
-			SoldOut:    l.sum(func(r sale.Result) int64 { return r.SoldOut }),
-			Busy:       l.sum(func(r sale.Result) int64 { return r.Busy }),
-			Failed:     l.sum(func(r sale.Result) int64 { return r.Failed }),
-			LostSales:  l.sum(func(r sale.Result) int64 { return r.LostSales }),
-			SellsAll:   l.strategy.sellsAll,
-			Oversold:   l.sum(func(r sale.Result) int64 { return r.Oversold }),
-			Unrecorded: l.sum(func(r sale.Result) int64 { return r.Unrecorded }),
-			SoldPerS:   l.rate(),
-			P50MS:      float64(l.latency.ValueAtQuantile(50)) / 1000, P99MS: float64(l.latency.ValueAtQuantile(99)) / 1000,
+			SellsAll: l.strategy.sellsAll, SoldPerS: median(l.rates()),
+			P50MS: float64(l.latency.ValueAtQuantile(50)) / 1000, P99MS: float64(l.latency.ValueAtQuantile(99)) / 1000,
 			AloneP50MS:   float64(l.alone.Microseconds()) / 1000,
 			BooksBalance: checkLines([]*saleLine{l}) == nil,
+		}
+		for _, round := range l.results {
+			r.Sold += round.Balance.Sold
+			r.SoldOut += round.SoldOut
+			r.Busy += round.Busy
+			r.Failed += round.Failed
+			r.LostSales += round.LostSales
+			r.Oversold += round.Oversold
+			r.Unrecorded += round.Unrecorded
 		}
 		if base != nil {
 			r.RatioDirect = l.ratio(base)
 		}
-		results = append(results, r)
+		results[i] = r
 	}
 	return results
 }
