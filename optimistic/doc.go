@@ -67,6 +67,24 @@
 // version, so that both are the same. A statement of the caller's that leaves a row as it was hits
 // none, and is a conflict: set the version in every one.
 //
+// # Update and Do of a driver
+//
+// load and save of Update are given what their statements are to run on. As a rule that is db
+// itself, and they are two statements without a transaction; after EscalateAfter it is a
+// transaction at READ COMMITTED, which Update begins and commits.
+//
+// If db is a transaction of the caller's there is one attempt, whatever the options say, and no
+// lock: at REPEATABLE READ and above a second one would read the same again, and what has been
+// written before in that transaction is not Update's to repeat. The error says so; roll back, and
+// repeat the whole transaction, as Do does.
+//
+// Do calls fn in a new transaction at READ COMMITTED each time, and commits it if fn returns nil. If
+// fn returns a conflict, or the server reports one, the transaction is rolled back, and after a
+// pause there is the next one. It is for changes of several rows, each by its version, that are
+// written together or not at all. What fn does outside of the transaction it does more than once.
+// fn must return the errors of its statements, must not end the transaction, nor use it after it has
+// returned. With EscalateAfter the lock is taken before fn is called.
+//
 // # Escalation
 //
 // EscalateAfter of a driver has the attempts after the first n made in a transaction that takes a

@@ -29,14 +29,9 @@ type DB interface {
 }
 
 // Update reads a row, changes it and writes it, and does all of that again if another caller has
-// written the row meanwhile; see optimistic.Update. load and save are given what their statements
-// are to run on. As a rule that is db itself, and they are two statements without a transaction;
-// after EscalateAfter it is a transaction at READ COMMITTED, which Update begins and commits.
+// written the row meanwhile: see optimistic.Update, and "Update and Do of a driver" there.
 //
-// If db is a transaction of the caller's there is one attempt, whatever the options say, and no
-// lock: at REPEATABLE READ and above a second one would read the same again, and what has been
-// written before in that transaction is not Update's to repeat. The error says so; roll back, and
-// repeat the whole transaction, as Do does. That is a *sql.Tx, and whatever is not a *sql.DB: it
+// In a transaction of the caller's there is one attempt. That is a *sql.Tx, and whatever is not a *sql.DB: it
 // can't be seen whether a *sql.Conn is in a transaction.
 //
 // A commit after EscalateAfter is bounded by the DSN's readTimeout, and not by ctx, as that of
@@ -74,15 +69,8 @@ func Update[T any](
 	return attempt.Update(ctx, &attempts, on, s, opts)
 }
 
-// Do calls fn in a new transaction at READ COMMITTED each time, and commits it if fn returns nil.
-// If fn returns a conflict, or the server reports one, the transaction is rolled back, and after a
-// pause there is the next one. attempt is 1 the first time. It is for changes of several rows, each
-// by its version, that are written together or not at all. What fn does outside of the transaction
-// it does more than once.
-//
-// fn must return the errors of its statements, must not end the transaction, nor use it after it
-// has returned; see mysqllock.RunTx, which runs it. With EscalateAfter the lock is taken before fn
-// is called.
+// Do calls fn in a new transaction each time, until the transaction meets no conflict: see "Update and
+// Do of a driver" of package optimistic. attempt is 1 the first time. mysqllock.RunTx runs it.
 //
 // Errors: those of optimistic.Do and of mysqllock.RunTx; fn's own, as it is, if that is nothing to
 // be tried again. Nothing was written, but for dblock.ErrOutcomeUnknown, if the connection was lost

@@ -35,25 +35,24 @@ func columnOf(line map[string]string) driver.Column {
 		}
 		return c
 	}
-	switch name {
-	case "decimal":
-		if precision, scale := digitsOf(rest); precision-scale <= wholeDigits {
-			c.Class = driver.Decimal
-		}
-	case "char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum":
-		c.Class = driver.Text
-	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
-		c.Class = driver.Bytes
-	case "date":
-		c.Class = driver.Date
-	case "datetime", "timestamp":
-		c.Class, c.Zoned = driver.DateTime, name == "timestamp"
-		digits, _, _ := strings.Cut(rest, ")")
-		c.Precision, _ = strconv.Atoi(digits) // none are none
-	case "uuid":
-		c.Class = driver.Identifier
+	c.Class = classes[name]
+	precision, scale := digitsOf(rest)
+	switch {
+	case name == "decimal" && precision-scale > wholeDigits:
+		c.Class = driver.Inexact
+	case c.Class == driver.DateTime:
+		c.Precision, c.Zoned = precision, name == "timestamp" // no digits are none
 	}
 	return c
+}
+
+// classes are those of types other than integers. Types that are not here are compared inexactly.
+var classes = map[string]driver.Class{
+	"decimal": driver.Decimal, "date": driver.Date, "datetime": driver.DateTime, "timestamp": driver.DateTime, "uuid": driver.Identifier,
+	"char": driver.Text, "varchar": driver.Text, "tinytext": driver.Text, "text": driver.Text, "mediumtext": driver.Text,
+	"longtext": driver.Text, "enum": driver.Text,
+	"binary": driver.Bytes, "varbinary": driver.Bytes, "tinyblob": driver.Bytes, "blob": driver.Bytes, "mediumblob": driver.Bytes,
+	"longblob": driver.Bytes,
 }
 
 // wholeDigits is how many digits before the point a number may have that the server compares with

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -58,8 +56,8 @@ func insertKept(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r dr
 		if rows, err = execute(ctx, db, p, s, r); err != nil {
 			return err
 		}
-		kept, err := isAt(ctx, db, p, s, r, "")
-		if kept {
+		found, _, err := lookAt(ctx, db, p, s, r)
+		if found.Exists {
 			return nil
 		}
 		if err == nil {
@@ -144,13 +142,13 @@ func writeAny(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driv
 	changed := true
 	try := func(db DB) error {
 		rows, changed = 0, false
-		version, now, ok, err := lockVersion(ctx, db, p, r.Key)
-		if err != nil || !ok {
+		found, now, err := lookAt(ctx, db, p, at, r)
+		if err != nil || !found.Exists || !hasNext(p, found.Version) {
 			return sqlerr.Unwritten(err)
 		}
-		r.Expected = version
+		r.Expected = found.Version
 		if p.Kind == driver.Timestamp {
-			r.Next = later(now, version)
+			r.Next = later(now, r.Expected)
 		}
 		next = nextOf(p, at, r)
 		rows, err = execute(ctx, db, p, at, r)
@@ -163,29 +161,26 @@ func writeAny(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driv
 	return rows, next, err
 }
 
-// lockVersion reads the version of a row and the server's clock. It locks the row, within a transaction.
-// It is not ok if there is no row, or if its version has no next one.
-func lockVersion(ctx context.Context, db DB, p *driver.Plan, key any) (r driver.Raw, now int64, ok bool, err error) {
-	text := fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s = ? LIMIT %s FOR UPDATE",
-		clock, strings.Join(read(p), ", "), p.From, quoted(p.Key), mysql.AllRows)
-	found, err := first(ctx, db, text, []any{key}, func(rows *mysql.Rows) (err error) {
-		r, err = scan(rows, p, &now)
-		return err
-	})
-	if ok = r.N < driver.LastMoment; p.Kind == driver.Int { // some modes cut what is beyond the last version
-		ok = r.N >= p.First && uint64(r.N) < p.Token[0].Max
+// hasNext tells that a version is one, and is not the last that the column can hold.
+func hasNext(p *driver.Plan, v driver.Raw) bool {
+	if p.Kind == driver.Int { // some modes cut what is beyond the last version
+		return !v.Void && v.N >= p.First && uint64(v.N) < p.Token[0].Max
 	}
-	return r, now, ok && found && !r.Void, err
+	return !v.Void && v.N < driver.LastMoment
 }
 
 // unchanged tells how many rows a statement has found that has changed none: 1 if the row has the
 // values expected, and those that are to be set as well. The server counts rows that have changed.
 func unchanged(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (rows int64, err error) {
-	if found, err := isAt(ctx, db, p, s, r, "LOCK IN SHARE MODE"); err != nil || !found {
+	isAt := func(db DB) (bool, error) {
+		found, _, err := lookAt(ctx, db, p, s, r)
+		return found.Held || s.Op == driver.UpdateAny && found.Exists, sqlerr.Unwritten(err)
+	}
+	if found, err := isAt(db); err != nil || !found {
 		return 0, err
 	}
 	err = underRowLock(ctx, db, func(db DB) error {
-		found, err := isAt(ctx, db, p, s, r, "FOR UPDATE")
+		found, err := isAt(db)
 		if rows = 0; err != nil || !found {
 			return err
 		}
@@ -196,14 +191,14 @@ func unchanged(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r dri
 	return rows, err
 }
 
-// isAt tells whether there is a row with the key, at the version expected if there is one.
-func isAt(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row, lock string) (bool, error) {
-	text, args := fmt.Sprintf("SELECT 1 FROM %s WHERE %s = ?", p.From, quoted(p.Key)), []any{r.Key}
-	if s.Op == driver.Update {
-		text, args = text+" AND "+matches(p), expected(args, p, r.Expected)
+// lookAt locks one row, within a transaction, and reads it and the server's clock: see look.
+func lookAt(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (driver.Found, int64, error) {
+	if p.Kind == driver.Columns && r.Expected.Sent == nil { // of a write that expects no version
+		r.Expected.Sent = make([]any, len(p.Token))
 	}
-	found, err := first(ctx, db, text+" LIMIT "+mysql.AllRows+" "+lock, args, nil)
-	return found, sqlerr.Unwritten(err)
+	b := batch{p: p, s: s, rows: []driver.Row{r}, found: make([]driver.Found, 1)}
+	now, err := b.look(ctx, db)
+	return b.found[0], now, err
 }
 
 // first has the first row of a query scanned, if there is one.
@@ -213,7 +208,7 @@ func first(ctx context.Context, db DB, text string, args []any, scan func(*mysql
 		return false, err
 	}
 	defer func() { _ = rows.Close() }()
-	if found = rows.Next(); found && scan != nil {
+	if found = rows.Next(); found {
 		err = scan(rows)
 	}
 	return found, errors.Join(err, rows.Err())

@@ -79,7 +79,9 @@ func (dialect) Look(ctx context.Context, db DB, s driver.Spec) (driver.Facts, er
 			return f, err
 		}
 		c.Nullable = !notNull
-		c.Class, c.Max = columnClass(base, kind)
+		if c.Class, c.Max = classes[base], greatest[base]; kind == "e" { // an enum
+			c.Class, c.Max = driver.Text, 0
+		}
 		c.Padded, c.UUID = base == "bpchar", c.Class == driver.Identifier
 		if c.Precision = 6; modifier >= 0 {
 			c.Precision = int(modifier)
@@ -98,37 +100,15 @@ func (dialect) Look(ctx context.Context, db DB, s driver.Spec) (driver.Facts, er
 	return f, rows.Err()
 }
 
-// columnClass is what kind of values a type has, and the greatest of an integer.
-func columnClass(name, kind string) (driver.Class, uint64) {
-	if kind == "e" {
-		return driver.Text, 0
-	}
-	switch name {
-	case "int2":
-		return driver.Integer, 1<<15 - 1
-	case "int4":
-		return driver.Integer, 1<<31 - 1
-	case "int8":
-		return driver.Integer, 1<<63 - 1
-	case "numeric":
-		return driver.Decimal, 0
-	case "bool":
-		return driver.Boolean, 0
-	case "text", "varchar", "bpchar", "citext":
-		return driver.Text, 0
-	case "bytea":
-		return driver.Bytes, 0
-	case "date":
-		return driver.Date, 0
-	case "timestamp":
-		return driver.DateTime, 0
-	case "timestamptz":
-		return driver.Instant, 0
-	case "uuid":
-		return driver.Identifier, 0
-	}
-	return driver.Inexact, 0
+// classes are those of types. Types that are not here are compared inexactly.
+var classes = map[string]driver.Class{
+	"int2": driver.Integer, "int4": driver.Integer, "int8": driver.Integer, "numeric": driver.Decimal, "bool": driver.Boolean,
+	"text": driver.Text, "varchar": driver.Text, "bpchar": driver.Text, "citext": driver.Text, "bytea": driver.Bytes,
+	"date": driver.Date, "timestamp": driver.DateTime, "timestamptz": driver.Instant, "uuid": driver.Identifier,
 }
+
+// greatest are the greatest values of integers.
+var greatest = map[string]uint64{"int2": 1<<15 - 1, "int4": 1<<31 - 1, "int8": 1<<63 - 1}
 
 func (dialect) Twins(ctx context.Context, db DB, p *driver.Plan, key any) (n int64, err error) {
 	text := fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s AS t WHERE %s LIMIT 2) AS twins", p.From, hasKey(p, "$1"))
