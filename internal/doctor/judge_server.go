@@ -32,6 +32,20 @@ func plain(err error) string { return strings.TrimPrefix(err.Error(), "dblock: "
 
 const selectLimit = "sql_select_limit"
 
+// refusedSettings are those of a session on MySQL and MariaDB that constructors refuse; with updates, so
+// does package optimistic.
+var refusedSettings = []struct {
+	name, why string
+	updates   bool
+	bad       func(value string) bool
+}{
+	{"autocommit", "autocommit=0 commits no statement of dblock's", true, func(v string) bool { return v == "OFF" }},
+	{selectLimit, "the server leaves out rows that are read", true, func(v string) bool { return v != mysql.AllRows }},
+	{"completion_type", "a transaction follows each one, and later statements are not committed", true, func(v string) bool { return v != "NO_CHAIN" }},
+	{"sql_safe_updates", "the server may refuse any UPDATE with error 1175", false, on},
+	{"check_constraint_checks", "stock can go below zero", false, func(v string) bool { return v == "OFF" }},
+}
+
 func writes(f Facts) []Finding {
 	switch {
 	case f.Standby && f.postgres():
@@ -40,21 +54,18 @@ func writes(f Facts) []Finding {
 	case f.Standby:
 		return []Finding{finding(Problem, "the server is read-only",
 			"connect to the primary; if this is it, SET GLOBAL read_only = 0 (and super_read_only)")}
-	case !f.postgres() && f.Settings["autocommit"] == "OFF":
-		return []Finding{finding(Problem, "the session has autocommit off: no statement of dblock's would be committed",
-			"leases, queues, sales and updates by version are refused: take autocommit=0 out of the DSN and of the server's settings")}
-	case !f.postgres() && f.Settings[selectLimit] != mysql.AllRows:
-		return []Finding{finding(Problem, "the session has sql_select_limit = "+f.Settings[selectLimit]+": the server leaves out rows that are read",
-			"leases, queues, sales and updates by version are refused: take sql_select_limit out of the DSN and of the server's settings")}
-	case !f.postgres() && f.Settings["completion_type"] != "NO_CHAIN":
-		return []Finding{finding(Problem, "the session has completion_type = "+f.Settings["completion_type"]+": a transaction follows each one, and later statements are not committed",
-			"leases, queues, sales and updates by version are refused: take completion_type out of the DSN and of the server's settings")}
-	case !f.postgres() && on(f.Settings["sql_safe_updates"]):
-		return []Finding{finding(Problem, "the session has sql_safe_updates on: the server may refuse any UPDATE with error 1175",
-			"leases, queues and sales are refused: take sql_safe_updates out of the DSN and of the server's settings")}
-	case f.Settings["check_constraint_checks"] == "OFF":
-		return []Finding{finding(Problem, "the session has check_constraint_checks off: stock can go below zero",
-			"leases, queues and sales are refused: take check_constraint_checks out of the DSN and of the server's settings")}
+	}
+	for _, r := range refusedSettings {
+		if v, read := f.Settings[r.name]; read && r.bad(v) {
+			what := "leases, queues, sales and updates by version are refused"
+			if !r.updates {
+				what = "leases, queues and sales are refused"
+			}
+			return []Finding{finding(Problem, "the session has "+r.name+" = "+v+": "+r.why,
+				what+": take "+r.name+" out of the DSN and of the server's settings")}
+		}
+	}
+	switch {
 	case on(f.Settings["log_bin"]) && f.Settings["binlog_format"] == "STATEMENT":
 		return []Finding{finding(Problem, "the binary log has binlog_format = STATEMENT: the server refuses writes at READ COMMITTED with error 1665",
 			"leases, queues and sales are refused, and guarded transactions fail: set binlog_format = ROW; open sessions keep the old value")}

@@ -44,100 +44,81 @@ func durability(f Facts) []Finding {
 
 func on(value string) bool { return value != "" && value != "0" && value != "OFF" && value != "off" }
 
-func timeouts(f Facts) []Finding {
-	if f.postgres() {
-		return timeoutsPostgres(f)
-	}
-	return timeoutsMySQL(f)
+// bound is a setting that gets a finding if it is between two durations: more than one, and less than the other.
+type bound struct {
+	status      Status
+	setting     string
+	unit        time.Duration
+	above, less time.Duration // less 0: no matter how much
+	advice      string
 }
 
-// Statements of leases wait 10 ms for a row and a moment for the disk. One that is cut off then leaves behind an outcome
-// that is unknown.
-const shortStatement = time.Second
+const (
+	// Statements of leases wait 10 ms for a row and a moment for the disk. One that is cut off then leaves behind an outcome that is
+	// unknown.
+	shortStatement = time.Second
 
-// Work under a lock may well pause for less.
-const shortPause = 30 * time.Second
+	// Work under a lock may well pause for less.
+	shortPause = 30 * time.Second
 
-func timeoutsPostgres(f Facts) []Finding {
+	// What a lease watches by, where nobody is notified, is a statement of up to a second.
+	shortRead = 2 * time.Second
+	cutShort  = "the statement that watches what is waited for takes up to a second: with less than 2 s waiters are served later, by asking"
+
+	idleEnds    = "a transaction that pauses for longer is ended, with the locks that it holds"
+	sessionEnds = " that says nothing is ended, and its lock given to others: use leases, or "
+)
+
+var postgresBounds = []bound{
+	{Warning, "statement_timeout", time.Millisecond, 0, shortStatement,
+		"statements that wait for a disk or a lock are cut off, with an outcome that is unknown: allow a second at least"},
+	{Note, "transaction_timeout", time.Millisecond, 0, 0, "guarded transactions that take longer are ended"},
+	{Note, "lock_timeout", time.Millisecond, 0, 0, "who waits longer for a row or an advisory lock gets an error instead of it"},
+	{Warning, "idle_session_timeout", time.Millisecond, 0, 0, "a session with an advisory lock" + sessionEnds + "set it to 0 for this user"},
+	{Note, "idle_in_transaction_session_timeout", time.Millisecond, 0, shortPause, idleEnds},
+}
+
+var mysqlBounds = []bound{
+	{Warning, "max_execution_time", time.Millisecond, 0, shortRead, cutShort},
+	{Warning, "max_statement_time", time.Second, 0, shortRead, cutShort + "; writes are cut off, too, with an outcome that is unknown"},
+	{Note, "idle_transaction_timeout", time.Second, 0, 0, idleEnds},
+	{Warning, "wait_timeout", time.Second, 0, time.Minute, "a session with a named lock" + sessionEnds + "allow a minute at least"},
+	{Note, "wait_timeout", time.Second, time.Hour, 0, "a client that vanished without a word keeps its named locks for so long: set less where you use those"},
+	{Note, "innodb_lock_wait_timeout", time.Second, time.Minute, 0, "a transaction of yours waits so long for a row"},
+}
+
+func timeouts(f Facts) []Finding {
 	var list []Finding
-	say := func(s Status, setting string, d time.Duration, advice string) {
-		list = append(list, finding(s, fmt.Sprintf("%s = %v", setting, d), advice))
+	if d := f.ReadTimeout; d > 0 && d < shortRead {
+		list = append(list, finding(Warning, fmt.Sprintf("readTimeout of the DSN = %v", d), cutShort))
 	}
-	if d := f.millis("statement_timeout"); d > 0 && d < shortStatement {
-		say(Warning, "statement_timeout", d, "statements that wait for a disk or a lock are cut off, with an outcome that is unknown: allow a second at least")
+	bounds := mysqlBounds
+	if f.postgres() {
+		bounds = postgresBounds
 	}
-	if d := f.millis("transaction_timeout"); d > 0 {
-		say(Note, "transaction_timeout", d, "guarded transactions that take longer are ended")
+	for _, b := range bounds {
+		if d := f.duration(b.setting, b.unit); d > b.above && (b.less == 0 || d < b.less) {
+			list = append(list, finding(b.status, fmt.Sprintf("%s = %v", b.setting, d), b.advice))
+		}
 	}
-	if d := f.millis("lock_timeout"); d > 0 {
-		say(Note, "lock_timeout", d, "who waits longer for a row or an advisory lock gets an error instead of it")
-	}
-	if d := f.millis("idle_session_timeout"); d > 0 {
-		say(Warning, "idle_session_timeout", d, "a session that holds an advisory lock and says nothing is ended, and its lock given to others: "+
-			"use leases, or set it to 0 for this user")
-	}
-	switch d := f.millis("idle_in_transaction_session_timeout"); {
-	case d > 0 && d < shortPause:
-		say(Note, "idle_in_transaction_session_timeout", d, "a transaction that pauses for longer is ended, with the locks that it holds")
-	case d == 0:
+	if f.postgres() && f.duration("idle_in_transaction_session_timeout", time.Millisecond) == 0 {
 		list = append(list, finding(Note, "idle_in_transaction_session_timeout is off",
 			"a client that hangs inside a transaction keeps its row locks for as long as it hangs: set it, for example to 1min"))
 	}
-	if _, read := f.Settings["client_connection_check_interval"]; read && f.millis("client_connection_check_interval") == 0 {
+	if v, read := f.Settings["client_connection_check_interval"]; read && v == "0" {
 		list = append(list, finding(Note, "client_connection_check_interval is off",
 			"a statement whose client has gone can wait at the server until a locked table is free: set it, for example to 1s, except on Windows"))
 	}
 	return orFine(list, "none is in the way")
 }
 
-// What a lease watches by, where nobody is notified, is a statement of up to a second.
-const shortRead = 2 * time.Second
-
-func timeoutsMySQL(f Facts) []Finding {
-	var list []Finding
-	say := func(s Status, setting string, d time.Duration, advice string) {
-		list = append(list, finding(s, fmt.Sprintf("%s = %v", setting, d), advice))
-	}
-	const cutOff = "the statement that watches what is waited for takes up to a second: with less than 2 s waiters are served later, by asking"
-	if d := f.ReadTimeout; d > 0 && d < shortRead {
-		say(Warning, "readTimeout of the DSN", d, cutOff)
-	}
-	if d := f.millis("max_execution_time"); d > 0 && d < shortRead {
-		say(Warning, "max_execution_time", d, cutOff)
-	}
-	if d := f.seconds("max_statement_time"); d > 0 && d < shortRead {
-		say(Warning, "max_statement_time", d, cutOff+"; writes are cut off, too, with an outcome that is unknown")
-	}
-	if d := f.seconds("idle_transaction_timeout"); d > 0 {
-		say(Note, "idle_transaction_timeout", d, "a transaction that pauses for longer is ended, with the locks that it holds")
-	}
-	switch d := f.seconds("wait_timeout"); {
-	case d > 0 && d < time.Minute:
-		say(Warning, "wait_timeout", d, "a session that holds a named lock and says nothing is ended, and its lock given to others: "+
-			"use leases, or allow a minute at least")
-	case d > time.Hour:
-		say(Note, "wait_timeout", d, "a client that vanished without a word keeps its named locks for so long: set less where you use those")
-	}
-	if d := f.seconds("innodb_lock_wait_timeout"); d > time.Minute {
-		say(Note, "innodb_lock_wait_timeout", d, "a transaction of yours waits so long for a row")
-	}
-	return orFine(list, "none is in the way")
-}
-
-func (f Facts) millis(setting string) time.Duration {
-	n, err := strconv.ParseInt(f.Settings[setting], 10, 64)
+// duration is a setting that counts units, with decimals on MariaDB.
+func (f Facts) duration(setting string, unit time.Duration) time.Duration {
+	n, err := strconv.ParseFloat(f.Settings[setting], 64)
 	if err != nil {
 		return 0
 	}
-	return time.Duration(n) * time.Millisecond
-}
-
-func (f Facts) seconds(setting string) time.Duration {
-	d, err := time.ParseDuration(f.Settings[setting] + "s")
-	if err != nil {
-		return 0
-	}
-	return d
+	return time.Duration(n * float64(unit))
 }
 
 // How full is much, and how full is too much, in percent.
