@@ -84,7 +84,7 @@ verify: ## db/ and the examples are up to date, and every query of db/ prepares 
 	$(SQLC) diff
 	$(EXAMPLES_SQLC) diff
 	$(GO) test -count=1 -run 'TestObjects$$' ./migrations
-	$(GO) run ./internal/withdb $(SQLC) vet
+	scripts/vet.sh $(SQLC)
 	$(GO) test -count=1 -run 'TestBatchesPrepare$$' ./internal/mysql
 
 lint: $(ENT) ## format, vet, static checks, tidy modules

@@ -20,7 +20,7 @@ const module = "github.com/dblock-go/dblock"
 // packages lists every folder with Go files, top to bottom. A package imports only packages below its own
 // line; packages of one line do not import each other.
 var packages = [][]string{
-	{"cmd/dblock", "internal/withdb"},
+	{"cmd/dblock"},
 	{"bench"},
 	{"internal/conformance", "internal/faultmatrix", "internal/programs"},
 	{"internal/conformance/session", "internal/conformance/queue", "internal/conformance/inventory", "internal/conformance/optimistic"},
@@ -53,12 +53,12 @@ var packages = [][]string{
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
 		"db/pgdb", "internal/postgres", "internal/doctor", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultconn",
-		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
+		"internal/testdb", "cmd/dblock", "bench",
 		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/queue",
 	},
 	"github.com/go-sql-driver/": {
 		"internal/mysql", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultconn",
-		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
+		"internal/testdb", "cmd/dblock", "bench",
 		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/inventory",
 	},
 }
