@@ -303,6 +303,47 @@ func (e *leaseDriver) takeAlike(ctx context.Context, by lease.By, asks []lease.A
 	return e.changeAtOnce(ctx, mysqldb.AcquireAlike, args)
 }
 
+// acquireSet is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
+// whole locks nothing, for others to find it free.
+func (e *leaseDriver) acquireSet(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+	answers := make([]lease.AcquireResult, len(asks))
+	missing, err := e.see(ctx, by, asks, answers, 0)
+	if err != nil || len(missing) > 0 {
+		return answers, err
+	}
+	for i, a := range answers {
+		if a.Held && (!a.Holder.Dead || a.Holder.Member != asks[i].Gone) || a.Shared || a.MemberGone {
+			return answers, nil
+		}
+	}
+	args := []any{by.Member[:], by.Beat}
+	for _, a := range asks {
+		args = append(args, []byte(a.Key), a.Gone[:])
+	}
+	one := asks[0] // all are alike but for the key
+	args = append(args, int64(len(asks)), one.Handle[:], keeper(by, one), one.Hold.Microseconds(), []byte(one.Label), one.Data)
+	granted, token, err := e.change(ctx, mysqldb.AcquireSet, args)
+	if err != nil {
+		return nil, err
+	}
+	switch granted {
+	case 0:
+		return make([]lease.AcquireResult, len(asks)), nil
+	case int64(len(asks)):
+		if token != 0 {
+			return counted(asks, token), nil
+		}
+	default:
+		return nil, errUnseen
+	}
+	if _, err = e.see(ctx, by, asks, answers, granted); err == nil && slices.ContainsFunc(answers, refusedOne) {
+		err = errUnseen
+	}
+	return answers, err
+}
+
+func refusedOne(a lease.AcquireResult) bool { return a.Token == 0 }
+
 // askArgs are the arguments of AcquireLeases.
 func askArgs(by lease.By, asks []lease.AcquireRequest) []any {
 	args := []any{by.Member[:], by.Beat}

@@ -11,6 +11,14 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
+// Make makes rows that are missing and free: leases, or a semaphore of so many permits.
+func (e *leaseDriver) Make(ctx context.Context, keys []string, permits int) error {
+	if permits > 0 {
+		return e.makeSemaphore(ctx, keys[0], permits)
+	}
+	return e.makeUnheld(ctx, false, slices.Sorted(slices.Values(keys)))
+}
+
 // makeMissing inserts the rows of keys that have none, in the order of the keys. If another
 // transaction has locked the place of a row, the batch is halved while there is time to wait for
 // each half, so that one locked place delays few keys. Any other error is the answer of those that

@@ -126,3 +126,31 @@ func (e *leaseDriver) standing(
 func again(ctx context.Context, pass int) bool {
 	return pace.Sleep(ctx, rand.N(time.Millisecond<<min(pass, 3))) == nil
 }
+
+// releaseSet is one UPDATE where all of a set are ours. Where some are not any more, or are locked, a SELECT tells how many are.
+func (e *leaseDriver) releaseSet(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
+	answers := make([]lease.ReleaseResult, len(backs))
+	at := places(len(backs))
+	for n := 1; ; n++ {
+		var args []any
+		for _, i := range at {
+			args = append(args, []byte(backs[i].Key), backs[i].Handle[:])
+		}
+		freed, _, err := e.change(ctx, mysqldb.ReleaseSet, append(args, int64(len(at))))
+		if err != nil {
+			return nil, err
+		}
+		if freed > 0 {
+			for _, i := range at {
+				answers[i] = lease.ReleaseResult{Freed: true}
+			}
+			return answers, nil
+		}
+		if at, err = e.standing(ctx, backs, at, 0, answers); err != nil {
+			return nil, err
+		}
+		if len(at) == 0 || n == passes || !again(ctx, n) {
+			return answers, nil
+		}
+	}
+}
