@@ -87,3 +87,20 @@ func TestQuorumClosesBesideAcquisitions(t *testing.T) {
 		calls.Wait()
 	}
 }
+
+// TestQuorumForgetsLocksWhoseTimeIsUp: Close waits for no lock whose time is up, though it was not released.
+func TestQuorumForgetsLocksWhoseTimeIsUp(t *testing.T) {
+	t.Parallel()
+	until := time.Now().Add(time.Hour)
+	q := quorumOfPrompt(t, func() time.Time { return until })
+	lock, err := q.Acquire(t.Context(), "k", dblock.WithoutRenewal(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-lock.Context().Done()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := q.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

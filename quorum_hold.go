@@ -287,6 +287,9 @@ func (h *quorumHold) lose(why Reason) (tell func()) {
 	}
 	h.tell(why)
 	h.q.dequeue(h.waiter)
+	if why == ReasonTimeUp { // a lock needs no Release then
+		h.q.drop(h)
+	}
 	lost, held := h.q.o.Observer.Lost, h.q.clock.Now().Sub(h.began)
 	return func() {
 		if lost != nil {

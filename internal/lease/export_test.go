@@ -7,3 +7,12 @@ func Known[Of any](s *Share[Of]) int {
 	defer h.mu.Unlock()
 	return len(h.known)
 }
+
+// Kept counts the locks and the handles of a Locker.
+func Kept(l *Locker) (holds, handles int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reconciler.handles.mu.Lock()
+	defer l.reconciler.handles.mu.Unlock()
+	return len(l.holds), len(l.reconciler.handles.known)
+}

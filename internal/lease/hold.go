@@ -65,15 +65,15 @@ func (l *Locker) hold(ctx context.Context, w *waiter, h *hold, got reply, r root
 		l.queues.hold(w, h.began)
 	}
 	l.mu.Unlock()
+	h.forget = func() {}
+	if !a.Detached {
+		h.forget = life.OnEnd(h.lose)
+	}
 	if a.Hold > 0 {
 		h.mu.Lock()
 		h.most = got.sent.Add(a.Hold)
 		h.endAt(h.most.Add(-l.margin(a.Hold)))
 		h.mu.Unlock()
-	}
-	h.forget = func() {}
-	if !a.Detached {
-		h.forget = life.OnEnd(h.lose)
 	}
 	return lock, nil
 }
@@ -156,6 +156,11 @@ func (h *hold) lose(why dblock.Reason) (tell func()) {
 	h.tell(why)
 	if why != dblock.ReasonClosed {
 		h.l.vacate(h)
+	}
+	if why == dblock.ReasonTimeUp { // a lock needs no Release then
+		h.forget()
+		h.l.reconciler.handles.remove(h.fences[0].Handle)
+		h.l.drop(h)
 	}
 	return h.tellLost(why)
 }

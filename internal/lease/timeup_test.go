@@ -1,0 +1,59 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/memlease"
+)
+
+// TestALockWhoseTimeIsUpNeedsNoRelease: nothing of it is kept, and Close waits for it no more. A later Release does no
+// harm to the next holder. The control is a lock that lasts.
+func TestALockWhoseTimeIsUpNeedsNoRelease(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *lease.Locker) *dblock.Lock{
+		"WithoutRenewal": with(dblock.WithoutRenewal(time.Second)),
+		"WithMaxHold":    with(dblock.WithMaxHold(time.Second)),
+		"readers":        with(dblock.WithMaxHold(time.Second), dblock.WithShared()),
+		"permits":        with(dblock.WithoutRenewal(time.Second), dblock.WithPermits(1, 2)),
+		"ExpireIn": func(t *testing.T, l *lease.Locker) *dblock.Lock {
+			lock := acquire(t, l)
+			if err := lock.ExpireIn(t.Context(), time.Second); err != nil {
+				t.Error(err)
+			}
+			return lock
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *memlease.Server) {
+				p := newProcess(s)
+				l := p.locker(t, lease.Options{})
+				lock := end(t, l)
+				if holds, handles := lease.Kept(l); holds != 1 || handles != 1 {
+					t.Errorf("%d locks and %d handles are kept, want 1 of each", holds, handles)
+				}
+				time.Sleep(2 * time.Second)
+				if holds, handles := lease.Kept(l); holds != 0 || handles != 0 {
+					t.Errorf("%d locks and %d handles are kept after the end", holds, handles)
+				}
+				next := newProcess(s).locker(t, lease.Options{})
+				held := acquire(t, next)
+				if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
+					t.Error(err)
+				}
+				if held.Context().Err() != nil {
+					t.Error("a late Release has taken the next lock")
+				}
+				release(t, held)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := l.Close(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
