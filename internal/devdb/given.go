@@ -19,62 +19,62 @@ func fromDSN(ctx context.Context, kind Kind) (*Server, error) {
 		}
 		return Attach(ctx, Postgres, postgresURL(), envPostgresURL, nil)
 	}
-	k, err := mysqlDSNKind(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if k != kind {
+	s, err := mysqlOfDSN(ctx)
+	if err == nil && s != nil && s.Kind != kind {
 		return nil, nil
 	}
-	return Attach(ctx, kind, mysqlDSN(), envMySQLDSN, nil)
+	return s, err
 }
 
-// mysqlDSNKind asks the server at DBLOCK_MYSQL_DSN what it is; "" when the variable is not set.
-// With an error it returns MySQL, the kind that the variable's name promises.
-func mysqlDSNKind(ctx context.Context) (Kind, error) {
+// mysqlOfDSN is the server at DBLOCK_MYSQL_DSN; nil when the variable is not set. With an error it is
+// of the kind MySQL, which the variable's name promises.
+func mysqlOfDSN(ctx context.Context) (*Server, error) {
 	if mysqlDSN() == "" {
-		return "", nil
+		return nil, nil
 	}
-	s, err := Attach(ctx, MySQL, mysqlDSN(), envMySQLDSN, nil)
-	if err != nil {
-		var other *kindError
-		if errors.As(err, &other) {
-			return other.have, nil
-		}
-		return MySQL, err
+	s := &Server{Kind: MySQL, Source: envMySQLDSN, admin: mysqlDSN()}
+	return s, s.attach(ctx)
+}
+
+func mysqlDSNKind(ctx context.Context) (Kind, error) {
+	s, err := mysqlOfDSN(ctx)
+	if s == nil {
+		return "", err
 	}
-	return s.Kind, nil
+	return s.Kind, err
 }
 
 // Attach makes a Server of one that runs already and that Close must not stop, other than by the
 // stop function given (nil: leave it running). source says in errors and in the log where it came
 // from. A server of another kind is refused.
 func Attach(ctx context.Context, kind Kind, dsn, source string, stop func() error) (*Server, error) {
-	ctx, cancel := context.WithTimeout(ctx, givenTimeout)
-	defer cancel()
 	s := &Server{Kind: kind, Source: source, admin: dsn, stop: stop}
-	if err := s.checkDSN(); err != nil {
-		var d *DSNError
-		if errors.As(err, &d) {
-			return nil, &DSNError{Var: source, Err: d.Err}
-		}
+	if err := s.attach(ctx); err != nil {
 		return nil, err
 	}
-	version, err := s.askVersion(ctx)
-	if err != nil {
-		return nil, &DSNError{Var: source, Err: fmt.Errorf("the %s server there does not answer: %w", kind, err)}
-	}
-	s.Version = version.number
-	if version.kind != kind {
-		return nil, &DSNError{Var: source, Err: &kindError{want: kind, have: version.kind}}
+	if s.Kind != kind {
+		return nil, &DSNError{Var: source, Err: fmt.Errorf("the server there is %s, not %s", s.Kind, kind)}
 	}
 	return s, nil
 }
 
-type kindError struct{ want, have Kind }
-
-func (e *kindError) Error() string {
-	return fmt.Sprintf("the server there is %s, not %s", e.have, e.want)
+// attach asks the server what it is.
+func (s *Server) attach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, givenTimeout)
+	defer cancel()
+	if err := s.checkDSN(); err != nil {
+		var d *DSNError
+		if errors.As(err, &d) {
+			return &DSNError{Var: s.Source, Err: d.Err}
+		}
+		return err
+	}
+	version, err := s.askVersion(ctx)
+	if err != nil {
+		return &DSNError{Var: s.Source, Err: fmt.Errorf("the %s server there does not answer: %w", s.Kind, err)}
+	}
+	s.Version, s.Kind = version.number, version.kind
+	return nil
 }
 
 type serverVersion struct {

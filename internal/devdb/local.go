@@ -53,14 +53,18 @@ type engine interface {
 
 func startLocal(ctx context.Context, bin *binaries, durable bool, args ...string) (*Server, error) {
 	sweep()
-	dir, err := makeFolder()
-	if err != nil {
-		return nil, fmt.Errorf("start a %s server: %w", bin.kind, err)
+	l := &local{bin: bin, engine: engineOf(bin.kind), durable: durable, more: args}
+	return l.launch(ctx, fmt.Sprintf("the %s server", bin.kind), filepath.Dir(bin.daemon))
+}
+
+// launch starts what is called so, in a folder of its own.
+func (l *local) launch(ctx context.Context, what, source string) (_ *Server, err error) {
+	if l.dir, err = makeFolder(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", what, err)
 	}
-	l := &local{bin: bin, engine: engineOf(bin.kind), durable: durable, more: args, dir: dir}
-	s := &Server{Kind: bin.kind, Source: filepath.Dir(bin.daemon), local: l}
+	s := &Server{Kind: l.bin.kind, Source: source, local: l}
 	if err := l.startNew(ctx, s); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the %s server from %s: %w", bin.kind, s.Source, err), l.close())
+		return nil, errors.Join(fmt.Errorf("start %s from %s: %w", what, source, err), l.close())
 	}
 	return s, nil
 }

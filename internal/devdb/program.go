@@ -2,8 +2,6 @@ package devdb
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -24,17 +22,8 @@ type Program struct {
 
 // StartProgram starts a program, and returns when the database answers through it.
 func StartProgram(ctx context.Context, p Program) (*Server, error) {
-	dir, err := makeFolder()
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", p.Name, err)
-	}
-	kind := Kind(p.Name)
-	l := &local{bin: &binaries{kind: kind, daemon: p.Path}, dir: dir, engine: programEngine{Program: p}}
-	s := &Server{Kind: kind, Source: filepath.Dir(p.Path), local: l}
-	if err := l.startNew(ctx, s); err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s from %s: %w", p.Name, s.Source, err), l.close())
-	}
-	return s, nil
+	l := &local{bin: &binaries{kind: Kind(p.Name), daemon: p.Path}, engine: programEngine{Program: p}}
+	return l.launch(ctx, p.Name, filepath.Dir(p.Path))
 }
 
 type programEngine struct {

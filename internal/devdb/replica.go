@@ -2,7 +2,6 @@ package devdb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 )
@@ -22,23 +21,15 @@ func StartReplica(ctx context.Context, primary *Server) (*Server, error) {
 	if primary.local == nil {
 		return nil, primary.notOurs("replicate")
 	}
-	dir, err := makeFolder()
-	if err != nil {
-		return nil, fmt.Errorf("start a replica: %w", err)
-	}
 	bin := *primary.local.bin
-	l := &local{bin: &bin, dir: dir}
+	l := &local{bin: &bin}
 	if primary.Kind == Postgres {
 		bin.install = filepath.Join(filepath.Dir(bin.install), "pg_basebackup")
 		l.engine = standbyEngine{primary: primary.local}
 	} else {
 		l.engine, l.durable = replicaEngine{primary: primary.local}, primary.local.durable
 	}
-	s := &Server{Kind: primary.Kind, Source: primary.Source, local: l}
-	if err := l.startNew(ctx, s); err != nil {
-		return nil, errors.Join(fmt.Errorf("start a replica from %s: %w", s.Source, err), l.close())
-	}
-	return s, nil
+	return l.launch(ctx, "a replica", primary.Source)
 }
 
 type standbyEngine struct {
