@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,16 +19,17 @@ import (
 
 // beginning is a job whose attempt is to begin, and is to be recorded before.
 type beginning struct {
-	of    *tenure
+	of    *incarnation
 	place driver.Place
 }
 
+// newBegins makes the queue of those that wait for a statement.
 func (q *Queue) newBegins() *merge.Queue[beginning, driver.Beginning] {
 	return merge.New(merge.Options[beginning, driver.Beginning]{
 		Run:   q.beginMerged,
 		Key:   func(b beginning) string { return string(b.of.life.ID[:]) },
 		Ends:  func(beginning) bool { return true }, // there are no more than handlers
-		Apart: true, Classify: q.classify,
+		Apart: true, Classify: q.db.classify,
 	})
 }
 
@@ -40,7 +40,7 @@ func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]mer
 		places[i], at[b.place.Job] = b.place, i
 	}
 	answers := make([]merge.Answer[driver.Beginning], len(all))
-	err := q.again(ctx, "recording that jobs begin", func(ctx context.Context) error {
+	err := q.db.again(ctx, "recording that jobs begin", func(ctx context.Context) error {
 		clear(answers)
 		begun, locked, err := q.driver.BeginJobs(ctx, all[0].of.life.ID, places)
 		for _, job := range begun {
@@ -55,55 +55,37 @@ func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]mer
 }
 
 // recordsBeginning tells whether the attempt at a job that is to begin has to be recorded.
-func (t *task) recordsBeginning() bool {
-	return (t.Recorded || t.Attempt+1 >= t.MaxAttempts) && !t.cancelled.Load()
+func (j *claimedJob) recordsBeginning() bool {
+	return (j.Recorded || j.Attempt+1 >= j.MaxAttempts) && !j.cancelled.Load()
 }
 
 // begin records that the attempt at a job begins, if it has to. It returns false if the job is not
 // to be run. That is noted then.
-func (w *worker) begin(t *task) bool {
-	ctx := t.of.of.ctx
-	for n := 1; t.recordsBeginning(); n++ {
-		got, err := w.q.begins.Do(ctx, beginning{t.of.of, t.place()})
-		t.begun = t.begun || got != driver.BeginLocked
+func (w *worker) begin(j *claimedJob) bool {
+	ctx := j.claim.owner.ctx
+	for n := 1; j.recordsBeginning(); n++ {
+		got, err := w.q.begins.Do(ctx, beginning{j.claim.owner, j.place()})
+		j.begun = j.begun || got != driver.BeginLocked
 		switch {
-		case w.rests() || ctx.Err() != nil:
-			w.handBack(t)
+		case !w.state.is(working) || ctx.Err() != nil:
+			w.sync.handBack(j)
 		case err != nil:
 			w.q.trouble(recordingABeginning, err)
-			w.ended(end{task: t, what: deferred, attempt: t.Attempt, delay: pace.Jitter(beginAgain)})
+			w.sync.ended(end{claimedJob: j, outcome: outcomeRescheduled, attempt: j.Attempt, delay: pace.Jitter(beginAgain)})
 		case got == driver.BeginRecorded:
 			return true
 		case got == driver.BeginLocked:
 			if n%restsToTell == 0 {
-				w.q.trouble(recordingABeginning, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, ID(t.ID)))
+				w.q.trouble(recordingABeginning, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, ID(j.ID)))
 			}
 			_ = pace.Sleep(ctx, pace.Jitter(min(firstRest<<min(n, 10), longestRest)))
 			continue
 		default: // to be refused, and counted, with the others of its claim
-			w.handBack(t)
+			w.sync.handBack(j)
 		}
 		return false
 	}
 	return true
-}
-
-func (t *task) place() driver.Place { return driver.Place{Claim: t.of.id, Job: t.ID} }
-
-// rests reports that no job is to begin: the queue is paused, or the worker stops.
-func (w *worker) rests() bool { return w.paused.Load() || w.stopping.Load() }
-
-// errNotBegun is what a middleware gets from next if the job is handed back instead.
-var errNotBegun = errors.New("queue: the job was not begun: its queue is paused, or its worker stops")
-
-// starts is called right before the handler. It refuses a job that has not begun if the worker rests.
-func (r *run) starts() error {
-	r.unbegun = !r.begun && r.w.rests()
-	if r.unbegun {
-		return errNotBegun
-	}
-	r.begun = true
-	return nil
 }
 
 const recordingABeginning = "recording that a job begins"

@@ -13,12 +13,12 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// conflictTries is how often a handler is run, in a transaction, that gives way to others. More of that would keep its place among
-// Concurrency from jobs that could go on.
+// conflictTries is how often a handler is run, in a transaction, that gives way to others. More of
+// that would keep its place among Concurrency from jobs that could go on.
 const conflictTries = 5
 
-// attempt runs the handler, and ends its job with its transaction, if it has one.
-func (r *run) attempt(ctx context.Context) error {
+// runHandler runs the handler, and ends its job with its transaction, if it has one.
+func (r *attempt) runHandler(ctx context.Context) error {
 	if r.h.begin == nil {
 		return r.call(ctx)
 	}
@@ -28,17 +28,17 @@ func (r *run) attempt(ctx context.Context) error {
 }
 
 // isConflict tells that a handler has met others, and has not decided what is to become of its job.
-func (r *run) isConflict(err error) bool {
+func (r *attempt) isConflict(err error) bool {
 	var s *snoozed
 	var d *discarded
 	var c *cancelled
 	decided := errors.As(err, &s) || errors.As(err, &d) || errors.As(err, &c)
-	return !decided && r.w.q.classify(err) == sqlerr.Retryable
+	return !decided && r.w.q.db.classify(err) == sqlerr.Retryable
 }
 
 // settle ends the transaction of a handler, of which those around it say err.
-func (r *run) settle(ctx context.Context, err error) error {
-	if r.work == nil { // it was rolled back, or did not begin
+func (r *attempt) settle(ctx context.Context, err error) error {
+	if r.tx == nil { // it was rolled back, or did not begin
 		return err
 	}
 	defer r.rollback()
@@ -52,45 +52,37 @@ func (r *run) settle(ctx context.Context, err error) error {
 }
 
 // commit ends the job in the handler's transaction, and commits both.
-func (r *run) commit(ctx context.Context) error {
+func (r *attempt) commit(ctx context.Context) error {
 	q := r.w.q
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.o.Timeout)
 	defer cancel()
 	began := time.Now()
-	e := end{task: r.task, what: finished}
-	x := driver.SyncBatch{Member: r.task.of.of.life.ID, Completed: []driver.Place{e.place()}}
-	if q.o.History > 0 {
-		x.History = []driver.HistoryEntry{{Place: e.place(), Outcome: e.outcome()}}
-	}
-	ours, err := r.work.End(within, &x)
+	var b batch
+	b.Member = r.job.claim.owner.life.ID
+	b.add(&end{claimedJob: r.job, outcome: outcomeCompleted}, q.o.History > 0)
+	ours, err := r.tx.End(within, &b.SyncBatch)
 	switch {
 	case errors.Is(err, dblock.ErrTxEnded):
 		return err
-	case q.gaveWay(err):
+	case q.db.gaveWay(err):
 		return &putOff{"ending a job in its handler's transaction", endAgain, sqlerr.Unwritten(err)}
 	case err != nil:
-		return q.explain(sqlerr.Unwritten(err), "ending a job in its handler's transaction, which was rolled back")
+		return q.db.explain(sqlerr.Unwritten(err), "ending a job in its handler's transaction, which was rolled back")
 	case !ours:
-		r.refused = true
+		r.state = attemptRefused
 		return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 	}
-	err = r.work.Commit(within)
-	if err != nil && q.classify(err) != sqlerr.Retryable {
+	err = r.tx.Commit(within)
+	if err != nil && q.db.classify(err) != sqlerr.Retryable {
 		err = r.clearUp(err)
 	}
-	if r.committed = err == nil; r.committed && q.o.Observer.Recorded != nil {
-		q.o.Observer.Recorded(r.w.o.Queue, 1, time.Since(began))
+	if err == nil {
+		r.state = attemptCommitted
+		if q.o.Observer.Recorded != nil {
+			q.o.Observer.Recorded(r.w.o.Queue, 1, time.Since(began))
+		}
 	}
 	return err
-}
-
-// gaveWay tells that the end of a job failed because others have rows locked. It was to wait for them briefly only.
-func (q *Queue) gaveWay(err error) bool {
-	if err == nil {
-		return false
-	}
-	is := q.classify(sqlerr.Unwritten(err))
-	return is == sqlerr.Retryable || is == sqlerr.Busy || q.driver.IsLocked(err)
 }
 
 const lookingForCommit = "looking for a job whose commit got no answer"
@@ -99,7 +91,7 @@ const lookingForCommit = "looking for a job whose commit got no answer"
 // with it. If the row is gone while the process has its member, the commit took place. Without the
 // member, another process may have ended the job. While nothing can be learned the claim stays as
 // it is; if it is lost meanwhile the rescue looks for the same row.
-func (r *run) clearUp(failed error) error {
+func (r *attempt) clearUp(failed error) error {
 	q := r.w.q
 	q.trouble("committing a job with its transaction", failed)
 	r.rollback() // what was not committed is not to keep the row locked
@@ -107,27 +99,27 @@ func (r *run) clearUp(failed error) error {
 		ctx, cancel := context.WithTimeout(context.Background(), q.o.Timeout/2)
 		stand, alive := 0, false
 		err := q.lookups.do(ctx, func() (err error) {
-			if stand, err = q.driver.CountJobs(ctx, []driver.ID{r.task.ID}, true); err == nil && stand == 0 {
-				alive, err = q.driver.Members().Stands(ctx, r.task.of.of.life.ID) // in this order
+			if stand, err = q.driver.CountJobs(ctx, []driver.ID{r.job.ID}, true); err == nil && stand == 0 {
+				alive, err = q.driver.Members().Stands(ctx, r.job.claim.owner.life.ID) // in this order
 			}
 			return err
 		})
 		cancel()
 		switch {
 		case err == nil && stand > 0:
-			return q.explain(sqlerr.Unwritten(failed), "committing a job with its transaction, which was rolled back")
+			return q.db.explain(sqlerr.Unwritten(failed), "committing a job with its transaction, which was rolled back")
 		case err == nil && alive:
 			return nil
 		case err == nil:
 			q.trouble(lookingForCommit, fmt.Errorf("%w: this process has lost its claims, and another one may have ended job %v of queue %q: "+
-				"look for what its handler wrote", dblock.ErrOutcomeUnknown, ID(r.task.ID), r.w.o.Queue))
-			r.refused = true
+				"look for what its handler wrote", dblock.ErrOutcomeUnknown, ID(r.job.ID), r.w.o.Queue))
+			r.state = attemptRefused
 			return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 		}
 		if n%restsToTell == 0 || !q.driver.IsLocked(err) {
 			q.trouble(lookingForCommit, err)
 		}
-		if pace.Sleep(r.task.of.of.ctx, pace.Jitter(min(10*time.Millisecond<<min(n, 10), time.Second))) != nil {
+		if pace.Sleep(r.job.claim.owner.ctx, pace.Jitter(min(10*time.Millisecond<<min(n, 10), time.Second))) != nil {
 			return fmt.Errorf("%w: no answer came to the COMMIT of a job, and it could not be looked for: %w", dblock.ErrOutcomeUnknown, failed)
 		}
 	}

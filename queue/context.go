@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// jobContext is the context of a handler. What a context with a time-out costs is its timer, and its place with the context above it:
-// that is made when somebody asks, which a handler that is done in no time does not.
+// jobContext is the context of a handler. What a context with a time-out costs is its timer, and
+// its place with the context above it: that is made when somebody asks, which a handler that is
+// done in no time does not.
 type jobContext struct {
 	above    context.Context
 	deadline time.Time // zero: none
@@ -30,7 +31,8 @@ func (c *jobContext) Done() <-chan struct{} { return c.real().Done() }
 
 func (c *jobContext) Err() error { return c.real().Err() }
 
-// Value looks at the values above; package context itself asks here for what it needs to end contexts below.
+// Value looks at the values above; package context itself asks here for what it needs to end
+// contexts below.
 func (c *jobContext) Value(key any) any { return c.real().Value(key) }
 
 func (c *jobContext) real() context.Context {

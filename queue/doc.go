@@ -34,4 +34,50 @@
 //
 // Other jobs of one priority begin about in the order in which they became ready. That is no
 // promise: neighbours overtake each other.
+//
+// # States of a job
+//
+//	enqueued --+------------------> ready --claimed--> claimed --+--> completed
+//	           |                      ^                          |
+//	           +-> scheduled ---------+   its time has come      +--> scheduled   Snooze
+//	           |   (or retrying)      |                          +--> retrying    an error
+//	           |      | of a group    |                          +--> ready       handed back
+//	           |      v               |                          +--> cancelled   Cancel
+//	           +-> blocked -----------+   its group admits it    +--> dead        Discard, or the
+//	                                                       last failed attempt
+//
+// A job that waits can be cancelled and discarded, too. A dead one is ready again with Retry. The
+// rescue ends claimed jobs of processes that are gone: they are retrying, dead, cancelled, or ready
+// if they had not begun.
+//
+// # Life of a worker
+//
+//	Work --> working --ctx ends, or Close--> stopping --> the handlers --> all ends --> returned
+//	           ^  |                             ^         have returned    are recorded
+//	   resumed |  v paused                      |
+//	          resting --------------------------+
+//
+// Working, its syncer claims jobs and puts them into the buffer, from which handlers take them. A
+// handler makes an attempt at a job. Its end goes to the outbox of the syncer. The next sync
+// records it, and claims more, in one round trip. Resting and stopping, jobs that have not begun
+// are handed back.
+//
+// # Parts
+//
+// The public methods of Queue check their arguments, and call a part. Each part has its own state:
+//
+//	enqueuer     merges calls of Enqueue into statements
+//	registry     has the handlers
+//	notices      tells the workers of this process, and other processes, of jobs
+//	promoter     has jobs be ready whose time has come
+//	reconciler   gives back claims whose replies were lost
+//	election     elects one worker for the maintenance
+//	statements   bounds the statements of the driver, which all of these use
+//
+//	worker       is one call of Work, with these parts:
+//	  buffer         jobs that were claimed and have not begun
+//	  syncer         ends and claims jobs, with an outbox of ends and a claimer
+//	  payloadReader  reads large payloads
+//	  canceller      hears of jobs that are to be cancelled, and of a pause
+//	  maintainer     does the maintenance while it is elected
 package queue

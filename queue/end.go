@@ -1,51 +1,158 @@
 package queue
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// what became of a job.
-type what int
+// incarnation is one member of this process, as a worker has it: the contexts of its jobs end with
+// it.
+type incarnation struct {
+	life *member.Life
+	ctx  context.Context
+	stop func() // of being told of its end
+}
+
+func newIncarnation(life *member.Life, base context.Context, queue string) *incarnation {
+	ctx, end := context.WithCancelCause(base)
+	stop := life.OnEnd(func(why dblock.Reason) (tell func()) {
+		end(&dblock.LostError{Key: queue, Reason: why})
+		return nil
+	})
+	return &incarnation{life: life, ctx: ctx, stop: stop}
+}
+
+// claim is the jobs that were claimed at once. The mutex of the syncer guards it from jobs on.
+type claim struct {
+	id     driver.ID
+	owner  *incarnation
+	broken int64 // connections, before it was made
+
+	jobs    []claimedJob
+	open    int  // jobs whose end has not been confirmed
+	here    int  // of them: in the batch that is being composed
+	closing bool // the batch that closes it is under way, or was confirmed
+}
+
+// claimedJob is a job that was claimed.
+type claimedJob struct {
+	driver.Job
+	claim *claim
+	came  time.Time     // to where handlers take it
+	took  time.Duration // its handler; 0: it was not begun
+
+	begun bool // its attempt may be recorded as begun
+
+	cancelled atomic.Bool                // an operator wants it dropped
+	context   atomic.Pointer[jobContext] // of its handler; nil: it has not begun
+}
+
+func (j *claimedJob) place() driver.Place {
+	return driver.Place{Claim: j.claim.id, Job: j.ID, Keyed: j.Keyed}
+}
+
+// outcome is what becomes of a job with one attempt. See the diagram in doc.go.
+type outcome int
 
 const (
-	finished what = iota
-	deferred
-	buried
+	outcomeCompleted   outcome = iota
+	outcomeCancelled           // dropped
+	outcomeRescheduled         // for later
+	outcomeHandedBack          // ready again, in its place in the order
+	outcomeDiscarded           // kept with the dead
 )
 
-// end is what is to be told of a job.
+// end is what is to be recorded of a job.
 type end struct {
-	*task
-	what    what
+	*claimedJob
+	outcome outcome
 	attempt int16
-	failure string // of the attempt, or why the job was dropped
-	delay   time.Duration
-	back    bool // where it is deferred: it keeps its place in the order
-	dropped bool // where it is finished: it was cancelled
-	again   bool // it was sent before, and got no answer
+	failure string        // of the attempt, or why the job was cancelled
+	delay   time.Duration // if it is rescheduled
+	again   bool          // it was sent before, and got no answer
 	apart   apart
 }
 
-func (e *end) place() driver.Place { return driver.Place{Claim: e.of.id, Job: e.ID, Keyed: e.Keyed} }
+// admitsNext tells that another job may become ready with this end, which is to be claimed in the
+// same batch.
+func (e *end) admitsNext() bool { return e.Keyed && !e.staysQueued() }
 
-// letsIn tells that another job may become ready with this end, which is to be claimed in the same message.
-func (e *end) letsIn() bool { return e.Keyed && e.what != deferred }
+// staysQueued tells that the job has not ended for good.
+func (e *end) staysQueued() bool {
+	return e.outcome == outcomeRescheduled || e.outcome == outcomeHandedBack
+}
 
-// outcome is what history says of a finished job.
-func (e *end) outcome() int16 {
-	if e.dropped {
-		return driver.OutcomeCancelled
+// endUnbegun ends a job that was not begun, or has yet to be begun again.
+func endUnbegun(j *claimedJob) end {
+	if j.cancelled.Load() {
+		return end{claimedJob: j, outcome: outcomeCancelled, failure: ErrCancelled.Error()}
 	}
-	return driver.OutcomeCompleted
+	return end{claimedJob: j, outcome: outcomeHandedBack, attempt: j.Attempt}
+}
+
+// batch is one sync with the database, and what it is about.
+type batch struct {
+	driver.SyncBatch
+	owner   *incarnation
+	ends    []end
+	again   bool // they were sent before, and got no answer
+	closing []*claim
+	apart   bool // they do not go with others
+	hinted  bool // it claims because another process has notified this one of jobs
+	pauses  int  // of the queue, which the worker knew of
+
+	broken   int64         // connections, before it claims
+	patience time.Duration // how long it may take
+}
+
+// add puts an end into the batch, with its history if that is kept.
+func (b *batch) add(e *end, history bool) {
+	e.claim.here++
+	switch e.outcome {
+	case outcomeCompleted, outcomeCancelled:
+		b.Completed = append(b.Completed, e.place())
+		if history {
+			b.History = append(b.History, historyOf(e.place(), e.outcome, e.failure))
+		}
+	case outcomeRescheduled, outcomeHandedBack:
+		r := driver.Reschedule{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Records: e.begun, Delay: e.delay}
+		if e.outcome == outcomeHandedBack {
+			r.ReadyAt = e.ReadyAt
+		}
+		b.Rescheduled = append(b.Rescheduled, r)
+	case outcomeDiscarded:
+		b.KeepDiscarded = history
+		b.Discarded = append(b.Discarded, driver.Discard{Place: e.place(), Attempt: e.attempt, Failure: e.failure})
+	}
+}
+
+func historyOf(p driver.Place, o outcome, reason string) driver.HistoryEntry {
+	if o == outcomeCancelled {
+		return driver.HistoryEntry{Place: p, Outcome: driver.OutcomeCancelled, Reason: reason}
+	}
+	return driver.HistoryEntry{Place: p, Outcome: driver.OutcomeCompleted}
+}
+
+// close says that nothing is outstanding of a claim.
+func (b *batch) close(c *claim) {
+	c.closing = true
+	if len(b.Closed) == 0 || c.broken < b.Broken {
+		b.Broken = c.broken
+	}
+	b.closing = append(b.closing, c)
+	b.Closed = append(b.Closed, c.id)
 }
 
 // maxFailureBytes is how much is kept of an error.
 const maxFailureBytes = 8 << 10
 
-// failure is an error as text that every engine can store.
+// failure is an error as text that every server can store.
 func failure(err error) string {
 	s := err.Error()
 	if len(s) > maxFailureBytes {
@@ -58,138 +165,10 @@ func failure(err error) string {
 	return s
 }
 
-// ended notes the end of a job, to be sent.
-func (w *worker) ended(e end) {
-	w.mu.Lock()
-	if len(w.ends) == 0 {
-		w.oldest = time.Now()
-	}
-	w.ran(e.task)
-	w.ends = append(w.ends, e)
-	w.woken = w.woken || e.letsIn()
-	n, last := len(w.ends), w.held-w.sent == len(w.ends)
-	w.mu.Unlock()
-	if n == 1 || last || n == w.flushAt() || w.stopping.Load() {
-		w.signal()
-	}
-}
-
-// ran takes note of how long a handler took, and drops the payload: the claim of the job may have others that go on; w.mu is held.
-func (w *worker) ran(t *task) {
-	t.Payload = nil
-	switch {
-	case t.took == 0:
-	case w.pace == 0:
-		w.pace = t.took
-	default:
-		w.pace += (t.took - w.pace) / 16
-	}
-}
-
-// handBack ends jobs that were not begun, or have yet to be begun again.
-func (w *worker) handBack(tasks ...*task) {
-	for _, t := range tasks {
-		if !t.cancelled.Load() {
-			w.ended(handedBack(t))
-			continue
-		}
-		w.q.cancelled(w.info(t), ErrCancelled)
-		w.ended(end{task: t, what: finished, dropped: true, failure: ErrCancelled.Error()})
-	}
-}
-
-// cancelEnds takes over an exchange that has not taken place, as others want some of its jobs cancelled: it is sent again, and drops them.
-func (w *worker) cancelEnds(m *message, jobs []driver.ID) {
-	asked := setOf(jobs)
-	var dropped []*task
-	w.mu.Lock()
-	w.landed(m)
-	for i := range m.ends {
-		if e := &m.ends[i]; asked[e.ID] {
-			e.cancelled.Store(true)
-			e.what, e.dropped, e.failure = finished, true, ErrCancelled.Error()
-			dropped = append(dropped, e.task)
-		}
-	}
-	if m.apart {
-		w.apart = append(w.apart, m.ends...)
-	} else {
-		w.ends = append(m.ends, w.ends...)
-	}
-	w.notClosed(m)
-	w.requests = true // to be deleted once the jobs have ended
-	w.mu.Unlock()
-	if m.Claim != nil {
-		w.q.claims.drop(m.Claim.Claim)
-	}
-	for _, t := range dropped {
-		w.q.cancelled(w.info(t), ErrCancelled)
-	}
-	w.signal()
-}
-
 func setOf(jobs []driver.ID) map[driver.ID]bool {
 	set := make(map[driver.ID]bool, len(jobs))
 	for _, job := range jobs {
 		set[job] = true
 	}
 	return set
-}
-
-func handedBack(t *task) end {
-	return end{task: t, what: deferred, attempt: t.Attempt, back: true}
-}
-
-// settled takes over that a job has ended in its handler's transaction: there is nothing to tell of it.
-func (w *worker) settled(t *task) {
-	w.mu.Lock()
-	w.held--
-	w.ran(t)
-	w.rate.note(time.Now(), 1)
-	w.woken = w.woken || t.Keyed // another one may have become ready
-	w.over(t.of)
-	w.mu.Unlock()
-	w.signal()
-}
-
-// over takes over that a job of a claim has ended; w.mu is held.
-func (w *worker) over(c *claim) {
-	c.open--
-	if c.open > 0 {
-		return
-	}
-	delete(w.claims, c)
-	if !c.closing {
-		w.closed = append(w.closed, c)
-	}
-}
-
-// rate is how many jobs a second have ended lately.
-type rate struct {
-	since  time.Time
-	ends   int
-	second float64
-}
-
-// note counts ends that were confirmed.
-func (r *rate) note(now time.Time, ends int) {
-	r.ends += ends
-	took := now.Sub(r.since)
-	if took < 20*time.Millisecond {
-		return
-	}
-	if took > time.Second { // what was before so long a pause says nothing
-		took, r.second = time.Second, 0
-	}
-	r.second = (r.second + float64(r.ends)/took.Seconds()) / 2
-	r.since, r.ends = now, 0
-}
-
-// in is how many that are in so long. If none were confirmed for longer than patience, it is fewer and fewer.
-func (r *rate) in(now time.Time, d, patience time.Duration) int {
-	second := r.second
-	if pause := now.Sub(r.since); pause > patience {
-		second = min(second, float64(r.ends)/pause.Seconds())
-	}
-	return int(second * d.Seconds())
 }

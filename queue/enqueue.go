@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -18,7 +19,8 @@ const (
 	// MaxTasks is how many tasks EnqueueMany and EnqueueTx take at once.
 	MaxTasks = 10_000
 
-	// MaxTasksBytes is how many bytes their encoded payloads have together. A statement of Postgres takes 1 GiB at most.
+	// MaxTasksBytes is how many bytes their encoded payloads have together. A statement of Postgres
+	// takes 1 GiB at most.
 	MaxTasksBytes = 256 << 20
 
 	// What is merged must fit into one statement, whatever others bring.
@@ -44,25 +46,48 @@ func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 	return made[0], err
 }
 
-// EnqueueMany is Enqueue for up to MaxTasks tasks of MaxTasksBytes: all or none, but for duplicates. The IDs are in the order of the tasks; with
-// ErrOutcomeUnknown, too, and with a *DuplicateError, which says that all others are enqueued.
+// EnqueueMany is Enqueue for up to MaxTasks tasks of MaxTasksBytes: all or none, but for
+// duplicates. The IDs are in the order of the tasks; with ErrOutcomeUnknown, too, and with a
+// *DuplicateError, which says that all others are enqueued.
 func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 	if err := q.enter(); err != nil {
 		return nil, err
 	}
 	defer q.calls.Done()
-	jobs, made, err := q.prepare(tasks)
+	return q.enqueuer.enqueue(ctx, tasks)
+}
+
+// enqueuer enqueues tasks: those of many calls in one statement.
+type enqueuer struct {
+	db      *statements
+	o       *Options
+	ids     *ids
+	notices *notices
+	plain   *merge.Queue[keyedCall, []driver.Duplicate] // calls without keys
+	keyed   *merge.Queue[keyedCall, []driver.Duplicate]
+}
+
+func newEnqueuer(q *Queue) *enqueuer {
+	e := &enqueuer{db: q.db, o: &q.o, ids: &q.ids, notices: q.notices}
+	e.plain, e.keyed = e.merged(false), e.merged(true)
+	return e
+}
+
+func (e *enqueuer) enqueue(ctx context.Context, tasks []Task) ([]ID, error) {
+	jobs, made, err := e.prepare(tasks)
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
+	c, lanes := newKeyedCall(jobs)
 	var dups []driver.Duplicate
 	switch {
 	case driver.HasKeys(jobs):
-		dups, err = q.enqueueKeyed(ctx, jobs)
+		c.locked = c.several && e.keyed.IsBlocked(c.lane) || slices.ContainsFunc(lanes, e.keyed.IsBlocked)
+		dups, err = e.keyed.Do(ctx, c)
 	case weight(jobs) <= maxMergedBytes:
-		dups, err = q.inserts.Do(ctx, jobs)
+		dups, err = e.plain.Do(ctx, c)
 	default:
-		dups, err = q.insert(ctx, jobs, 0)
+		dups, err = e.insert(ctx, jobs, 0)
 	}
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
@@ -70,19 +95,42 @@ func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 	case err != nil:
 		return nil, err
 	}
-	q.announceAll(jobs, dups)
+	e.notices.announceAll(jobs, dups)
 	return made, duplicates(jobs, made, dups)
 }
 
+// enqueueIn enqueues in a transaction of the caller's.
+func (e *enqueuer) enqueueIn(ctx context.Context, tx *driver.CallerTx, tasks []Task) ([]ID, error) {
+	jobs, made, err := e.prepare(tasks)
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	dups, err := oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) {
+		return e.db.driver.Enqueue(ctx, &driver.EnqueueRequest{Jobs: jobs, Tx: tx, Notify: !e.o.QuietTx && !e.o.PollOnly})
+	})
+	if errors.Is(err, driver.ErrForeignTx) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, e.db.explain(sqlerr.Unwritten(err), "enqueuing in your transaction, which is to be rolled back")
+	}
+	return made, duplicates(jobs, made, dups)
+}
+
+// close refuses further calls, and waits for those that are under way.
+func (e *enqueuer) close(ctx context.Context) error {
+	return errors.Join(e.plain.Close(ctx), e.keyed.Close(ctx))
+}
+
 // prepare checks and encodes all tasks before anything is sent.
-func (q *Queue) prepare(tasks []Task) ([]driver.Insert, []ID, error) {
+func (e *enqueuer) prepare(tasks []Task) ([]driver.Insert, []ID, error) {
 	if len(tasks) > MaxTasks {
 		return nil, nil, &dblock.InvalidError{Field: "tasks", Reason: fmt.Sprintf("there are %d, more than %d", len(tasks), MaxTasks)}
 	}
 	jobs, made, bytes := make([]driver.Insert, len(tasks)), make([]ID, len(tasks)), 0
-	for i, id := range q.ids.next(len(tasks)) {
+	for i, id := range e.ids.next(len(tasks)) {
 		var err error
-		if jobs[i], err = tasks[i].insert(id, q.o.Codec); err != nil {
+		if jobs[i], err = tasks[i].insert(id, e.o.Codec); err != nil {
 			return nil, nil, err
 		}
 		if bytes += len(jobs[i].Payload); bytes > MaxTasksBytes {
@@ -101,61 +149,44 @@ func weight(jobs []driver.Insert) (n int) {
 	return n
 }
 
-// insertMerged enqueues those of several calls: all or none, so that one that is refused is looked for.
-func (q *Queue) insertMerged(ctx context.Context, calls [][]driver.Insert, _ bool) ([]merge.Answer[[]driver.Duplicate], error) {
-	jobs := calls[0]
-	if len(calls) > 1 {
-		jobs = nil
-		for _, c := range calls {
-			jobs = append(jobs, c...)
-		}
-	}
-	dups, err := q.insert(ctx, jobs, 0)
-	answers := make([]merge.Answer[[]driver.Duplicate], len(calls))
-	for i := range answers {
-		answers[i].Value = dups // each looks for its own
-	}
-	return answers, err
-}
-
-// insert enqueues jobs, within Options.Timeout. It waits so long for the row of a key that another transaction has locked; 0: as long as
-// that.
-func (q *Queue) insert(ctx context.Context, jobs []driver.Insert, wait time.Duration) ([]driver.Duplicate, error) {
-	return oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) { return q.insertDistinct(ctx, jobs, wait) })
+// insert enqueues jobs, within Options.Timeout. It waits so long for the row of a key that another
+// transaction has locked; 0: as long as that.
+func (e *enqueuer) insert(ctx context.Context, jobs []driver.Insert, wait time.Duration) ([]driver.Duplicate, error) {
+	return oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) { return e.insertDistinct(ctx, jobs, wait) })
 }
 
 // insertDistinct is insert for jobs of which no two have the same unique key.
-func (q *Queue) insertDistinct(ctx context.Context, jobs []driver.Insert, wait time.Duration) ([]driver.Duplicate, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+func (e *enqueuer) insertDistinct(ctx context.Context, jobs []driver.Insert, wait time.Duration) ([]driver.Duplicate, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
 	for n := 1; ; n++ {
-		dups, err := q.driver.Enqueue(ctx, &driver.EnqueueRequest{Jobs: jobs, Wait: wait})
+		dups, err := e.db.driver.Enqueue(ctx, &driver.EnqueueRequest{Jobs: jobs, Wait: wait})
 		if err == nil {
 			return dups, nil
 		}
-		if wait > 0 && q.driver.IsLocked(err) {
+		if wait > 0 && e.db.driver.IsLocked(err) {
 			return nil, &keyLockedError{err}
 		}
-		is := q.classify(err)
+		is := e.db.classify(err)
 		if is == sqlerr.Retryable && n < insertTries && pace.Sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) == nil {
 			continue
 		}
 		if is == sqlerr.Unresolved {
-			if dups, stand := q.stand(ctx, jobs); stand {
+			if dups, stand := e.stand(ctx, jobs); stand {
 				return dups, nil
 			}
 		}
 		if is == sqlerr.BadInput {
 			return nil, err // merge looks for whose it is
 		}
-		return nil, q.explain(err, "enqueuing")
+		return nil, e.db.explain(err, "enqueuing")
 	}
 }
 
-// stand tells that all jobs of a statement without an answer are there, or another one with the same unique key. None may be, though they
-// were: they are done.
-func (q *Queue) stand(ctx context.Context, jobs []driver.Insert) (dups []driver.Duplicate, stand bool) {
-	bound := q.o.Timeout / 2
+// stand tells that all jobs of a statement without an answer are there, or another one with the
+// same unique key. None may be, though they were: they are done.
+func (e *enqueuer) stand(ctx context.Context, jobs []driver.Insert) (dups []driver.Duplicate, stand bool) {
+	bound := e.o.Timeout / 2
 	if ctx.Err() != nil { // the caller waits no more
 		bound = min(bound, time.Second)
 	}
@@ -171,14 +202,14 @@ func (q *Queue) stand(ctx context.Context, jobs []driver.Insert) (dups []driver.
 		}
 	}
 	if len(names) > 0 {
-		if n, err := q.driver.CountJobs(ctx, names, false); err != nil || n != len(names) {
+		if n, err := e.db.driver.CountJobs(ctx, names, false); err != nil || n != len(names) {
 			return nil, false
 		}
 	}
 	if len(unique) == 0 {
 		return nil, true
 	}
-	holders, err := q.driver.Holders(ctx, unique)
+	holders, err := e.db.driver.Holders(ctx, unique)
 	if err != nil {
 		return nil, false
 	}

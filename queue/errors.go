@@ -8,8 +8,9 @@ import (
 	"github.com/dblock-go/dblock/internal/callback"
 )
 
-// Errors of the queue. Those that all of dblock shares are in package dblock: ErrInvalid, ErrUnavailable, ErrOutcomeUnknown,
-// ErrOverloaded, ErrBusy, ErrConflict, ErrClosed, ErrSchema, ErrServerTooOld, ErrLost.
+// Errors of the queue. Those that all of dblock shares are in package dblock: ErrInvalid,
+// ErrUnavailable, ErrOutcomeUnknown, ErrOverloaded, ErrBusy, ErrConflict, ErrClosed, ErrSchema,
+// ErrServerTooOld, ErrLost.
 var (
 	// ErrUnknownKind: no handler is registered for the kind of a job. The job is left to processes
 	// that know it: it is put off for about a quarter of its age, 1 s to 1 min, without counting an
@@ -19,19 +20,23 @@ var (
 	// ErrDecode: a job's payload is not what its handler takes. It counts as an attempt.
 	ErrDecode = errors.New("queue: the payload can't be decoded")
 
-	// ErrTimeout: a handler took longer than its timeout. It is the cause of the handler's context then.
+	// ErrTimeout: a handler took longer than its timeout. It is the cause of the handler's context
+	// then.
 	ErrTimeout = errors.New("queue: the job took longer than its timeout")
 
-	// ErrStopped is the cause of a handler's context when Work was ended and Grace is over. A handler that returns an error
-	// then has its job handed back, without counting it as an attempt.
+	// ErrStopped is the cause of a handler's context when Work was ended and Grace is over. A
+	// handler that returns an error then has its job handed back, without counting it as an
+	// attempt.
 	ErrStopped = errors.New("queue: the worker was stopped")
 
-	// ErrStillRunning: Work was ended, and handlers have not returned though their contexts have ended. What becomes of their jobs is
-	// recorded when they return, while the Queue is open. Once it is closed, or the process has ended, the jobs are rescued.
+	// ErrStillRunning: Work was ended, and handlers have not returned though their contexts have
+	// ended. What becomes of their jobs is recorded when they return, while the Queue is open. Once
+	// it is closed, or the process has ended, the jobs are rescued.
 	ErrStillRunning = errors.New("queue: handlers still run")
 
-	// ErrNotRecorded: Work was ended, and the database has not taken the ends of jobs for Options.Timeout. The Queue goes on to record
-	// them while it is open. Once it is closed, or the process has ended, the jobs are rescued, and done again.
+	// ErrNotRecorded: Work was ended, and the database has not taken the ends of jobs for
+	// Options.Timeout. The Queue goes on to record them while it is open. Once it is closed, or the
+	// process has ended, the jobs are rescued, and done again.
 	ErrNotRecorded = errors.New("queue: the ends of jobs are not recorded")
 )
 
@@ -62,10 +67,12 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Snooze is what a handler returns to have its job run again after d, without counting it as an attempt. At least 1 ms.
+// Snooze is what a handler returns to have its job run again after d, without counting it as an
+// attempt. At least 1 ms.
 func Snooze(d time.Duration) error { return &snoozed{max(d, time.Millisecond)} }
 
-// Discard is what a handler returns to give its job up for good: it is kept with the dead, with err, and is not tried again.
+// Discard is what a handler returns to give its job up for good: it is kept with the dead, with
+// err, and is not tried again.
 func Discard(err error) error { return &discarded{orUnsaid(err)} }
 
 // Cancel is what a handler returns to drop its job, which is of no use any more: nothing is kept of

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -14,37 +15,42 @@ import (
 // Next is the rest of what is to be done for a job: the handler, in the end.
 type Next func(ctx context.Context) error
 
-// Middleware is called for each job and calls next, once or not at all. If it returns
-// before next does, the job ends when the handler has returned. If the queue is paused or the worker stops before the handler
-// is called, next returns an error. Then the job is handed back, whatever the middleware returns.
+// Middleware is called for each job and calls next, once or not at all. If it returns before next
+// does, the job ends when the handler has returned. If the queue is paused or the worker stops
+// before the handler is called, next returns an error. Then the job is handed back, whatever the
+// middleware returns.
 type Middleware func(ctx context.Context, job Info, next Next) error
 
 // HandlerOption changes how the jobs of one kind are run.
 type HandlerOption func(*handler)
 
-// Timeout is after how long the context of a handler ends; negative: never. Default: that of WorkerOptions.
+// Timeout is after how long the context of a handler ends; negative: never. Default: that of
+// WorkerOptions.
 func Timeout(d time.Duration) HandlerOption { return func(h *handler) { h.timeout = d } }
 
-// Backoff says how long to wait before a job of this kind is tried again. Default: that of WorkerOptions.
+// Backoff says how long to wait before a job of this kind is tried again. Default: that of
+// WorkerOptions.
 func Backoff(f func(attempt int, err error) time.Duration) HandlerOption {
 	return func(h *handler) { h.backoff = f }
 }
 
-// DecodeWith decodes the jobs of this kind with a Codec of their own: what enqueues them must encode them so. Default: Options.Codec.
+// DecodeWith decodes the jobs of this kind with a Codec of their own: what enqueues them must
+// encode them so. Default: Options.Codec.
 func DecodeWith(c Codec) HandlerOption { return func(h *handler) { h.codec = c } }
 
 // handler is one without its type.
 type handler struct {
-	run     func(ctx context.Context, r *run) error
+	run     func(ctx context.Context, r *attempt) error
 	begin   driver.Begin  // of the transaction that it has, and with which its job ends; nil: it has none
 	timeout time.Duration // 0: the worker's
 	backoff func(int, error) time.Duration
 	codec   Codec
 }
 
-// Handle registers the handler of a kind of jobs, for all workers of q. It is called for several jobs at once. What it returns decides:
-// nil: the job is done; Snooze, Discard and Cancel as they say; any other error, and a panic: it is tried again after the backoff, until
-// it has had all its attempts.
+// Handle registers the handler of a kind of jobs, for all workers of q. It is called for several
+// jobs at once. What it returns decides: nil: the job is done; Snooze, Discard and Cancel as they
+// say; any other error, and a panic: it is tried again after the backoff, until it has had all its
+// attempts.
 //
 // A job is done at least once: its process may die when the work is done and the job has not yet
 // ended. (HandleTx of a driver has both committed together.) ctx ends when the job's time is up
@@ -60,8 +66,8 @@ func Handle[T any](q *Queue, kind string, fn func(ctx context.Context, job Job[T
 	if fn == nil {
 		return noHandler(kind)
 	}
-	return q.register(kind, opts, func(h *handler) {
-		h.run = func(ctx context.Context, r *run) error {
+	return q.handlers.register(kind, opts, func(h *handler) {
+		h.run = func(ctx context.Context, r *attempt) error {
 			job, err := decoded[T](r)
 			if err != nil {
 				return err
@@ -82,9 +88,9 @@ func noHandler(kind string) error {
 }
 
 // decoded is the job as its handler gets it.
-func decoded[T any](r *run) (job Job[T], err error) {
+func decoded[T any](r *attempt) (job Job[T], err error) {
 	job.Info = r.info
-	payload := r.task.Payload
+	payload := r.job.Payload
 	if _, copies := r.h.codec.(JSON); !copies && (r.h.begin != nil || len(r.w.o.Middleware) > 0) {
 		payload = bytes.Clone(payload) // the handler may run again, after it has changed what it got
 	}
@@ -94,12 +100,21 @@ func decoded[T any](r *run) (job Job[T], err error) {
 	return job, nil
 }
 
+// registry has the handlers of a Queue.
+type registry struct {
+	codec Codec // that of handlers that have none
+
+	mu      sync.RWMutex
+	all     map[string]*handler
+	unknown map[string]time.Time // kinds without a handler, and when that was told last
+}
+
 // register makes the handler of a kind, with what makes it one of its type.
-func (q *Queue) register(kind string, opts []HandlerOption, as func(*handler)) error {
+func (g *registry) register(kind string, opts []HandlerOption, as func(*handler)) error {
 	if err := root.CheckText("kind", kind, 1, MaxNameBytes); err != nil {
 		return err
 	}
-	h := &handler{codec: q.o.Codec}
+	h := &handler{codec: g.codec}
 	for _, o := range opts {
 		if o == nil {
 			return &dblock.InvalidError{Field: "options", Reason: fmt.Sprintf("one of those of kind %q is nil", kind)}
@@ -107,18 +122,41 @@ func (q *Queue) register(kind string, opts []HandlerOption, as func(*handler)) e
 		o(h)
 	}
 	as(h)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.handlers[kind] != nil {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all[kind] != nil {
 		return &dblock.InvalidError{Field: "kind", Reason: fmt.Sprintf("%q has a handler already", kind)}
 	}
-	q.handlers[kind] = h
+	g.all[kind] = h
 	return nil
 }
 
-// handlerOf returns nil if there is none.
-func (q *Queue) handlerOf(kind string) *handler {
-	q.mu.RLock()
-	defer q.mu.RUnlock()
-	return q.handlers[kind]
+// of returns nil if there is none.
+func (g *registry) of(kind string) *handler {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.all[kind]
+}
+
+// backoffOf is how long jobs of a kind wait after an attempt that failed: as its handler says, or
+// else as backoff does.
+func (g *registry) backoffOf(kind string, backoff func(int, error) time.Duration) func(int, error) time.Duration {
+	if h := g.of(kind); h != nil && h.backoff != nil {
+		return h.backoff
+	}
+	return backoff
+}
+
+// tellsUnknown tells whether it is to be told that a kind has no handler.
+func (g *registry) tellsUnknown(kind string, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at, told := g.unknown[kind]; told && now.Sub(at) < tellUnknown {
+		return false
+	}
+	if len(g.unknown) >= mostUnknown {
+		clear(g.unknown)
+	}
+	g.unknown[kind] = now
+	return true
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // inTx calls a handler in a transaction, which its context has.
-func (r *run) inTx(ctx context.Context, handle func(context.Context) error) error {
+func (r *attempt) inTx(ctx context.Context, handle func(context.Context) error) error {
 	r.rollback() // of a middleware that calls it again
-	tx, within, err := r.beginWork(ctx)
+	tx, within, err := r.beginTx(ctx)
 	if err != nil {
 		return err
 	}
@@ -30,34 +30,34 @@ func (r *run) inTx(ctx context.Context, handle func(context.Context) error) erro
 	return err
 }
 
-// beginWork begins the transaction of a job, for which it waits no longer than the job's time. It
+// beginTx begins the transaction of a job, for which it waits no longer than the job's time. It
 // then records that the attempt begins, if that has to be. So no attempt counts that got no
 // connection. The transaction ends with life, which rollback ends.
-func (r *run) beginWork(ctx context.Context) (tx any, life context.Context, err error) {
+func (r *attempt) beginTx(ctx context.Context) (tx any, life context.Context, err error) {
 	life, r.free = context.WithCancel(ctx)
 	inTime := func() bool { return true }
 	if limit := r.limit(); limit >= 0 {
 		inTime = time.AfterFunc(limit, r.free).Stop
 	}
 	var first *driver.Place
-	if !r.begun && r.task.recordsBeginning() {
-		place := r.task.place()
+	if r.state == attemptWaits && r.job.recordsBeginning() {
+		place := r.job.place()
 		first = &place
 	}
-	tx, w, got, err := r.h.begin(life, r.task.of.of.life.ID, first)
+	tx, w, got, err := r.h.begin(life, r.job.claim.owner.life.ID, first)
 	if err == nil && got == driver.BeginRecorded {
-		r.work = w
+		r.tx = w
 	}
-	r.task.begun = r.task.begun || first != nil && err == nil && got != driver.BeginLocked
+	r.job.begun = r.job.begun || first != nil && err == nil && got != driver.BeginLocked
 	switch {
 	case !inTime() && err == nil:
-		err = &putOff{beginningWork, beginAgain, context.DeadlineExceeded}
+		err = &putOff{beginningTx, beginAgain, context.DeadlineExceeded}
 	case err != nil:
-		err = &putOff{beginningWork, beginAgain, err}
+		err = &putOff{beginningTx, beginAgain, err}
 	case got == driver.BeginLocked:
 		err = &putOff{recordingABeginning, beginAgain, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, r.info.ID)}
 	case got == driver.BeginRefused: // to be refused, and counted, with the others of its claim
-		r.refused = true
+		r.state = attemptRefused
 		err = &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 	default:
 		return tx, life, nil
@@ -67,11 +67,11 @@ func (r *run) beginWork(ctx context.Context) (tx any, life context.Context, err 
 	return tx, life, err
 }
 
-const beginningWork = "beginning a transaction for a job"
+const beginningTx = "beginning a transaction for a job"
 
 // timed calls a handler that has its transaction, and whose time begins now. The transaction ends
 // with that time.
-func (r *run) timed(life context.Context, handle func(context.Context) error) error {
+func (r *attempt) timed(life context.Context, handle func(context.Context) error) error {
 	limit := r.limit()
 	if limit < 0 {
 		return handle(life)
@@ -87,7 +87,8 @@ func (r *run) timed(life context.Context, handle func(context.Context) error) er
 	return err
 }
 
-// putOff is no fault of the handler's: its transaction could not begin, or its job could not end. The job is run again after a while.
+// putOff is no fault of the handler's: its transaction could not begin, or its job could not end.
+// The job is run again after a while.
 type putOff struct {
 	doing string
 	again time.Duration // about so long
@@ -98,15 +99,16 @@ func (e *putOff) Error() string { return fmt.Sprintf("queue: %s: %v", e.doing, e
 
 func (e *putOff) Unwrap() error { return e.err }
 
-// endAgain is about how long a job waits if another transaction has a row locked that its end needs.
+// endAgain is about how long a job waits if another transaction has a row locked that its end
+// needs.
 const endAgain = 250 * time.Millisecond
 
 // rollback gives up what the handler has written, and its connection.
-func (r *run) rollback() {
-	if r.work == nil {
+func (r *attempt) rollback() {
+	if r.tx == nil {
 		return
 	}
-	r.work.Rollback(context.Background())
-	r.work = nil
+	r.tx.Rollback(context.Background())
+	r.tx = nil
 	r.free()
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// ID names a job: a UUID of version 7, made by the process that enqueues it, before it is sent. Those of one process grow.
+// ID names a job: a UUID of version 7, made by the process that enqueues it, before it is sent.
+// Those of one process grow.
 type ID [16]byte
 
 func (id ID) String() string {
@@ -39,7 +40,8 @@ func ParseID(s string) (id ID, err error) {
 	return ID(raw), nil
 }
 
-// ids makes IDs: the time in milliseconds, 12 bits of what is left of it, and a number that counts on from a random one.
+// ids makes IDs: the time in milliseconds, 12 bits of what is left of it, and a number that counts
+// on from a random one.
 type ids struct {
 	mu    sync.Mutex
 	last  uint64 // milliseconds and their 4,096ths

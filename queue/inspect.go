@@ -15,8 +15,8 @@ import (
 // JobState is the state of a job.
 type JobState int
 
-// The states. JobCompleted, JobCancelled and JobDiscarded are known only of jobs whose history is kept
-// (Options.History).
+// The states. JobCompleted, JobCancelled and JobDiscarded are known only of jobs whose history is
+// kept (Options.History).
 const (
 	JobReady     JobState = iota + 1 // it can be worked on now
 	JobScheduled                     // for later: delayed or snoozed
@@ -31,7 +31,8 @@ const (
 
 var states = [...]string{"moving", "ready", "scheduled", "blocked", "claimed", "dead", "completed", "cancelled", "discarded", "retrying"}
 
-// String is the word that ParseJobState reads. The state 0 is that of a job that kept changing state.
+// String is the word that ParseJobState reads. The state 0 is that of a job that kept changing
+// state.
 func (s JobState) String() string {
 	if s < 0 || int(s) >= len(states) {
 		return fmt.Sprintf("JobState(%d)", int(s))
@@ -71,11 +72,12 @@ type Record struct {
 	MaxAttempts int // 0: not known any more
 	EnqueuedAt  time.Time
 
-	// At is when it became ready, will be run, was claimed, died, or ended, whichever its state says, by the database's clock. Zero:
-	// blocked.
+	// At is when it became ready, will be run, was claimed, died, or ended, whichever its state
+	// says, by the database's clock. Zero: blocked.
 	At time.Time
 
-	// LastError is that of the attempt that failed last. Of a job that has ended it is why the job was cancelled or given up.
+	// LastError is that of the attempt that failed last. Of a job that has ended it is why the job
+	// was cancelled or given up.
 	LastError string
 	Worker    string // Options.Label of the process that has it, where one has
 	UniqueKey string // Show only; empty: none
@@ -125,7 +127,7 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 	defer cancel()
 	found, err := q.driver.Admin().List(ctx, &driver.ListRequest{Queue: name, State: driver.State(f.State), Most: f.Limit})
 	if err != nil {
-		return nil, q.explain(sqlerr.Unwritten(err), "listing jobs")
+		return nil, q.db.explain(sqlerr.Unwritten(err), "listing jobs")
 	}
 	all := make([]Record, len(found))
 	for i, r := range found {
@@ -156,7 +158,7 @@ func (q *Queue) find(ctx context.Context, id ID) (r driver.Record, err error) {
 		r, found, err = q.driver.Admin().Find(ctx, driver.ID(id))
 		switch {
 		case err != nil:
-			return r, q.explain(sqlerr.Unwritten(err), "looking for a job")
+			return r, q.db.explain(sqlerr.Unwritten(err), "looking for a job")
 		case !found:
 			return r, fmt.Errorf("%w: %v has ended, or never was", ErrNoJob, id)
 		case r.State != 0:

@@ -20,8 +20,9 @@ const (
 // *DuplicateError.
 var ErrDuplicate = errors.New("queue: another job has this unique key")
 
-// DuplicateError: some tasks were not enqueued, as jobs with the same Task.Unique have not ended; all the others were. The IDs that
-// come with it name the jobs that have the keys in the place of those tasks. In a transaction of yours it is no reason to roll back.
+// DuplicateError: some tasks were not enqueued, as jobs with the same Task.Unique have not ended;
+// all the others were. The IDs that come with it name the jobs that have the keys in the place of
+// those tasks. In a transaction of yours it is no reason to roll back.
 type DuplicateError struct {
 	Duplicates []Duplicate // in the order of the tasks
 }
@@ -71,7 +72,8 @@ func (t *Task) keys(in *driver.Insert) error {
 // uniqueKey is one of a queue.
 type uniqueKey struct{ queue, key string }
 
-// oneOfEach inserts the first job of each unique key, and says of the others that the first one has it, or whoever had it before.
+// oneOfEach inserts the first job of each unique key, and says of the others that the first one has
+// it, or whoever had it before.
 func oneOfEach(jobs []driver.Insert, insert func([]driver.Insert) ([]driver.Duplicate, error)) ([]driver.Duplicate, error) {
 	first := make(map[uniqueKey]driver.ID)
 	var again []driver.Duplicate
@@ -109,8 +111,8 @@ func oneOfEach(jobs []driver.Insert, insert func([]driver.Insert) ([]driver.Dupl
 	return dups, nil
 }
 
-// duplicates puts those who have the keys into made, in the place of jobs that were not enqueued, and tells of them. Some may be of other
-// calls.
+// duplicates puts those who have the keys into made, in the place of jobs that were not enqueued,
+// and tells of them. Some may be of other calls.
 func duplicates(jobs []driver.Insert, made []ID, dups []driver.Duplicate) error {
 	if len(dups) == 0 {
 		return nil

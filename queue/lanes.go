@@ -15,17 +15,19 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// Tasks with keys are enqueued in statements of their own, beside those of tasks without keys. Such a statement waits only briefly for the
-// row of a unique key or a group. If another transaction has the row locked, the calls are divided by their keys until those of the locked
-// key are apart. They wait in the lane of that key, and so do calls with the same key that come later. One statement a lane waits on the
-// server; if too many lanes wait, the lane asks again from time to time.
+// Tasks with keys are enqueued in statements of their own, beside those of tasks without keys. Such
+// a statement waits only briefly for the row of a unique key or a group. If another transaction has
+// the row locked, the calls are divided by their keys until those of the locked key are apart. They
+// wait in the lane of that key, and so do calls with the same key that come later. One statement a
+// lane waits on the server; if too many lanes wait, the lane asks again from time to time.
 //
-// A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its statement locks some of its keys before it
-// meets the locked one. So it never waits on the server, but asks again from time to time.
+// A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
+// statement locks some of its keys before it meets the locked one. So it never waits on the server,
+// but asks again from time to time.
 const (
-	keyedInFlight = 2
-	keyedWaiters  = 2       // statements that wait on the server
-	keyedWeight   = 1 << 20 // bytes in one statement
+	inFlight     = 2       // statements with keys, and as many without
+	keyedWaiters = 2       // statements that wait on the server
+	keyedWeight  = 1 << 20 // bytes in one statement
 
 	keyWait      = 2 * time.Millisecond // how long a statement of several keys waits for one of them
 	keyWaitAgain = 5 * time.Millisecond // and one that asks again
@@ -59,7 +61,8 @@ func newKeyedCall(jobs []driver.Insert) (c keyedCall, lanes []string) {
 	return c, lanes
 }
 
-// appendLanes adds the lanes of the keys whose rows the enqueuing of a job locks. A job for later locks no group.
+// appendLanes adds the lanes of the keys whose rows the enqueuing of a job locks. A job for later
+// locks no group.
 func appendLanes(lanes []string, j *driver.Insert) []string {
 	if j.Unique != "" {
 		lanes = append(lanes, fmt.Sprintf("unique key %q of queue %q", j.Unique, j.Queue))
@@ -70,15 +73,17 @@ func appendLanes(lanes []string, j *driver.Insert) []string {
 	return lanes
 }
 
-func (q *Queue) newKeyed() *merge.Queue[keyedCall, []driver.Duplicate] {
-	return merge.New(merge.Options[keyedCall, []driver.Duplicate]{
-		Run:    q.insertKeyed,
-		Name:   func(lane string) string { return lane },
-		Key:    keyedCall.key,
-		Weight: func(c keyedCall) int { return weight(c.jobs) }, MaxWeight: keyedWeight,
-		MaxBatch: maxMerged, MaxQueue: q.o.MaxQueue, PerKey: keyedInFlight, MaxInFlight: keyedInFlight, Apart: true,
-		Waiters: keyedWaiters, MaxWait: q.o.Timeout,
-	})
+// merged makes the queue of calls with keys, or of those without.
+func (e *enqueuer) merged(keyed bool) *merge.Queue[keyedCall, []driver.Duplicate] {
+	o := merge.Options[keyedCall, []driver.Duplicate]{
+		Run: e.insertKeyed, Key: keyedCall.key, MaxBatch: maxMerged, MaxQueue: e.o.MaxQueue, PerKey: inFlight, MaxInFlight: inFlight,
+	}
+	if keyed {
+		o.Name = func(lane string) string { return lane }
+		o.Weight, o.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
+		o.Apart, o.Waiters, o.MaxWait = true, keyedWaiters, e.o.Timeout
+	}
+	return merge.New(o)
 }
 
 // keyLockedError is how a statement ends that did not wait for a locked key.
@@ -86,21 +91,15 @@ type keyLockedError struct{ error }
 
 func (e *keyLockedError) Unwrap() error { return e.error }
 
-// enqueueKeyed enqueues tasks of one caller.
-func (q *Queue) enqueueKeyed(ctx context.Context, jobs []driver.Insert) ([]driver.Duplicate, error) {
-	c, lanes := newKeyedCall(jobs)
-	c.locked = c.several && q.keyed.IsBlocked(c.lane) || slices.ContainsFunc(lanes, q.keyed.IsBlocked)
-	return q.keyed.Do(ctx, c)
-}
-
 // keyedAnswer is a call, and what became of it.
 type keyedAnswer struct {
 	keyedCall
 	merge.Answer[[]driver.Duplicate]
 }
 
-// insertKeyed enqueues the tasks of several callers: in one statement, if no key is locked and the server refuses none.
-func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]merge.Answer[[]driver.Duplicate], error) {
+// insertKeyed enqueues the tasks of several callers: in one statement, if no key is locked and the
+// server refuses none.
+func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]merge.Answer[[]driver.Duplicate], error) {
 	wait := keyWait
 	if again {
 		wait = keyWaitAgain
@@ -111,13 +110,13 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 	all, open := make([]keyedAnswer, len(calls)), make([]*keyedAnswer, 0, len(calls))
 	for i, c := range calls {
 		all[i].keyedCall = c
-		if !again && len(calls) > 1 && q.keyed.IsBlocked(c.lane) { // since the call came
+		if !again && len(calls) > 1 && e.keyed.IsBlocked(c.lane) { // since the call came
 			all[i].waits()
 			continue
 		}
 		open = append(open, &all[i])
 	}
-	q.insertCalls(ctx, open, wait, new(sqlerr.Trial))
+	e.insertCalls(ctx, open, wait, new(sqlerr.Trial))
 	answers := make([]merge.Answer[[]driver.Duplicate], len(calls))
 	for i := range all {
 		answers[i] = all[i].Answer
@@ -126,7 +125,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 }
 
 // insertCalls runs one statement, and more if that fails because of some of the calls.
-func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration, trial *sqlerr.Trial) {
+func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration, trial *sqlerr.Trial) {
 	if len(calls) == 0 {
 		return
 	}
@@ -137,7 +136,7 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 			jobs = append(jobs, c.jobs...)
 		}
 	}
-	dups, err := q.insert(ctx, jobs, wait)
+	dups, err := e.insert(ctx, jobs, wait)
 	var locked *keyLockedError
 	from, to := 0, 0
 	switch {
@@ -152,11 +151,11 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 			return
 		}
 	default:
-		from, to = trial.Split(len(calls), q.classify(err))
+		from, to = trial.Split(len(calls), e.db.classify(err))
 	}
 	if to > 0 {
-		q.insertCalls(ctx, slices.Clone(calls[from:to]), wait, trial)
-		q.insertCalls(ctx, slices.Concat(calls[:from], calls[to:]), wait, trial)
+		e.insertCalls(ctx, slices.Clone(calls[from:to]), wait, trial)
+		e.insertCalls(ctx, slices.Concat(calls[:from], calls[to:]), wait, trial)
 		return
 	}
 	for _, c := range calls {
@@ -164,8 +163,8 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 	}
 }
 
-// divide returns where calls are divided, which are sorted by their lanes: in the middle, or beside it, so that calls stay together that
-// have the same keys. It returns their number if they all do.
+// divide returns where calls are divided, which are sorted by their lanes: in the middle, or beside
+// it, so that calls stay together that have the same keys. It returns their number if they all do.
 func divide(calls []*keyedAnswer) int {
 	half := len(calls) / 2
 	for i := range len(calls) {

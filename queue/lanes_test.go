@@ -62,8 +62,8 @@ func callOf(groups ...string) keyedCall {
 func TestCallsOfALockedKeyGoApartTogether(t *testing.T) {
 	t.Parallel()
 	e := &lockedGroup{}
-	q := &Queue{driver: e, o: Options{Timeout: time.Second}}
-	q.keyed = q.newKeyed()
+	q := &enqueuer{db: newStatements(e, time.Second), o: &Options{Timeout: time.Second}}
+	q.keyed = q.merged(true)
 	var calls []keyedCall
 	var cold []string
 	for i := range 512 {

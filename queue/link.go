@@ -2,9 +2,7 @@ package queue
 
 import (
 	"context"
-	"errors"
 
-	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
@@ -39,20 +37,7 @@ func (functions) EnqueueIn(ctx context.Context, q *Queue, tx *driver.CallerTx, t
 		return nil, err
 	}
 	defer q.calls.Done()
-	jobs, made, err := q.prepare(tasks)
-	if err != nil || len(jobs) == 0 {
-		return nil, err
-	}
-	dups, err := oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) {
-		return q.driver.Enqueue(ctx, &driver.EnqueueRequest{Jobs: jobs, Tx: tx, Notify: !q.o.QuietTx && !q.o.PollOnly})
-	})
-	if errors.Is(err, driver.ErrForeignTx) {
-		return nil, err
-	}
-	if err != nil {
-		return nil, q.explain(sqlerr.Unwritten(err), "enqueuing in your transaction, which is to be rolled back")
-	}
-	return made, duplicates(jobs, made, dups)
+	return q.enqueuer.enqueueIn(ctx, tx, tasks)
 }
 
 // InTx has a handler work in the transaction with which its job ends, which TxOf returns.

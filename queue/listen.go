@@ -16,28 +16,29 @@ import (
 type ear struct {
 	mu    sync.Mutex
 	users int
-	deaf  bool // there will never be anything to hear
+	off   bool // there will never be anything to hear
 	end   context.CancelFunc
 	over  chan struct{}
 }
 
-// listens has the process listen until leave is called, which returns once the last one's connection is closed.
-func (q *Queue) listens() (leave func()) {
-	if q.o.PollOnly {
+// listens has the process listen until leave is called, which returns once the last one's
+// connection is closed.
+func (n *notices) listens() (leave func()) {
+	if n.q.o.PollOnly {
 		return func() {}
 	}
-	e := &q.ear
+	e := &n.ear
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.users++
-	if e.users == 1 && !e.deaf {
+	if e.users == 1 && !e.off {
 		ctx, end := context.WithCancel(context.Background())
 		over := make(chan struct{})
 		e.end, e.over = end, over
 		go func() {
 			defer close(over)
 			defer end()
-			q.listen(ctx)
+			n.listen(ctx)
 		}()
 	}
 	return e.leave
@@ -59,32 +60,33 @@ func (e *ear) leave() {
 
 // listen hears what others tell, and begins again if the connection ends: what was told meanwhile
 // is lost, so that all workers look.
-func (q *Queue) listen(ctx context.Context) {
+func (n *notices) listen(ctx context.Context) {
 	known := false
-	for n := 0; ; n++ {
-		err := q.driver.Notifier().Listen(ctx, func() {
-			n, known = 0, false
-			q.heard(driver.Notification{Queue: driver.AnyQueue})
-		}, q.heard)
+	for tries := 0; ; tries++ {
+		err := n.q.driver.Notifier().Listen(ctx, func() {
+			tries, known = 0, false
+			n.heard(driver.Notification{Queue: driver.AnyQueue})
+		}, n.heard)
 		if ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, dblock.ErrUnsupported) {
-			q.ear.mu.Lock()
-			q.ear.deaf = true
-			q.ear.mu.Unlock()
-			q.o.Log.Info("queue: workers learn of other processes' jobs when they poll", "error", err)
+			n.ear.mu.Lock()
+			n.ear.off = true
+			n.ear.mu.Unlock()
+			n.q.o.Log.Info("queue: workers learn of other processes' jobs when they poll", "error", err)
 			return
 		}
 		if !known { // once, however long it goes on
 			known = true
-			q.trouble("listening for jobs, workers poll until that works again", err)
+			n.q.trouble("listening for jobs, workers poll until that works again", err)
 		}
-		if pace.Sleep(ctx, rand.N(listenAgain<<min(n, 8))) != nil {
+		if pace.Sleep(ctx, rand.N(listenAgain<<min(tries, 8))) != nil {
 			return
 		}
 	}
 }
 
-// listenAgain is how long at most it is not listened after a connection has ended; after each further failure twice as long, up to 26 s.
+// listenAgain is how long at most it is not listened after a connection has ended; after each
+// further failure twice as long, up to 26 s.
 const listenAgain = 100 * time.Millisecond

@@ -28,30 +28,37 @@ const (
 	mostFailures = 3           // of a task in a row: then another process is to be elected
 )
 
-// maintenanceTasks are the tasks for which a worker wants to be elected.
-func (w *worker) maintenanceTasks() []maintenanceTask {
+// maintainer does the maintenance of a worker.
+type maintainer struct {
+	w      *worker
+	q      *Queue
+	forgot time.Time // when old requests were deleted; the rescue task uses it alone
+}
+
+// tasks are the tasks for which a worker wants to be elected.
+func (m *maintainer) tasks() []maintenanceTask {
 	var all []maintenanceTask
-	if w.o.Promote >= 0 {
-		all = append(all, maintenanceTask{"promote", w.o.Promote, "promoting jobs whose time has come", func(ctx context.Context) error {
-			_, err := w.q.Promote(ctx)
+	if m.w.o.Promote >= 0 {
+		all = append(all, maintenanceTask{"promote", m.w.o.Promote, "promoting jobs whose time has come", func(ctx context.Context) error {
+			_, err := m.q.Promote(ctx)
 			return err
 		}})
 	}
-	if w.o.Rescue >= 0 {
-		all = append(all, maintenanceTask{"rescue", w.o.Rescue, "rescuing the jobs of processes that are gone", func(ctx context.Context) error {
-			_, _, err := w.q.rescue(ctx, w.o.Backoff)
-			return errors.Join(err, w.forget(ctx))
+	if m.w.o.Rescue >= 0 {
+		all = append(all, maintenanceTask{"rescue", m.w.o.Rescue, "rescuing the jobs of processes that are gone", func(ctx context.Context) error {
+			_, _, err := m.q.rescue(ctx, m.w.o.Backoff)
+			return errors.Join(err, m.forget(ctx))
 		}})
 	}
-	if w.q.o.History > 0 {
+	if m.q.o.History > 0 {
 		all = append(all, maintenanceTask{"history", pruneEvery, "deleting old history", func(ctx context.Context) error {
-			_, err := w.q.PruneHistory(ctx)
+			_, err := m.q.PruneHistory(ctx)
 			return err
 		}})
 	}
-	if f := w.q.o.Observer.Stats; f != nil {
-		all = append(all, maintenanceTask{"stats", w.o.Stats, "counting jobs", func(ctx context.Context) error {
-			s, err := w.q.Stats(ctx)
+	if f := m.q.o.Observer.Stats; f != nil {
+		all = append(all, maintenanceTask{"stats", m.w.o.Stats, "counting jobs", func(ctx context.Context) error {
+			s, err := m.q.Stats(ctx)
 			if err == nil {
 				f(s)
 			}
@@ -61,12 +68,12 @@ func (w *worker) maintenanceTasks() []maintenanceTask {
 	return all
 }
 
-// maintain does this worker's tasks while it is elected, until ctx ends. If there can be no
+// run does this worker's tasks while it is elected, until ctx ends. If there can be no
 // election, it does them all the same.
-func (w *worker) maintain(ctx context.Context) {
-	tasks := w.maintenanceTasks()
+func (m *maintainer) run(ctx context.Context) {
+	tasks := m.tasks()
 	for len(tasks) > 0 && ctx.Err() == nil {
-		err := w.lead(ctx, tasks)
+		err := m.lead(ctx, tasks)
 		if ctx.Err() != nil {
 			return
 		}
@@ -76,10 +83,10 @@ func (w *worker) maintain(ctx context.Context) {
 		}
 		until, cancel := context.WithCancel(ctx)
 		if !errors.Is(err, dblock.ErrUnsupported) { // which stays so
-			w.q.trouble("electing a worker for maintenance", err)
+			m.q.trouble("electing a worker for maintenance", err)
 			until, cancel = context.WithTimeout(ctx, electAgain)
 		}
-		w.repeat(until, tasks, func() {}) // without elections no other process can take over
+		m.repeat(until, tasks, func() {}) // without elections no other process can take over
 		cancel()
 	}
 }
@@ -95,30 +102,30 @@ func leaderKey(tasks []maintenanceTask) string {
 }
 
 // lead does the tasks whenever this worker is elected, until ctx ends.
-func (w *worker) lead(ctx context.Context, tasks []maintenanceTask) error {
-	locker, err := w.q.election.locker(ctx, w.q)
+func (m *maintainer) lead(ctx context.Context, tasks []maintenanceTask) error {
+	locker, err := m.q.election.locker(ctx)
 	if err != nil {
 		return err
 	}
 	e, err := dblock.NewElector(locker, leaderKey(tasks), dblock.ElectorOptions{Failed: func(err error) {
 		if ctx.Err() == nil {
-			w.q.trouble("electing a worker for maintenance", err)
+			m.q.trouble("electing a worker for maintenance", err)
 		}
 	}})
 	if err != nil {
 		return err
 	}
 	return e.Run(ctx, func(ctx context.Context, _ dblock.Fence) error {
-		if f := w.q.o.Observer.Elected; f != nil {
+		if f := m.q.o.Observer.Elected; f != nil {
 			for _, t := range tasks {
 				f(t.name, true)
 				defer f(t.name, false)
 			}
 		}
-		w.repeat(ctx, tasks, func() {
+		m.repeat(ctx, tasks, func() {
 			_ = e.Resign(ctx)
-			if w.q.driver.Exhausted() { // the lease can't be released
-				w.q.election.giveUp(w.q)
+			if m.q.driver.Exhausted() { // the lease can't be released
+				m.q.election.giveUp()
 			}
 		})
 		return nil
@@ -127,23 +134,23 @@ func (w *worker) lead(ctx context.Context, tasks []maintenanceTask) error {
 
 // repeat does each task at once and then again and again, beside the others, until ctx ends. It
 // calls giveUp if one fails again and again.
-func (w *worker) repeat(ctx context.Context, tasks []maintenanceTask, giveUp func()) {
+func (m *maintainer) repeat(ctx context.Context, tasks []maintenanceTask, giveUp func()) {
 	var all sync.WaitGroup
 	for _, t := range tasks {
-		all.Go(func() { w.repeatOne(ctx, t, giveUp) })
+		all.Go(func() { m.repeatOne(ctx, t, giveUp) })
 	}
 	all.Wait()
 }
 
-// repeatOne calls giveUp after mostFailures failures in a row, and after fewer if they have taken as
-// long as it takes to replace a process that is gone: slow failures are no better.
-func (w *worker) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()) {
+// repeatOne calls giveUp after mostFailures failures in a row, and after fewer if they have taken
+// as long as it takes to replace a process that is gone: slow failures are no better.
+func (m *maintainer) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()) {
 	var first time.Time // when the first failure in a row began
 	for failures := 0; ; {
 		began := time.Now()
 		err := t.do(ctx)
 		if err != nil && ctx.Err() == nil {
-			w.q.trouble(t.doing, err)
+			m.q.trouble(t.doing, err)
 		}
 		switch {
 		case err == nil:
@@ -153,7 +160,7 @@ func (w *worker) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()
 		default:
 			failures++
 		}
-		if failures == mostFailures || failures > 0 && time.Since(first) >= 2*w.q.member.TTL()+w.q.o.Timeout {
+		if failures == mostFailures || failures > 0 && time.Since(first) >= 2*m.q.member.TTL()+m.q.o.Timeout {
 			giveUp()
 			failures = 0
 		}
@@ -164,18 +171,13 @@ func (w *worker) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()
 }
 
 // forget deletes, now and then, old requests to cancel jobs that have ended.
-func (w *worker) forget(ctx context.Context) error {
-	w.mu.Lock()
-	due := time.Since(w.forgot) > pruneEvery
-	if due {
-		w.forgot = time.Now()
-	}
-	w.mu.Unlock()
-	if !due {
+func (m *maintainer) forget(ctx context.Context) error {
+	if time.Since(m.forgot) <= pruneEvery {
 		return nil
 	}
-	return w.q.within(ctx, func(ctx context.Context) error {
-		_, err := w.q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.StaleRequests})
+	m.forgot = time.Now()
+	return m.q.db.within(ctx, func(ctx context.Context) error {
+		_, err := m.q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.StaleRequests})
 		return err
 	})
 }
@@ -183,19 +185,20 @@ func (w *worker) forget(ctx context.Context) error {
 // election is what all workers of a Queue share: the leases, which are made when they are first
 // wanted.
 type election struct {
+	q      *Queue
 	mu     sync.Mutex
 	leases dblock.Locker
 }
 
-func (e *election) locker(ctx context.Context, q *Queue) (dblock.Locker, error) {
+func (e *election) locker(ctx context.Context) (dblock.Locker, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.leases != nil {
 		return e.leases, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, e.q.o.Timeout)
 	defer cancel()
-	l, err := q.driver.Leases(ctx, q.member.TTL(), q.o.Label)
+	l, err := e.q.driver.Leases(ctx, e.q.member.TTL(), e.q.o.Label)
 	if err == nil {
 		e.leases = l
 	}
@@ -204,7 +207,7 @@ func (e *election) locker(ctx context.Context, q *Queue) (dblock.Locker, error) 
 
 // giveUp has the member of the leases leave, which has a connection of its own: it frees the leases
 // of all workers at once.
-func (e *election) giveUp(q *Queue) {
+func (e *election) giveUp() {
 	e.mu.Lock()
 	leases := e.leases
 	e.leases = nil
@@ -212,8 +215,8 @@ func (e *election) giveUp(q *Queue) {
 	if leases == nil {
 		return
 	}
-	q.records.Go(func() {
-		ctx, cancel := context.WithTimeout(q.recorded, time.Second)
+	e.q.records.Go(func() {
+		ctx, cancel := context.WithTimeout(e.q.recorded, time.Second)
 		defer cancel()
 		_ = leases.Close(ctx) // the leases are free, or end with their TTL
 	})
@@ -240,7 +243,7 @@ func (q *Queue) PruneHistory(ctx context.Context) (pruned int, err error) {
 	}
 	for range mostSteps {
 		full := false
-		err := q.inSteps(ctx, "deleting old history", pruneStep, func(ctx context.Context, most int) error {
+		err := q.db.inSteps(ctx, "deleting old history", pruneStep, func(ctx context.Context, most int) error {
 			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.OldHistory, Age: time.Duration(q.o.History) * driver.Day, Most: most})
 			pruned, full = pruned+n, n == most
 			return err

@@ -18,12 +18,12 @@ func TestMiddlewareIsAround(t *testing.T) {
 			return next(context.WithValue(ctx, key{}, "inside "+name))
 		}
 	}
-	h := &handler{run: func(ctx context.Context, _ *run) error {
+	h := &handler{run: func(ctx context.Context, _ *attempt) error {
 		said = append(said, "handler "+ctx.Value(key{}).(string))
 		return nil
 	}}
 	w := &worker{o: WorkerOptions{Middleware: []Middleware{around("outer"), around("inner")}}}
-	if err := (&run{w: w, h: h, info: Info{Kind: "note"}}).call(t.Context()); err != nil {
+	if err := (&attempt{w: w, h: h, info: Info{Kind: "note"}}).call(t.Context()); err != nil {
 		t.Error(err)
 	}
 	want := []string{"outer note", "inner note", "handler inside inner", "inner is left", "outer is left"}

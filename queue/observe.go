@@ -31,7 +31,8 @@ type Observer struct {
 	// had it does, or the one that rescues it.
 	Cancelled func(job Info, err error)
 
-	// Snoozed: a handler has put its job off; or no handler of this process knows the kind of the job (ErrUnknownKind).
+	// Snoozed: a handler has put its job off; or no handler of this process knows the kind of the
+	// job (ErrUnknownKind).
 	Snoozed func(job Info, again time.Duration)
 
 	// Recorded: the ends of so many jobs (Completed, Cancelled) are committed, in a round trip, or
@@ -40,9 +41,9 @@ type Observer struct {
 	Recorded func(queue string, jobs int, took time.Duration)
 
 	// Lost: the ends of so many jobs were refused, as their claims were taken away: other processes
-	// do these jobs, or have ended them. It is what becomes of a process that stood still for longer
-	// than its TTL. An end that got no answer, or a commit of HandleTx, counts as lost, too, if its
-	// outcome can't be learned. It may have taken place. Of a commit, Trouble gets
+	// do these jobs, or have ended them. It is what becomes of a process that stood still for
+	// longer than its TTL. An end that got no answer, or a commit of HandleTx, counts as lost, too,
+	// if its outcome can't be learned. It may have taken place. Of a commit, Trouble gets
 	// dblock.ErrOutcomeUnknown.
 	Lost func(queue string, jobs int)
 
@@ -51,17 +52,17 @@ type Observer struct {
 	Rescued func(again, dead int)
 
 	// Elected: a worker of this process does a maintenance task from now on, or, with false, no
-	// more. After three failures of one in a row a worker gives its tasks up. task is "promote" (jobs whose
-	// time has come), "rescue" (those of processes that are gone), "history" (old days are deleted)
-	// or "stats".
+	// more. After three failures of one in a row a worker gives its tasks up. task is "promote"
+	// (jobs whose time has come), "rescue" (those of processes that are gone), "history" (old days
+	// are deleted) or "stats".
 	Elected func(task string, is bool)
 
 	// Stats reports how the queues do, every WorkerOptions.Stats, on one process at a time of those
 	// that set it and have the same other tasks.
 	Stats func(Stats)
 
-	// HeartbeatLate: a heartbeat was not confirmed at the first attempt; remaining is for how long the process may still trust its
-	// claims.
+	// HeartbeatLate: a heartbeat was not confirmed at the first attempt; remaining is for how long
+	// the process may still trust its claims.
 	HeartbeatLate func(remaining time.Duration, err error)
 
 	// Trouble: something failed behind the callers' backs, and will be tried again.

@@ -16,12 +16,14 @@ import (
 
 // Options of a Queue. The zero value is good for use.
 type Options struct {
-	// Schema is where the tables are: a Postgres schema, or a MySQL database. Default: the first schema on the search_path that has
-	// them when New looks for it, once; or the database that the connection is connected to.
+	// Schema is where the tables are: a Postgres schema, or a MySQL database. Default: the first
+	// schema on the search_path that has them when New looks for it, once; or the database that the
+	// connection is connected to.
 	Schema string
 
-	// TTL is after how long without a heartbeat a process counts as dead, and its jobs go to others. A heartbeat is sent every third of
-	// it. It has nothing to do with how long jobs take. Default 10 s; 1 s to 24 h.
+	// TTL is after how long without a heartbeat a process counts as dead, and its jobs go to
+	// others. A heartbeat is sent every third of it. It has nothing to do with how long jobs take.
+	// Default 10 s; 1 s to 24 h.
 	TTL time.Duration
 
 	// Label names this process to operators, as the one that has its jobs: at most 255 bytes.
@@ -32,16 +34,18 @@ type Options struct {
 	// Statements that promote and rescue jobs have twice the time when they are repeated.
 	Timeout time.Duration
 
-	// MaxQueue bounds how many calls of Enqueue may wait in this process; more are refused with dblock.ErrOverloaded. Default
-	// 65,536.
+	// MaxQueue bounds how many calls of Enqueue may wait in this process; more are refused with
+	// dblock.ErrOverloaded. Default 65,536.
 	MaxQueue int
 
 	// Codec encodes the arguments of jobs, and decodes them for their handlers. Default: JSON.
 	Codec Codec
 
-	// History is for how many days it is kept which jobs have ended, how, and with what payload: Queue.List and Show know of them then. It
-	// is written in the transaction that ends the job, and costs about as much as the job itself. Have it the same in all processes
-	// that work: days that are older are deleted by one of those that keep any. Default 0: nothing is kept; at most 3,650.
+	// History is for how many days it is kept which jobs have ended, how, and with what payload:
+	// Queue.List and Show know of them then. It is written in the transaction that ends the job,
+	// and costs about as much as the job itself. Have it the same in all processes that work: days
+	// that are older are deleted by one of those that keep any. Default 0: nothing is kept; at most
+	// 3,650.
 	History int
 
 	// PollOnly has this process neither notify others of jobs nor listen: its workers learn of
@@ -119,12 +123,15 @@ type WorkerOptions struct {
 	// Batch is how many jobs are claimed at once at most. Default 500; 1 to 5,000.
 	Batch int
 
-	// Ahead is how many jobs may be claimed, at most, before a handler is free for them. As a rule there are as many as the handlers do while
-	// two claims take, or eight if a handler takes less time than a claim, and none if it takes as long as ten claims. What has not begun after
-	// about a quarter of a second is handed back. Default twice Batch; with -1 a job is claimed when a handler is free for it.
+	// Ahead is how many jobs may be claimed, at most, before a handler is free for them. As a rule
+	// there are as many as the handlers do while two claims take, or eight if a handler takes less
+	// time than a claim, and none if it takes as long as ten claims. What has not begun after about
+	// a quarter of a second is handed back. Default twice Batch; with -1 a job is claimed when a
+	// handler is free for it.
 	Ahead int
 
-	// Syncs is how many round trips that end and claim jobs may be under way at once, and so connections. Default 2; 1 to 16.
+	// Syncs is how many round trips that end and claim jobs may be under way at once, and so
+	// connections. Default 2; 1 to 16.
 	Syncs int
 
 	// Poll is how often at least a worker asks for jobs, give or take a half, without a
@@ -134,15 +141,18 @@ type WorkerOptions struct {
 	// enqueued. Default 200 ms; 10 ms to 1 min.
 	Poll time.Duration
 
-	// Timeout is after how long a handler's context ends, unless its own says otherwise (Timeout of Handle). A handler that goes on
-	// keeps its job, and its place among Concurrency. Default 1 min; negative: never.
+	// Timeout is after how long a handler's context ends, unless its own says otherwise (Timeout of
+	// Handle). A handler that goes on keeps its job, and its place among Concurrency. Default 1
+	// min; negative: never.
 	Timeout time.Duration
 
-	// Grace is for how long handlers may go on once Work is to end, before their contexts end. Default 10 s; negative: not at all.
+	// Grace is for how long handlers may go on once Work is to end, before their contexts end.
+	// Default 10 s; negative: not at all.
 	Grace time.Duration
 
-	// Backoff says how long to wait before a job is tried again; attempt, from 1, is the one that has failed with err. If it panics or exits,
-	// it is reported to Observer.Trouble, and the default is taken. Default: Exponential(time.Second, 6*time.Hour).
+	// Backoff says how long to wait before a job is tried again; attempt, from 1, is the one that
+	// has failed with err. If it panics or exits, it is reported to Observer.Trouble, and the
+	// default is taken. Default: Exponential(time.Second, 6*time.Hour).
 	Backoff func(attempt int, err error) time.Duration
 
 	// Middleware is around each handler, the first outermost.
@@ -205,9 +215,9 @@ func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
 
 var defaultBackoff = Exponential(time.Second, 6*time.Hour)
 
-// Exponential is a backoff of about first after the first attempt, and twice as long after each further one, up to most; each is longer
-// or shorter by up to a quarter, so that jobs that failed together come apart. A negative duration counts as 0, and one of more than
-// MaxDelay as that.
+// Exponential is a backoff of about first after the first attempt, and twice as long after each
+// further one, up to most; each is longer or shorter by up to a quarter, so that jobs that failed
+// together come apart. A negative duration counts as 0, and one of more than MaxDelay as that.
 func Exponential(first, most time.Duration) func(attempt int, err error) time.Duration {
 	first, most = min(max(first, 0), MaxDelay), min(max(most, 0), MaxDelay)
 	return func(attempt int, _ error) time.Duration {

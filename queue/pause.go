@@ -5,13 +5,13 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/internal/root"
-	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Pause stops workers from claiming jobs of a queue, until Resume: "" is the default one. Jobs that have begun go on. Jobs that were claimed
-// and have not begun are handed back: no worker of q begins one once Pause has returned. Others may for about one second longer. They keep
-// their place in the order, and it is no attempt. Jobs are enqueued, scheduled and rescued as ever. Of a queue that is paused it changes
-// nothing.
+// Pause stops workers from claiming jobs of a queue, until Resume: "" is the default one. Jobs that
+// have begun go on. Jobs that were claimed and have not begun are handed back: no worker of q
+// begins one once Pause has returned. Others may for about one second longer. They keep their place
+// in the order, and it is no attempt. Jobs are enqueued, scheduled and rescued as ever. Of a queue
+// that is paused it changes nothing.
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) Pause(ctx context.Context, queue string) error {
@@ -23,17 +23,12 @@ func (q *Queue) Pause(ctx context.Context, queue string) error {
 	if err != nil {
 		return err
 	}
-	q.mu.RLock()
-	defer q.mu.RUnlock()
-	for w := range q.workers {
-		if w.isFor(cmp.Or(queue, DefaultQueue)) {
-			w.pause()
-		}
-	}
+	q.notices.each(cmp.Or(queue, DefaultQueue), (*syncer).pause)
 	return nil
 }
 
-// Resume ends a Pause. Workers of this process see it at once, and those of others as they learn of jobs.
+// Resume ends a Pause. Workers of this process see it at once, and those of others as they learn of
+// jobs.
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) Resume(ctx context.Context, queue string) error {
@@ -43,7 +38,7 @@ func (q *Queue) Resume(ctx context.Context, queue string) error {
 	defer q.calls.Done()
 	err := q.setPaused(ctx, queue, "resuming a queue", false)
 	if err == nil {
-		q.announce(cmp.Or(queue, DefaultQueue))
+		q.notices.announce(cmp.Or(queue, DefaultQueue))
 	}
 	return err
 }
@@ -53,7 +48,7 @@ func (q *Queue) setPaused(ctx context.Context, queue, what string, paused bool) 
 	if err != nil {
 		return err
 	}
-	return q.again(ctx, what, func(ctx context.Context) error { return q.driver.Admin().SetPaused(ctx, queue, paused) })
+	return q.db.again(ctx, what, func(ctx context.Context) error { return q.driver.Admin().SetPaused(ctx, queue, paused) })
 }
 
 // queueName checks the name of a queue that a caller gave.
@@ -62,22 +57,4 @@ func queueName(name string) (string, error) {
 		return DefaultQueue, nil
 	}
 	return name, root.CheckText("queue", name, 1, MaxNameBytes)
-}
-
-// again runs what may be run twice, within Options.Timeout, once more after conflicts.
-func (q *Queue) again(ctx context.Context, what string, f func(context.Context) error) error {
-	return q.within(ctx, func(ctx context.Context) error { return q.repeat(ctx, what, f) })
-}
-
-// repeat runs what may be run twice once more after conflicts.
-func (q *Queue) repeat(ctx context.Context, what string, f func(context.Context) error) error {
-	for n := 1; ; n++ {
-		err := f(ctx)
-		if err == nil {
-			return nil
-		}
-		if n == insertTries || q.classify(err) != sqlerr.Retryable {
-			return q.explain(err, what)
-		}
-	}
 }

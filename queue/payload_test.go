@@ -22,9 +22,9 @@ func (raw) Decode(data []byte, into any) error {
 // changed that in place.
 func TestAPayloadIsTheHandlersOwn(t *testing.T) {
 	t.Parallel()
-	r := &run{h: &handler{codec: raw{}, begin: func(context.Context, member.ID, *driver.Place) (any, driver.HandlerTx, driver.Beginning, error) {
+	r := &attempt{h: &handler{codec: raw{}, begin: func(context.Context, member.ID, *driver.Place) (any, driver.HandlerTx, driver.Beginning, error) {
 		panic("it has begun")
-	}}, task: &task{Job: driver.Job{Payload: []byte("secret")}}}
+	}}, job: &claimedJob{Job: driver.Job{Payload: []byte("secret")}}}
 	for range 2 {
 		job, err := decoded[[]byte](r)
 		if err != nil || string(job.Args) != "secret" {

@@ -8,70 +8,62 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
-	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 // Queue enqueues and runs the jobs of one database. It is safe for concurrent use; one a process is
 // enough, and one a process merges best. Make it with pgqueue.New or mysqlqueue.New.
 type Queue struct {
-	driver  driver.Driver
-	o       Options
-	member  *member.Member
-	ids     ids
-	inserts *merge.Queue[[]driver.Insert, []driver.Duplicate]
-	keyed   *merge.Queue[keyedCall, []driver.Duplicate]
-	begins  *merge.Queue[beginning, driver.Beginning]
+	driver driver.Driver
+	o      Options
+	member *member.Member
+	ids    ids
 
-	mu         sync.RWMutex
-	handlers   map[string]*handler
-	unknown    map[string]time.Time // kinds without a handler, and when that was told last
-	workers    map[*worker]struct{}
-	closed     chan struct{}   // not nil: Close was called, and Work refuses; closed itself when Close has returned
-	refuses    bool            // all calls: the workers have returned, or Close waits for them no more
-	calls      sync.WaitGroup  // that were not refused
-	work       sync.WaitGroup  // of workers
-	records    sync.WaitGroup  // of those that record ends, also after Work has returned
-	recorded   context.Context // ends with Close
-	unrecord   context.CancelFunc
-	claims     claimSet
-	reconciled *member.Life // the last one whose claims are looked after
-	election   election
-	managing   few                      // Cancel, Discard and Retry
-	lookups    few                      // of commits that got no answer
-	promotedAt time.Time                // when jobs without a group were looked at whose time had come
-	locked     map[driver.Group]bool    // groups that the last promotion found locked
-	patience   map[string]time.Duration // of statements that pass over many rows, by what they do: see patiently
-	steps      map[string]step          // of statements of many rows, by what they do: see inSteps
-	teller     *teller
-	ear        ear
-	ending     context.Context
-	end        context.CancelFunc
+	// The parts, each with a state and a mutex of its own.
+	db         *statements // runs statements
+	enqueuer   *enqueuer   // enqueues tasks
+	handlers   *registry   // has the handlers
+	notices    *notices    // tells workers, and other processes, of jobs
+	promoter   *promoter   // has jobs be ready whose time has come
+	reconciler *reconciler // gives back claims without a reply
+	election   *election   // of the one worker that does the maintenance
+	begins     *merge.Queue[beginning, driver.Beginning]
+	managing   few // Cancel, Discard and Retry
+	lookups    few // of commits that got no answer
+
+	mu       sync.RWMutex
+	closed   chan struct{}   // not nil: Close was called, and Work refuses; closed itself when Close has returned
+	refuses  bool            // all calls: the workers have returned, or Close waits for them no more
+	calls    sync.WaitGroup  // that were not refused
+	work     sync.WaitGroup  // of workers
+	records  sync.WaitGroup  // of those that record ends, also after Work has returned
+	recorded context.Context // ends with Close
+	unrecord context.CancelFunc
+	ending   context.Context
+	end      context.CancelFunc
 }
 
-// newQueue makes a Queue on an engine, which it closes in the end; o has its defaults.
-func newQueue(e driver.Driver, o Options) (*Queue, error) {
+// newQueue makes a Queue on a driver, which it closes in the end; o has its defaults.
+func newQueue(d driver.Driver, o Options) (*Queue, error) {
 	mo, err := o.member()
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{driver: e, o: o, member: member.New(e.Members(), mo), handlers: make(map[string]*handler), unknown: make(map[string]time.Time), workers: make(map[*worker]struct{}),
-		patience: make(map[string]time.Duration), steps: make(map[string]step), managing: newFew(), lookups: newFew()}
+	q := &Queue{driver: d, o: o, member: member.New(d.Members(), mo), db: newStatements(d, o.Timeout), managing: newFew(), lookups: newFew()}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())
-	q.teller = newTeller(func(ctx context.Context, news []driver.Notification) error {
-		return q.within(ctx, func(ctx context.Context) error { return e.Notifier().Notify(ctx, news) })
+	q.handlers = &registry{codec: o.Codec, all: make(map[string]*handler), unknown: make(map[string]time.Time)}
+	q.notices = &notices{q: q, workers: make(map[*worker]struct{})}
+	q.notices.sender = newSender(func(ctx context.Context, all []driver.Notification) error {
+		return q.db.within(ctx, func(ctx context.Context) error { return d.Notifier().Notify(ctx, all) })
 	}, q.trouble)
-	q.inserts = merge.New(merge.Options[[]driver.Insert, []driver.Duplicate]{
-		Run:      q.insertMerged,
-		Key:      func([]driver.Insert) string { return "" },
-		Classify: q.classify,
-		MaxBatch: maxMerged, MaxQueue: o.MaxQueue, PerKey: 2,
-	})
-	q.keyed, q.begins = q.newKeyed(), q.newBegins()
+	q.enqueuer, q.begins = newEnqueuer(q), q.newBegins()
+	q.promoter = &promoter{db: q.db, ttl: q.member.TTL()}
+	q.reconciler, q.election = &reconciler{q: q}, &election{q: q}
 	return q, nil
 }
 
@@ -101,7 +93,8 @@ func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	q.refuses = true
 	q.mu.Unlock()
-	err = errors.Join(err, q.inserts.Close(ctx), q.keyed.Close(ctx), q.begins.Close(ctx), clock.Await(ctx, clock.After(q.calls.Wait), "calls are still under way"))
+	err = errors.Join(err, q.enqueuer.close(ctx), q.begins.Close(ctx),
+		clock.Await(ctx, clock.After(q.calls.Wait), "calls are still under way"))
 	left, late := member.Leave(ctx, func() error { return q.leave(ctx) })
 	if !left {
 		late = fmt.Errorf("%w: %s: %w", dblock.ErrOutcomeUnknown, leaving, context.Cause(ctx))
@@ -126,26 +119,13 @@ const leaving = "leaving: what this process had is ready for others when its TTL
 func (q *Queue) leave(ctx context.Context) error {
 	q.unrecord()
 	q.records.Wait()
-	q.teller.close(ctx)
+	q.notices.sender.close(ctx)
 	err := q.election.close(ctx)
 	if left := q.member.Close(ctx); left != nil {
-		err = errors.Join(err, q.explain(left, leaving))
+		err = errors.Join(err, q.db.explain(left, leaving))
 	}
 	q.driver.Close()
 	return err
-}
-
-// fault is the engine's, but for errors that are this package's own.
-func (q *Queue) classify(err error) sqlerr.Class {
-	if errors.Is(err, dblock.ErrClosed) || errors.Is(err, dblock.ErrInvalid) {
-		return sqlerr.Unclassified
-	}
-	return q.driver.Classify(err)
-}
-
-// explain puts an error of the engine into dblock's words.
-func (q *Queue) explain(err error, what string) error {
-	return sqlerr.Wrap(q.classify(err), err, what, "no answer came")
 }
 
 // trouble is told of what goes wrong behind the callers' backs.
@@ -154,4 +134,16 @@ func (q *Queue) trouble(doing string, err error) {
 	if q.o.Observer.Trouble != nil {
 		q.o.Observer.Trouble(doing, err)
 	}
+}
+
+// pauseAfter is how long a job waits after an attempt that failed: as its kind's handler says, or
+// else as backoff does.
+func (q *Queue) pauseAfter(kind string, backoff func(int, error) time.Duration, attempt int, err error) time.Duration {
+	backoff = q.handlers.backoffOf(kind, backoff)
+	var again time.Duration
+	if p := callback.Try(func() { again = backoff(attempt, err) }); p != nil {
+		q.trouble(fmt.Sprintf("calling the backoff of jobs of kind %q", kind), p)
+		again = defaultBackoff(attempt, err)
+	}
+	return min(max(again, 0), MaxDelay)
 }

@@ -48,12 +48,13 @@ func (oneMiB) Decode([]byte, any) error     { return nil }
 func TestACallHasABound(t *testing.T) {
 	t.Parallel()
 	q := &Queue{o: Options{Codec: make(oneMiB, MaxPayloadBytes)}}
+	q.enqueuer = newEnqueuer(q)
 	tasks := make([]Task, MaxTasks)
 	for i := range tasks {
 		tasks[i] = Task{Kind: "k", Unique: strconv.Itoa(i)}
 	}
 	const most = MaxTasksBytes / MaxPayloadBytes
-	if jobs, _, err := q.prepare(tasks[:most]); len(jobs) != most || err != nil {
+	if jobs, _, err := q.enqueuer.prepare(tasks[:most]); len(jobs) != most || err != nil {
 		t.Errorf("%d jobs, %v", len(jobs), err)
 	}
 	for _, n := range []int{most + 1, MaxTasks} {

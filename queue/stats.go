@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// MaxCounted is where Stats stops counting the jobs of a queue in a state: that many are so many or more.
+// MaxCounted is where Stats stops counting the jobs of a queue in a state: that many are so many or
+// more.
 const MaxCounted = 10_000
 
 // maxClaimed is how many claimed jobs of all queues Stats counts.
@@ -50,8 +51,8 @@ type QueueStats struct {
 	Paused time.Duration // since when the queue is paused; negative: it is not
 }
 
-// Stats counts the jobs of all queues, up to 1,000 of them. It reads no more than it counts, so that it may be called every few
-// seconds, however large the tables are.
+// Stats counts the jobs of all queues, up to 1,000 of them. It reads no more than it counts, so
+// that it may be called every few seconds, however large the tables are.
 //
 // Errors: those of the database.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
@@ -63,7 +64,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	defer cancel()
 	s, err := q.stats(ctx)
 	if err != nil {
-		return Stats{}, q.explain(sqlerr.Unwritten(err), "counting jobs")
+		return Stats{}, q.db.explain(sqlerr.Unwritten(err), "counting jobs")
 	}
 	return s, nil
 }

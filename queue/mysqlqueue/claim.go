@@ -55,8 +55,9 @@ func (e *exchange) claim(x *driver.SyncBatch, got *driver.SyncResult) error {
 	return nil
 }
 
-// span is from where on a claim looks at the jobs of one priority, the last one that there is a mark for, as a backlog is there; the
-// others it looks at whole. More of them would make statements of many shapes.
+// span is from where on a claim looks at the jobs of one priority, the last one that there is a
+// mark for, as a backlog is there; the others it looks at whole. More of them would make statements
+// of many shapes.
 func span(from []driver.ReadyCursor) (priority int16, us int64) {
 	if len(from) == 0 {
 		return math.MinInt16, 0

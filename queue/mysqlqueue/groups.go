@@ -18,8 +18,9 @@ type comer struct {
 	most     int32
 }
 
-// place lets jobs into their groups, in their order, or has them wait. In a group that has room no job waits. So place reads those that
-// wait only if it raises the limit of a full group: in a caller's transaction of REPEATABLE READ that may lock out other groups.
+// place lets jobs into their groups, in their order, or has them wait. In a group that has room no
+// job waits. So place reads those that wait only if it raises the limit of a full group: in a
+// caller's transaction of REPEATABLE READ that may lock out other groups.
 func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	if len(jobs) == 0 {
 		return nil
@@ -62,8 +63,8 @@ func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	return countGroups(ctx, on, keys, groups)
 }
 
-// raise gives groups, which are locked, their new limits. If there is room now in a group that was full, the first of those that wait
-// are let in.
+// raise gives groups, which are locked, their new limits. If there is room now in a group that was
+// full, the first of those that wait are let in.
 func raise(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, most map[key]int32) error {
 	var heads []mysqldb.DblockQueueBlocked
 	for _, k := range keys {
@@ -105,8 +106,8 @@ func letIn(ctx context.Context, on mysqldb.DBTX, heads []mysqldb.DblockQueueBloc
 	return came, insertMany(ctx, on, mysqldb.ReadyJobs, ready)
 }
 
-// admit takes jobs that have ended out of their groups, and has the first of those that wait be ready, if there is room. A group that
-// nobody is left of is deleted.
+// admit takes jobs that have ended out of their groups, and has the first of those that wait be
+// ready, if there is room. A group that nobody is left of is deleted.
 func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32) error {
 	slices.SortFunc(keys, key.compare)
 	groups, err := lockGroups(ctx, on, keys)
@@ -164,9 +165,9 @@ func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysq
 	return groups, err
 }
 
-// blockedHeads reads the jobs that come next in groups that have room. A group in which jobs wait was
-// full until some of its jobs ended, so it has room for as many. If it has more, the caller asks again
-// for twice as many.
+// blockedHeads reads the jobs that come next in groups that have room. A group in which jobs wait
+// was full until some of its jobs ended, so it has room for as many. If it has more, the caller
+// asks again for twice as many.
 func blockedHeads(
 	ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, ended map[key]int32,
 ) (heads []mysqldb.DblockQueueBlocked, err error) {

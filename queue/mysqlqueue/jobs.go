@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// BeginJobs is one statement for a lone job that is recorded. Otherwise another one reads which are: some drivers count the rows that were
-// found, others those that were changed.
+// BeginJobs is one statement for a lone job that is recorded. Otherwise another one reads which
+// are: some drivers count the rows that were found, others those that were changed.
 func (d *database) BeginJobs(ctx context.Context, m member.ID, all []driver.Place) (begun, locked []driver.ID, err error) {
 	return d.beginJobs(ctx, d.on(d.db), m, all)
 }
@@ -139,7 +139,8 @@ func lockPlaces(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, member, cla
 	return found, nil
 }
 
-// byKeys runs a statement that asks for nothing but the ids of jobs, and has other arguments after them.
+// byKeys runs a statement that asks for nothing but the ids of jobs, and has other arguments after
+// them.
 func byKeys(ctx context.Context, on mysqldb.DBTX, query string, jobs [][]byte, others ...any) (affected int64, err error) {
 	for some := range slices.Chunk(jobs, mostAsks) {
 		result, err := on.ExecContext(ctx, query, append(anys(some), others...)...)

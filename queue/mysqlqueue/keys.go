@@ -32,7 +32,8 @@ func args(keys []key, more ...func(key) any) (all []any) {
 	return all
 }
 
-// insertKeyed enqueues jobs that have keys, and others: the unique keys first, then the jobs, and their groups in the end.
+// insertKeyed enqueues jobs that have keys, and others: the unique keys first, then the jobs, and
+// their groups in the end.
 func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) ([]driver.Duplicate, error) {
 	dups, err := takeUnique(ctx, on, jobs)
 	if err != nil {
@@ -55,7 +56,8 @@ func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) ([]
 	return dups, place(ctx, on, grouped)
 }
 
-// takeUnique takes the unique keys of jobs, and says which are others'. It locks these, too, so that none ends before it is named.
+// takeUnique takes the unique keys of jobs, and says which are others'. It locks these, too, so
+// that none ends before it is named.
 func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) (dups []driver.Duplicate, err error) {
 	wants := make(map[key]driver.ID)
 	var keys []key
@@ -150,7 +152,8 @@ func (e *exchange) lock(*driver.SyncBatch, *driver.SyncResult) error {
 	return lockKeysNow(e.ctx, e.on, keys, groups)
 }
 
-// free gives back the keys of jobs that have ended, which are locked: unique keys, and the places in groups to those who wait for them.
+// free gives back the keys of jobs that have ended, which are locked: unique keys, and the places
+// in groups to those who wait for them.
 func (e *exchange) free(*driver.SyncBatch, *driver.SyncResult) error {
 	unique, ended := make(map[key][]byte), make(map[key]int32)
 	for _, o := range e.freed {
@@ -169,7 +172,8 @@ func (e *exchange) free(*driver.SyncBatch, *driver.SyncResult) error {
 	return admit(e.ctx, e.on, groups, ended)
 }
 
-// lockNow locks the rows of keys that are there, by one of two statements, or fails at once if another transaction has one locked.
+// lockNow locks the rows of keys that are there, by one of two statements, or fails at once if
+// another transaction has one locked.
 func lockNow(ctx context.Context, on mysqldb.DBTX, query string, keys []key) error {
 	return mysql.QueryAll(ctx, on, query, mostAsks, args(keys), func(*sql.Rows) error { return nil })
 }

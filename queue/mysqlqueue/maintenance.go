@@ -75,7 +75,8 @@ func (m maintenance) promote(ctx context.Context, take func(on mysqldb.DBTX) ([]
 	return promoted, nil
 }
 
-// Suspects reads the claims, and then, in another snapshot, the members: one is committed before anything names it.
+// Suspects reads the claims, and then, in another snapshot, the members: one is committed before
+// anything names it.
 func (m maintenance) Suspects(ctx context.Context) ([]member.ID, error) {
 	on := m.d.on(m.d.db)
 	claimants, err := m.d.q.Claimants(ctx, on)

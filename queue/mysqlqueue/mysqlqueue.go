@@ -2,13 +2,15 @@
 // later, with database/sql. Package queue has the contract and the guarantees; this package has
 // New, EnqueueTx and HandleTx.
 //
-// The tables come from package migrations (`dblock migrate up`), the grants that a service needs from docs/grants.md. Transactions run
-// in READ COMMITTED, which wants binlog_format ROW or MIXED. No option of the DSN matters: not parseTime, loc, clientFoundRows,
-// interpolateParams or multiStatements, nor sql_mode and time_zone. New refuses autocommit=0, READ UNCOMMITTED, a
-// sql_select_limit, sql_safe_updates, a timestamp and a completion_type other than NO_CHAIN. The host returns connections to the pool
-// without an open transaction, without a timestamp and with autocommit on: what is written on another connection is not committed.
-// If the host sends USE, the options name the Schema.
-// A job is as durable as the server's innodb_flush_log_at_trx_commit and sync_binlog say.
+// The tables come from package migrations (`dblock migrate up`), the grants that a service needs
+// from docs/grants.md. Transactions run in READ COMMITTED, which wants binlog_format ROW or MIXED.
+// No option of the DSN matters: not parseTime, loc, clientFoundRows, interpolateParams or
+// multiStatements, nor sql_mode and time_zone. New refuses autocommit=0, READ UNCOMMITTED, a
+// sql_select_limit, sql_safe_updates, a timestamp and a completion_type other than NO_CHAIN. The
+// host returns connections to the pool without an open transaction, without a timestamp and with
+// autocommit on: what is written on another connection is not committed. If the host sends USE, the
+// options name the Schema. A job is as durable as the server's innodb_flush_log_at_trx_commit and
+// sync_binlog say.
 package mysqlqueue
 
 import (
@@ -29,10 +31,13 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
-// New makes a Queue in the database of db, which stays its owner's. It uses one connection of the pool for heartbeats, for as long as
-// it is open, and a few others now and then: at most those that Enqueue and Work have under way (six, and WorkerOptions.Syncs and
-// two more for each call, and one for each handler of HandleTx that runs). A process that works has those of a mysqllock.LeaseLocker, too: with it one process at a time is elected to look
-// after the queues; if the pool has no more than 7, each process looks after them. It asks the server for its version and for that of the tables.
+// New makes a Queue in the database of db, which stays its owner's. It uses one connection of the
+// pool for heartbeats, for as long as it is open, and a few others now and then: at most those that
+// Enqueue and Work have under way (six, and WorkerOptions.Syncs and two more for each call, and one
+// for each handler of HandleTx that runs). A process that works has those of a
+// mysqllock.LeaseLocker, too: with it one process at a time is elected to look after the queues; if
+// the pool has no more than 7, each process looks after them. It asks the server for its version
+// and for that of the tables.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
 func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error) {
@@ -79,8 +84,8 @@ func (*database) IsLocked(err error) bool { return mysql.IsLocked(err) }
 // Exhausted looks at the host's pool.
 func (d *database) Exhausted() bool { return d.db.Exhausted() }
 
-// leastConns is how many connections a pool has, at least, that leases may have some of: two for good,
-// and others now and then.
+// leastConns is how many connections a pool has, at least, that leases may have some of: two for
+// good, and others now and then.
 const leastConns = 8
 
 // Leases are mysqllock's, on the pool.
@@ -98,8 +103,9 @@ func (d *database) Close() { d.members.Close() }
 // and, on MariaDB, for rows.
 func (d *database) on(conn mysql.Conn) mysqldb.DBTX { return mysql.Briefly(d.db.On(conn)) }
 
-// inTx runs fn in a READ COMMITTED transaction of its own, and commits it if fn says so. An error of the commit itself leaves it open
-// whether it took place. A statement waits for a lock for a second at most.
+// inTx runs fn in a READ COMMITTED transaction of its own, and commits it if fn says so. An error
+// of the commit itself leaves it open whether it took place. A statement waits for a lock for a
+// second at most.
 func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool, err error)) error {
 	return d.db.In(ctx, func(conn *sql.Conn) (bool, error) { return fn(d.on(conn)) })
 }

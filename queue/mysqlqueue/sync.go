@@ -20,10 +20,11 @@ var errSomeLost = errors.New("mysqlqueue: some claims were taken away")
 // errSomeCancelled: others want jobs cancelled that were to be deferred or buried.
 var errSomeCancelled = errors.New("mysqlqueue: some jobs are to be cancelled")
 
-// Sync is one transaction, of a statement for each claim that jobs are of, one for each way in which they ended, and three that
-// claim. The rows of claims are deleted first, without looking; if some are missing, all is rolled back, and done again for those
-// that a look has found. If another transaction has the row of a key locked, it is rolled back, too, and done again for x.RowWait: the
-// server counts a wait in seconds.
+// Sync is one transaction, of a statement for each claim that jobs are of, one for each way in
+// which they ended, and three that claim. The rows of claims are deleted first, without looking; if
+// some are missing, all is rolled back, and done again for those that a look has found. If another
+// transaction has the row of a key locked, it is rolled back, too, and done again for x.RowWait:
+// the server counts a wait in seconds.
 func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.SyncResult, err error) {
 	for pause, waited := time.Millisecond, time.Duration(0); ; pause, waited = 2*pause, waited+pause {
 		sent := time.Now()
@@ -68,7 +69,8 @@ type exchange struct {
 	freed freed // the keys of jobs that have ended
 }
 
-// whole are claims of which all that is left is finished: that all rows go is as good a proof as that each does.
+// whole are claims of which all that is left is finished: that all rows go is as good a proof as
+// that each does.
 func whole(x *driver.SyncBatch) map[driver.ID]bool {
 	all := make(map[driver.ID]bool, len(x.Closed))
 	for _, c := range x.Closed {
@@ -125,7 +127,8 @@ func (e *exchange) fence(places []driver.Place, whole map[driver.ID]bool) (ours 
 	return ours, nil
 }
 
-// give is fence for jobs that are to be deferred or buried. It refuses those that others want cancelled.
+// give is fence for jobs that are to be deferred or buried. It refuses those that others want
+// cancelled.
 func (e *exchange) give(places []driver.Place, got *driver.SyncResult) (ours [][]byte, err error) {
 	ours, err = e.fence(places, nil)
 	if err != nil || len(ours) == 0 {

@@ -52,7 +52,8 @@ func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Place) 
 
 var errNotRecorded = errors.New("queue: the beginning of the job was not recorded")
 
-// End looks whether the transaction is still the one that was begun: in another one, or in none, the end would be written by itself.
+// End looks whether the transaction is still the one that was begun: in another one, or in none,
+// the end would be written by itself.
 func (w *work) End(ctx context.Context, x *driver.SyncBatch) (ours bool, err error) {
 	if !w.tx.Keep() {
 		return false, errors.New("mysqlqueue: the transaction was rolled back, as the handler's context had ended")
@@ -75,8 +76,9 @@ func (w *work) End(ctx context.Context, x *driver.SyncBatch) (ours bool, err err
 // keysMark is a savepoint before the locks of a job's keys.
 const keysMark = "dblock_queue_keys"
 
-// lockKeys locks the keys of the job. A statement that does not wait is repeated, as the server counts a wait in seconds. A refusal may have
-// rolled back the whole transaction (innodb_rollback_on_timeout), so that a savepoint has to show that it stands.
+// lockKeys locks the keys of the job. A statement that does not wait is repeated, as the server
+// counts a wait in seconds. A refusal may have rolled back the whole transaction
+// (innodb_rollback_on_timeout), so that a savepoint has to show that it stands.
 func (w *work) lockKeys(e *exchange) func(*driver.SyncBatch, *driver.SyncResult) error {
 	return func(x *driver.SyncBatch, _ *driver.SyncResult) error {
 		keys, groups := e.freed.of()

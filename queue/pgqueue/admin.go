@@ -69,8 +69,9 @@ func (a admin) Claimed(ctx context.Context, most int) (map[string]int, error) {
 	return claimed, err
 }
 
-// What keeps vacuum from what workers leave behind; only the server's own views have it. Of others' sessions a role without the rights of
-// pg_read_all_stats sees that they have a snapshot, and not since when.
+// What keeps vacuum from what workers leave behind; only the server's own views have it. Of others'
+// sessions a role without the rights of pg_read_all_stats sees that they have a snapshot, and not
+// since when.
 const (
 	deadTuples     = "SELECT COALESCE(sum(n_dead_tup), 0)::bigint FROM pg_catalog.pg_stat_all_tables WHERE relname::text LIKE 'dblock\\_queue%'"
 	oldestSnapshot = `SELECT COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - pg_catalog.min(xact_start)) * 1000000::numeric, 0)::bigint FROM pg_catalog.pg_stat_activity

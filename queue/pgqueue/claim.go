@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// spansOf is what of the ready jobs a claim looks at, one after the other: from a priority and a time to the end of a priority.
+// spansOf is what of the ready jobs a claim looks at, one after the other: from a priority and a
+// time to the end of a priority.
 type spansOf struct {
 	priorities []int16
 	times      []time.Time
@@ -39,8 +40,8 @@ func (s *spansOf) add(priority int16, at time.Time, last int16) {
 	s.priorities, s.times, s.lasts = append(s.priorities, priority), append(s.times, at), append(s.lasts, last)
 }
 
-// jobs reads what was claimed, and counts the rows that are of no job. There are few kinds, so that each is kept as a string
-// once. A time that is infinite is read as the zero time.
+// jobs reads what was claimed, and counts the rows that are of no job. There are few kinds, so that
+// each is kept as a string once. A time that is infinite is read as the zero time.
 func jobs(rows pgx.Rows, ask *driver.ClaimRequest) (all []driver.Job, void int, err error) {
 	kinds := make(map[string]string)
 	var job pgtype.UUID

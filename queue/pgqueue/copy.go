@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// copyFrom is of how many jobs on they are copied: it takes a few round trips more, and a third less of the server's time and log.
+// copyFrom is of how many jobs on they are copied: it takes a few round trips more, and a third
+// less of the server's time and log.
 const copyFrom = 1000
 
 // copier is a transaction that knows COPY: not one of database/sql.
@@ -20,8 +21,9 @@ type copier interface {
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
 }
 
-// copyJobs enqueues jobs without unique keys. What is ready gets its place in line in the order of the jobs, which differ by a microsecond.
-// Jobs of groups without a delay are returned: they are to be placed.
+// copyJobs enqueues jobs without unique keys. What is ready gets its place in line in the order of
+// the jobs, which differ by a microsecond. Jobs of groups without a delay are returned: they are to
+// be placed.
 func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs []driver.Insert) (grouped []driver.Insert, err error) {
 	rows, err := on.Query(ctx, pgdb.TimeToEnqueue)
 	if err != nil {

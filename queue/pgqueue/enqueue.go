@@ -15,8 +15,9 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
-// EnqueueTx is Queue.EnqueueMany in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the jobs are there if and when tx
-// commits. It is one round trip; with 1,000 tasks or more in a pgx.Tx they are copied (COPY), in a few.
+// EnqueueTx is Queue.EnqueueMany in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a
+// *sql.Tx: the jobs are there if and when tx commits. It is one round trip; with 1,000 tasks or
+// more in a pgx.Tx they are copied (COPY), in a few.
 //
 // The commit notifies workers of all processes. Postgres commits transactions that notify one after
 // the other, in all databases of the server, each with its flush. If more of them commit at once
@@ -24,8 +25,9 @@ import (
 // the jobs when they next look, within WorkerOptions.Poll. A transaction that has notified can't be
 // prepared (PREPARE TRANSACTION): one that is to be needs either option, too.
 //
-// With keys it is up to four round trips. What they lock stays locked till tx ends: jobs of the same Group, or with the same Unique, are not
-// enqueued by others before, and none of the Group ends. Enqueue last, and all in one call, as two calls may deadlock with two of others.
+// With keys it is up to four round trips. What they lock stays locked till tx ends: jobs of the
+// same Group, or with the same Unique, are not enqueued by others before, and none of the Group
+// ends. Enqueue last, and all in one call, as two calls may deadlock with two of others.
 //
 // Errors: dblock.ErrInvalid, and nothing was sent; dblock.ErrUnsupported if the client_encoding of
 // tx is not UTF8, or its search_path names pg_catalog after another schema; a

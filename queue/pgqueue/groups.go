@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// place lets jobs into their groups, in their order, or has them wait. The last job of a group says how many there may be at once.
+// place lets jobs into their groups, in their order, or has them wait. The last job of a group says
+// how many there may be at once.
 func (d *database) place(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert) error {
 	if len(jobs) == 0 {
 		return nil

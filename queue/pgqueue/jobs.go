@@ -34,8 +34,8 @@ func (d *database) Payloads(ctx context.Context, jobs []driver.ID) (map[driver.I
 	return payloads, sqlerr.Unwritten(err)
 }
 
-// CountJobs counts rows, and waits until the synchronous standbys have them. One that waits for a row
-// is a transaction, so that no default of the session's can be in the way.
+// CountJobs counts rows, and waits until the synchronous standbys have them. One that waits for a
+// row is a transaction, so that no default of the session's can be in the way.
 func (d *database) CountJobs(ctx context.Context, jobs []driver.ID, wait bool) (stand int, err error) {
 	if wait {
 		err = d.inTx(ctx, driver.LongWait, func(on pgdb.DBTX) (commit bool, err error) {

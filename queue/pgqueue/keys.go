@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// keyTries is how often jobs are inserted whose unique keys others had, and gave back before they could be named.
+// keyTries is how often jobs are inserted whose unique keys others had, and gave back before they
+// could be named.
 const keyTries = 100
 
 func haveUnique(jobs []driver.Insert) bool {
@@ -46,7 +47,8 @@ func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []driver.
 	return dups, d.place(ctx, on, grouped)
 }
 
-// insertOnce inserts jobs but for those whose unique keys are taken: by others that it names, or, of those that are left, nobody knows by whom.
+// insertOnce inserts jobs but for those whose unique keys are taken: by others that it names, or,
+// of those that are left, nobody knows by whom.
 func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, channel string) (dups []driver.Duplicate, left []driver.Insert, err error) {
 	refused, err := d.q.EnqueueKeyed(ctx, on, keyColumns(jobs, channel))
 	if err != nil || len(refused) == 0 {
@@ -100,8 +102,8 @@ func (d *database) holders(ctx context.Context, on pgdb.DBTX, jobs []driver.Inse
 	return holders, nil
 }
 
-// queueKeys sends, before jobs are deleted, that their unique keys are free, and their places in their
-// groups. Without such jobs it is nothing.
+// queueKeys sends, before jobs are deleted, that their unique keys are free, and their places in
+// their groups. Without such jobs it is nothing.
 func (d *database) queueKeys(batch *pgx.Batch, x *driver.SyncBatch) {
 	ends := x.KeyedEnds()
 	if len(ends) == 0 {

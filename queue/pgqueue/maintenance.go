@@ -55,7 +55,8 @@ func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned 
 	return int(n), err
 }
 
-// Suspects reads the claims, and then, in another snapshot, the members: one is committed before anything names it.
+// Suspects reads the claims, and then, in another snapshot, the members: one is committed before
+// anything names it.
 func (m maintenance) Suspects(ctx context.Context) ([]member.ID, error) {
 	claimants, err := m.d.q.Claimants(ctx, m.d.db)
 	if err != nil || len(claimants) == 0 {
@@ -166,7 +167,8 @@ func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest
 	return n, nil
 }
 
-// comers are jobs whose time has come. One whose row was deleted by hand, which has no limit, is left out.
+// comers are jobs whose time has come. One whose row was deleted by hand, which has no limit, is
+// left out.
 func comers(due []pgdb.TakeDueGroupedRow) []driver.Insert {
 	jobs := make([]driver.Insert, 0, len(due))
 	for _, j := range due {

@@ -11,8 +11,9 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// What is notified: "jobs SENDER:TOPIC", with no sender if a statement of a caller's transaction tells, and "word SENDER:MEMBER". A topic
-// is the hash of a queue's name, as every role of a database can listen.
+// What is notified: "jobs SENDER:TOPIC", with no sender if a statement of a caller's transaction
+// tells, and "word SENDER:MEMBER". A topic is the hash of a queue's name, as every role of a
+// database can listen.
 const (
 	ofJobs = "jobs "
 	ofWord = "word "
@@ -21,7 +22,8 @@ const (
 // notifier is driver.Notifier.
 type notifier struct{ d *database }
 
-// findChannel finds what this database's queue is told on. Channels are known to all schemas of a database.
+// findChannel finds what this database's queue is told on. Channels are known to all schemas of a
+// database.
 func (n notifier) findChannel(ctx context.Context) error {
 	number, err := n.d.q.TableNumber(ctx, n.d.pool, n.d.Table("dblock_queue_job").Sanitize())
 	n.d.channel = fmt.Sprintf("dblock_queue_%d", number)

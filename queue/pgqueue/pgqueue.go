@@ -1,8 +1,9 @@
 // Package pgqueue is the driver of package queue for Postgres 14 or later, with pgx. Package queue
 // has the contract and the guarantees; this package has New, EnqueueTx and HandleTx.
 //
-// The tables come from package migrations (`dblock migrate up`), the grants that a service needs from docs/grants.md. Statements run
-// in READ COMMITTED, whatever the database's default. A job is as durable as the connection's synchronous_commit says.
+// The tables come from package migrations (`dblock migrate up`), the grants that a service needs
+// from docs/grants.md. Statements run in READ COMMITTED, whatever the database's default. A job is
+// as durable as the connection's synchronous_commit says.
 package pgqueue
 
 import (
@@ -25,14 +26,16 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
-// New makes a Queue in the database of pool, which stays its owner's and is not used for anything but to make others like it, and for
-// the transactions of HandleTx: statements go through up to 10 connections of a pool of its own, with the settings of pool, and heartbeats
-// through one more, so that nothing keeps them waiting. A process that works has up to 5 more, of a pglock.LeaseLocker: with it one process at
-// a time is elected to look after the queues; and one on which it listens, unless Options.PollOnly is set. It asks the server for its
-// version and for that of the tables.
+// New makes a Queue in the database of pool, which stays its owner's and is not used for anything
+// but to make others like it, and for the transactions of HandleTx: statements go through up to 10
+// connections of a pool of its own, with the settings of pool, and heartbeats through one more, so
+// that nothing keeps them waiting. A process that works has up to 5 more, of a pglock.LeaseLocker:
+// with it one process at a time is elected to look after the queues; and one on which it listens,
+// unless Options.PollOnly is set. It asks the server for its version and for that of the tables.
 //
-// Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn, BeforeAcquire and AfterRelease. Their
-// contexts, which a tracer sees too, have no values of the caller's.
+// Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn,
+// BeforeAcquire and AfterRelease. Their contexts, which a tracer sees too, have no values of the
+// caller's.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable;
 // dblock.ErrUnsupported for a client_encoding other than UTF8, and for a search_path that names
@@ -47,7 +50,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue
 // ownConns is how many connections a Queue uses, without that of the heartbeats.
 const ownConns = 10
 
-// sessions are parameters besides those of postgres. A bitmap would read all ready jobs of a queue before the first is claimed.
+// sessions are parameters besides those of postgres. A bitmap would read all ready jobs of a queue
+// before the first is claimed.
 var sessions = map[string]string{"enable_bitmapscan": "off"}
 
 // open makes a driver with pools of its own.

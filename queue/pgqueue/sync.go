@@ -19,8 +19,9 @@ func waitForRows(x *driver.SyncBatch) string {
 	return fmt.Sprintf("set local lock_timeout = '%dms'", x.RowWait().Milliseconds())
 }
 
-// Sync is one transaction in one round trip: how jobs ended first, so that a claim that was taken away stops nothing else. If jobs are
-// deferred or buried the commit is a second one: it depends on whether others want them cancelled.
+// Sync is one transaction in one round trip: how jobs ended first, so that a claim that was taken
+// away stops nothing else. If jobs are deferred or buried the commit is a second one: it depends on
+// whether others want them cancelled.
 func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.SyncResult, err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -83,7 +84,8 @@ func (d *database) unlessCancelled(ctx context.Context, conn *pgx.Conn, batch *p
 	return *got, nil
 }
 
-// queueCancels locks the claims of jobs that are to be deferred or buried, and reads which of them others want cancelled.
+// queueCancels locks the claims of jobs that are to be deferred or buried, and reads which of them
+// others want cancelled.
 func (d *database) queueCancels(batch *pgx.Batch, x *driver.SyncBatch, got *driver.SyncResult) {
 	all := x.Returned()
 	if len(all) == 0 {

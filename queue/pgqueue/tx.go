@@ -44,12 +44,13 @@ func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Place) 
 	return lent, w, driver.BeginRecorded, nil
 }
 
-// freshPlans has the server plan the statements that follow for what the tables are now: the sessions are not ours, and may keep plans of
-// tables that were empty. It is for this transaction, of which nothing follows but the commit.
+// freshPlans has the server plan the statements that follow for what the tables are now: the
+// sessions are not ours, and may keep plans of tables that were empty. It is for this transaction,
+// of which nothing follows but the commit.
 const freshPlans = "set local plan_cache_mode = force_custom_plan"
 
-// End is one round trip. The commit has the host's bound: it waits, too, for its turn in the server's
-// queue of notifications.
+// End is one round trip. The commit has the host's bound: it waits, too, for its turn in the
+// server's queue of notifications.
 func (w *work) End(ctx context.Context, x *driver.SyncBatch) (ours bool, err error) {
 	if err := w.stands(); err != nil {
 		return false, err
@@ -113,7 +114,8 @@ type lentTx struct {
 	ended string // how it wanted to end it
 }
 
-// takeBack has all further calls fail, and tells how the handler wanted to end it; empty: it did not.
+// takeBack has all further calls fail, and tells how the handler wanted to end it; empty: it did
+// not.
 func (t *lentTx) takeBack() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,8 +197,8 @@ func (t *lentTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row 
 	return t.Tx.QueryRow(ctx, sql, args...)
 }
 
-// closedTx is a row, and the results of a batch, of which nothing was sent. pgx may add methods to its interfaces: those are there,
-// and can't be called.
+// closedTx is a row, and the results of a batch, of which nothing was sent. pgx may add methods to
+// its interfaces: those are there, and can't be called.
 type closedTx struct {
 	pgx.BatchResults
 	err error

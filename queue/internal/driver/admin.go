@@ -49,8 +49,8 @@ type Record struct {
 	Admitted bool // it takes a place in its group, if it has one; of jobs that have not ended
 }
 
-// Take claims one job that waits, of which it was read where it stands, so that the same transaction
-// can end it.
+// Take claims one job that waits, of which it was read where it stands, so that the same
+// transaction can end it.
 type Take struct {
 	Claim ID
 	Job   Record
@@ -63,8 +63,8 @@ type HistoryEntry struct {
 	Reason  string // why it was cancelled
 }
 
-// AgeStep is how many jobs are read at once to find the oldest: in the order of their priorities, of
-// each the oldest first.
+// AgeStep is how many jobs are read at once to find the oldest: in the order of their priorities,
+// of each the oldest first.
 const AgeStep = 1000
 
 // Counts are those of one queue; none is above what was asked for.

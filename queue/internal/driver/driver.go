@@ -94,15 +94,17 @@ type ClaimRequest struct {
 	Beat   int64         // the member's last: once it has beaten twice more nothing is claimed
 }
 
-// ReadyCursor says that of a priority nothing that became ready earlier need be looked at. It is a hint.
+// ReadyCursor says that of a priority nothing that became ready earlier need be looked at. It is a
+// hint.
 type ReadyCursor struct {
 	Priority int16
 	ReadyAt  time.Time
 }
 
-// SyncBatch is what a member tells of the jobs that it had, and what it would like to have next. All
-// of it takes place, or nothing. No job is in it twice. With a job that is completed or discarded
-// its unique key is free, and the next of its group is ready. One that is rescheduled keeps both.
+// SyncBatch is what a member tells of the jobs that it had, and what it would like to have next.
+// All of it takes place, or nothing. No job is in it twice. With a job that is completed or
+// discarded its unique key is free, and the next of its group is ready. One that is rescheduled
+// keeps both.
 type SyncBatch struct {
 	Member        member.ID
 	Take          *Take          // nil: none; comes first
@@ -113,9 +115,9 @@ type SyncBatch struct {
 	Discarded     []Discard
 	Closed        []ID // claims of which nothing is outstanding then
 
-	// Broken is what Members.Broken returned before the first claim of Closed was made. If it returns
-	// another number by now, the server may have forgotten ends of their jobs, after a crash or a
-	// failover: a claim that has such a job stays.
+	// Broken is what Members.Broken returned before the first claim of Closed was made. If it
+	// returns another number by now, the server may have forgotten ends of their jobs, after a
+	// crash or a failover: a claim that has such a job stays.
 	Broken int64
 
 	Claim *ClaimRequest // nil: none
@@ -190,8 +192,8 @@ type SyncResult struct {
 	Cancelled []ID
 }
 
-// Driver is one database: it enqueues jobs, and runs what a worker asks for. Its errors are what the
-// server says; Classify and IsLocked tell what they mean.
+// Driver is one database: it enqueues jobs, and runs what a worker asks for. Its errors are what
+// the server says; Classify and IsLocked tell what they mean.
 type Driver interface {
 	// Enqueue enqueues jobs, all or none but for duplicates.
 	Enqueue(ctx context.Context, r *EnqueueRequest) ([]Duplicate, error)

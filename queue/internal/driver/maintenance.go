@@ -45,8 +45,8 @@ type PromoteRequest struct {
 	// come. It reads all of them, or a million.
 	Urgent bool
 
-	// Groups are those that jobs come to, after a cursor. It waits for the row of a group for Wait at
-	// most, or not at all, and then IsLocked of its error.
+	// Groups are those that jobs come to, after a cursor. It waits for the row of a group for Wait
+	// at most, or not at all, and then IsLocked of its error.
 	Groups []Group
 	After  DueCursor
 	Wait   time.Duration
@@ -67,8 +67,8 @@ const DueLook = 10_000
 
 // AdoptRequest is which claims get another owner.
 type AdoptRequest struct {
-	// From is a member that is gone, and Heir no member: From can end none of the jobs any more, and
-	// SyncBatch.Member can be Heir. If both are the same, the claims stay as they are.
+	// From is a member that is gone, and Heir no member: From can end none of the jobs any more,
+	// and SyncBatch.Member can be Heir. If both are the same, the claims stay as they are.
 	From, Heir member.ID
 
 	Claim ID // the only one; zero: some of From's

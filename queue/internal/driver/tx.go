@@ -10,8 +10,8 @@ import (
 type Beginner[Tx any] interface {
 	// Begin begins a transaction of READ COMMITTED, read and write, on a connection of the host's
 	// own. What tx is given to can neither commit it nor go on with it after HandlerTx.End, or
-	// HandlerTx.End says so. If first is not nil, the beginning of that job of the member is recorded
-	// as by BeginJobs, once there is a connection; without it there is no transaction.
+	// HandlerTx.End says so. If first is not nil, the beginning of that job of the member is
+	// recorded as by BeginJobs, once there is a connection; without it there is no transaction.
 	Begin(ctx context.Context, m member.ID, first *Place) (tx Tx, w HandlerTx, got Beginning, err error)
 }
 
@@ -37,8 +37,8 @@ func BeginningOf(begun, locked []ID) Beginning {
 
 // HandlerTx is a transaction in which a handler does its job, and in which the job ends.
 type HandlerTx interface {
-	// End is Sync in it, of nothing but one job that is completed. It is not ours if its claim is not
-	// the member's any more. It waits for the rows of unique keys and groups briefly only, and
+	// End is Sync in it, of nothing but one job that is completed. It is not ours if its claim is
+	// not the member's any more. It waits for the rows of unique keys and groups briefly only, and
 	// IsLocked of its error. An error that is dblock.ErrTxEnded says that the handler had ended it.
 	End(ctx context.Context, x *SyncBatch) (ours bool, err error)
 
@@ -46,8 +46,8 @@ type HandlerTx interface {
 	// sqlerr.Retryable.
 	Commit(ctx context.Context) error
 
-	// Rollback gives the connection back, whatever has become of the transaction. It is called once,
-	// in the end, after Commit too.
+	// Rollback gives the connection back, whatever has become of the transaction. It is called
+	// once, in the end, after Commit too.
 	Rollback(ctx context.Context)
 }
 

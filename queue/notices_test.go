@@ -110,17 +110,19 @@ func TestAHintDuringAnAskIsKept(t *testing.T) {
 func TestWordIsForItsMember(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &worker{word: make(chan struct{}, 1), now: &tenure{life: &member.Life{ID: member.NewID()}}}
-		q := &Queue{workers: map[*worker]struct{}{w: {}}}
-		q.heard(driver.Notification{Member: member.NewID()})
+		life := &member.Life{ID: member.NewID()}
+		w := &worker{sync: &syncer{now: &incarnation{life: life}}}
+		w.cancels = &canceller{w: w, word: make(chan struct{}, 1)}
+		n := &notices{workers: map[*worker]struct{}{w: {}}}
+		n.heard(driver.Notification{Member: member.NewID()})
 		began := time.Now()
-		if !w.listensFor(t.Context(), time.Second) || time.Since(began) != time.Second {
+		if !w.cancels.waits(t.Context(), time.Second) || time.Since(began) != time.Second {
 			t.Error("it looks for word that was left for another one")
 		}
-		q.heard(driver.Notification{Member: w.now.life.ID})
-		q.heard(driver.Notification{Member: w.now.life.ID})
+		n.heard(driver.Notification{Member: life.ID})
+		n.heard(driver.Notification{Member: life.ID})
 		began = time.Now()
-		if !w.listensFor(t.Context(), time.Second) || time.Since(began) != 0 {
+		if !w.cancels.waits(t.Context(), time.Second) || time.Since(began) != 0 {
 			t.Error("it does not look at once")
 		}
 	})

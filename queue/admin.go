@@ -33,7 +33,7 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	r, err := q.find(ctx, id)
 	switch {
 	case err == nil && revived > 0:
-		q.announce(r.Queue)
+		q.notices.announce(r.Queue)
 		return nil
 	case revived > 0 && errors.Is(err, ErrNoJob): // it has been done by now
 		return nil
@@ -46,7 +46,7 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 }
 
 func (q *Queue) revive(ctx context.Context, ids []driver.ID) (revived int, err error) {
-	err = q.again(ctx, "retrying dead jobs", func(ctx context.Context) (err error) {
+	err = q.db.again(ctx, "retrying dead jobs", func(ctx context.Context) (err error) {
 		return q.managing.do(ctx, func() (err error) {
 			revived, err = q.driver.Admin().Revive(ctx, ids)
 			return err
@@ -60,9 +60,9 @@ const reviveRests = 4
 
 const reviveStep = 200 // dead jobs that one statement retries
 
-// RetryAll is Retry of all jobs of a queue ("": the default one) that are dead when it is called, the last ones first. It passes over those
-// whose unique key another job has, or an open transaction is taking. It returns how many it retried; one that dies again is not retried
-// again.
+// RetryAll is Retry of all jobs of a queue ("": the default one) that are dead when it is called,
+// the last ones first. It passes over those whose unique key another job has, or an open
+// transaction is taking. It returns how many it retried; one that dies again is not retried again.
 //
 // Errors: dblock.ErrInvalid, and those of the database; some are retried then.
 func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err error) {
@@ -76,7 +76,7 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 	}
 	defer func() {
 		if retried > 0 {
-			q.announce(queue)
+			q.notices.announce(queue)
 		}
 		if err != nil && retried > 0 {
 			err = fmt.Errorf("queue: after %d dead jobs were retried: %w", retried, err)
@@ -86,14 +86,14 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 	var last driver.ID
 	for {
 		var dead []driver.Record
-		err := q.patiently(ctx, "listing dead jobs", func(ctx context.Context) (err error) {
+		err := q.db.patiently(ctx, "listing dead jobs", func(ctx context.Context) (err error) {
 			dead, err = q.driver.Admin().List(ctx, &driver.ListRequest{
 				Queue: queue, State: driver.Dead, Before: before, BeforeID: last, Most: reviveStep,
 			})
 			return err
 		})
 		if err != nil {
-			return retried, q.explain(sqlerr.Unwritten(err), "listing dead jobs")
+			return retried, q.db.explain(sqlerr.Unwritten(err), "listing dead jobs")
 		}
 		if len(dead) == 0 {
 			return retried, nil
@@ -142,7 +142,7 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 	}
 	defer q.calls.Done()
 	return q.endWaiting(ctx, id, func(r driver.Record, x *driver.SyncBatch, p driver.Place) {
-		q.drop(x, p)
+		q.dropIn(x, p)
 	}, func(ctx context.Context, r driver.Record) (done bool, err error) {
 		if r.State == driver.Dead {
 			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.DeadJob, Job: r.ID})
@@ -151,18 +151,18 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 		done, err = q.driver.Admin().AskToCancel(ctx, r.Member, r.Claim, r.ID)
 		if done && err == nil {
 			word := driver.Notification{Member: r.Member}
-			q.heard(word)
-			q.tell(word)
+			q.notices.heard(word)
+			q.notices.send(word)
 		}
 		return done, err
 	})
 }
 
-// drop has an exchange end a job as cancelled.
-func (q *Queue) drop(x *driver.SyncBatch, p driver.Place) {
+// dropIn has a batch end a job as cancelled.
+func (q *Queue) dropIn(x *driver.SyncBatch, p driver.Place) {
 	x.Completed = append(x.Completed, p)
 	if q.o.History > 0 {
-		x.History = append(x.History, driver.HistoryEntry{Place: p, Outcome: driver.OutcomeCancelled, Reason: ErrCancelled.Error()})
+		x.History = append(x.History, historyOf(p, outcomeCancelled, ErrCancelled.Error()))
 	}
 }
 
@@ -193,8 +193,8 @@ func (q *Queue) observeEnd(r driver.Record, x *driver.SyncBatch) {
 	}
 }
 
-// endWaiting ends a job that waits by way of a claim, which is made and ended in one transaction; others says what becomes of one that
-// does not wait.
+// endWaiting ends a job that waits by way of a claim, which is made and ended in one transaction;
+// others says what becomes of one that does not wait.
 func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *driver.SyncBatch, driver.Place),
 	others func(context.Context, driver.Record) (done bool, err error),
 ) (JobState, error) {
@@ -223,8 +223,8 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 			return 0, err
 		case errors.Is(err, ErrState):
 			return JobState(r.State), err
-		case err != nil && q.classify(err) != sqlerr.Retryable:
-			return JobState(r.State), q.explain(err, "ending a job")
+		case err != nil && q.db.classify(err) != sqlerr.Retryable:
+			return JobState(r.State), q.db.explain(err, "ending a job")
 		case err == nil && done:
 			if x != nil {
 				q.observeEnd(r, x)
@@ -250,7 +250,7 @@ func (q *Queue) endOnce(ctx context.Context, r driver.Record, end func(driver.Re
 		got, err := q.driver.Sync(ctx, x)
 		done = got.Completed+got.Discarded > 0
 		if done && p.Keyed { // another one of its group may be ready now
-			q.announce(r.Queue)
+			q.notices.announce(r.Queue)
 		}
 		return x, done, err
 	case driver.Claimed, driver.Dead:
@@ -261,8 +261,8 @@ func (q *Queue) endOnce(ctx context.Context, r driver.Record, end func(driver.Re
 
 const purgeStep = 1000 // jobs that one statement drops
 
-// Purge drops the dead jobs of a queue ("": the default one) that died so long ago, or longer, and returns how many there were. 0 is all
-// of them.
+// Purge drops the dead jobs of a queue ("": the default one) that died so long ago, or longer, and
+// returns how many there were. 0 is all of them.
 //
 // Errors: dblock.ErrInvalid, and those of the database; some are dropped then.
 func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (purged int, err error) {
@@ -279,7 +279,7 @@ func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (pur
 	}
 	for {
 		full := false
-		err := q.inSteps(ctx, "dropping dead jobs", purgeStep, func(ctx context.Context, most int) error {
+		err := q.db.inSteps(ctx, "dropping dead jobs", purgeStep, func(ctx context.Context, most int) error {
 			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.DeadJobs, Queue: queue, Age: age, Most: most})
 			purged, full = purged+n, n == most
 			return err

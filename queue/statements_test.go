@@ -26,11 +26,11 @@ func TestPatienceGrowsForStatementsAlone(t *testing.T) {
 	t.Parallel()
 	const timeout = 10 * time.Millisecond
 	for _, exhausted := range []bool{false, true} {
-		q := &Queue{driver: &silent{exhausted: exhausted}, o: Options{Timeout: timeout}, patience: make(map[string]time.Duration), steps: make(map[string]step)}
+		s := newStatements(&silent{exhausted: exhausted}, timeout)
 		for range 2 {
 			within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			tries := 0
-			err := q.inSteps(within, "waiting", 8, func(ctx context.Context, _ int) error {
+			err := s.inSteps(within, "waiting", 8, func(ctx context.Context, _ int) error {
 				if tries++; tries == 4 {
 					cancel()
 				}
@@ -49,7 +49,7 @@ func TestPatienceGrowsForStatementsAlone(t *testing.T) {
 		if exhausted {
 			rows, patience = 8, timeout
 		}
-		if n, d := q.step("waiting", 8), q.patienceFor("waiting"); n != rows || d != patience {
+		if n, d := s.step("waiting", 8), s.patienceFor("waiting"); n != rows || d != patience {
 			t.Errorf("exhausted %v: %d rows in %v, want %d in %v", exhausted, n, d, rows, patience)
 		}
 	}
@@ -68,10 +68,10 @@ func TestStepsGrowAgain(t *testing.T) {
 		{"slow rows", 0, 40 * time.Millisecond, 64, 512},
 		{"all is quick", time.Millisecond, time.Microsecond, most, most},
 	} {
-		q := &Queue{o: Options{Timeout: timeout}, steps: make(map[string]step)}
+		s := newStatements(nil, timeout)
 		patience, n := timeout, 0
 		for range 20 {
-			n = q.step("", most)
+			n = s.step("", most)
 			took := c.passing + time.Duration(n)*c.row
 			cut := took > patience
 			if cut {
@@ -79,7 +79,7 @@ func TestStepsGrowAgain(t *testing.T) {
 			} else {
 				patience = max(2*took, timeout)
 			}
-			q.stepped("", n, took, cut)
+			s.stepped("", n, took, cut)
 		}
 		if n < c.from || n > c.to {
 			t.Errorf("%s: %d rows, want %d to %d", c.name, n, c.from, c.to)

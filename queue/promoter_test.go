@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
@@ -29,12 +28,12 @@ type promotions struct {
 	e *dueGroups
 }
 
-func (p promotions) DueGroups(context.Context, driver.DueCursor) ([]driver.Group, driver.DueCursor, error) {
-	return slices.Clone(p.e.due), driver.DueCursor{}, nil
+func (m promotions) DueGroups(context.Context, driver.DueCursor) ([]driver.Group, driver.DueCursor, error) {
+	return slices.Clone(m.e.due), driver.DueCursor{}, nil
 }
 
-func (p promotions) Promote(_ context.Context, r *driver.PromoteRequest) (int, error) {
-	e := p.e
+func (m promotions) Promote(_ context.Context, r *driver.PromoteRequest) (int, error) {
+	e := m.e
 	if len(r.Groups) == 0 {
 		if r.Since != everDue {
 			e.recent++
@@ -58,12 +57,12 @@ func TestLockedGroupsDelayNoOthers(t *testing.T) {
 	for n := range 100 {
 		e.locked = append(e.locked, driver.Group{Queue: "q", Key: fmt.Sprint("locked ", n)})
 	}
-	q := &Queue{driver: e, o: Options{Timeout: time.Minute}, patience: make(map[string]time.Duration), member: member.New(nil, member.Options{TTL: time.Minute})}
+	p := &promoter{db: newStatements(e, time.Minute), ttl: time.Minute}
 	for round := range 3 {
 		others := []driver.Group{{Queue: "q", Key: fmt.Sprint("a ", round)}, {Queue: "q", Key: fmt.Sprint("z ", round)}}
 		e.due = append(slices.Insert(slices.Clone(e.locked), 50, others[0]), others[1])
 		e.waited, e.recent = 0, 0
-		n, err := q.promoteGroups(t.Context())
+		n, err := p.promoteGroups(t.Context())
 		if err != nil || n != len(others) {
 			t.Errorf("round %d: %d jobs are promoted, %v", round, n, err)
 		}
@@ -76,7 +75,7 @@ func TestLockedGroupsDelayNoOthers(t *testing.T) {
 		}
 	}
 	e.locked = nil
-	if n, err := q.promoteGroups(t.Context()); err != nil || n != 100 || len(e.due) > 0 {
+	if n, err := p.promoteGroups(t.Context()); err != nil || n != 100 || len(e.due) > 0 {
 		t.Errorf("%d groups that are free are promoted, %v; %d are left", n, err, len(e.due))
 	}
 }

@@ -15,11 +15,12 @@ import (
 // errWorkerGone is how an attempt failed whose process is gone.
 var errWorkerGone = errors.New("its worker is gone")
 
-// Rescue ends the attempts of processes that are gone, of all queues, as attempts that failed: their jobs are tried again after a backoff.
-// A job whose last attempt had begun is given up. If it is known that an attempt had not begun, its job is ready again at once, and no attempt
-// is counted: of last attempts, and of jobs that were rescued before.
-// A job that was to be cancelled (Cancel) is dropped, and not counted. Rescue returns how many jobs run again, and how many are dead.
-// Workers do so by themselves (WorkerOptions.Rescue).
+// Rescue ends the attempts of processes that are gone, of all queues, as attempts that failed:
+// their jobs are tried again after a backoff. A job whose last attempt had begun is given up. If it
+// is known that an attempt had not begun, its job is ready again at once, and no attempt is
+// counted: of last attempts, and of jobs that were rescued before. A job that was to be cancelled
+// (Cancel) is dropped, and not counted. Rescue returns how many jobs run again, and how many are
+// dead. Workers do so by themselves (WorkerOptions.Rescue).
 //
 // The backoff is that of the kind's handler in this process, or the default of WorkerOptions.
 func (q *Queue) Rescue(ctx context.Context) (again, dead int, err error) {
@@ -32,12 +33,12 @@ func (q *Queue) Rescue(ctx context.Context) (again, dead int, err error) {
 
 func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Duration) (again, dead int, err error) {
 	var suspects []member.ID
-	err = q.patiently(ctx, "looking for the gone", func(ctx context.Context) (err error) {
+	err = q.db.patiently(ctx, "looking for the gone", func(ctx context.Context) (err error) {
 		suspects, err = q.driver.Maintenance().Suspects(ctx)
 		return err
 	})
 	if err != nil {
-		return 0, 0, q.explain(sqlerr.Unwritten(err), "looking for those who are gone")
+		return 0, 0, q.db.explain(sqlerr.Unwritten(err), "looking for those who are gone")
 	}
 	r := newRescue(ctx, q, backoff, member.NewID())
 	for _, m := range suspects {
@@ -45,7 +46,7 @@ func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Durati
 	}
 	err = errors.Join(err, r.last())
 	if r.again+r.dead+r.dropped > 0 { // of a group whose job is dead the next one is ready
-		q.announce(driver.AnyQueue)
+		q.notices.announce(driver.AnyQueue)
 	}
 	if r.again+r.dead > 0 {
 		if f := q.o.Observer.Rescued; f != nil {
@@ -55,8 +56,9 @@ func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Durati
 	return r.again, r.dead, err
 }
 
-// rescue ends the jobs of members that are gone. Their claims are recorded for heir first, so that nobody else ends them meanwhile. If the
-// rescue ends in between, heir is a member that is gone for the next one.
+// rescue ends the jobs of members that are gone. Their claims are recorded for heir first, so that
+// nobody else ends them meanwhile. If the rescue ends in between, heir is a member that is gone for
+// the next one.
 type rescue struct {
 	q       *Queue
 	ctx     context.Context
@@ -86,12 +88,12 @@ type lastEnd struct {
 func (r *rescue) of(m member.ID) error {
 	q := r.q
 	gone := false
-	err := q.within(r.ctx, func(ctx context.Context) (err error) {
+	err := q.db.within(r.ctx, func(ctx context.Context) (err error) {
 		gone, err = q.driver.Members().Evict(ctx, m)
 		return err
 	})
 	if err != nil {
-		return q.explain(err, "looking whether a member is gone")
+		return q.db.explain(err, "looking whether a member is gone")
 	}
 	for range mostSteps {
 		if !gone {
@@ -99,7 +101,7 @@ func (r *rescue) of(m member.ID) error {
 		}
 		var claims []driver.ID
 		var jobs []driver.Orphan
-		err := q.inSteps(r.ctx, "taking the claims of a member that is gone", adoptStep, func(ctx context.Context, most int) (err error) {
+		err := q.db.inSteps(r.ctx, "taking the claims of a member that is gone", adoptStep, func(ctx context.Context, most int) (err error) {
 			claims, jobs, err = q.driver.Maintenance().Adopt(ctx, &driver.AdoptRequest{From: m, Heir: r.heir, Most: most})
 			return err
 		})
@@ -126,7 +128,7 @@ func (r *rescue) end(x *driver.SyncBatch) error {
 	for {
 		var rest *driver.SyncBatch
 		var cancelled []driver.ID
-		err := r.q.inSteps(r.ctx, "rescuing jobs", min(max(x.Ends(), 1), rescueStep), func(ctx context.Context, most int) (err error) {
+		err := r.q.db.inSteps(r.ctx, "rescuing jobs", min(max(x.Ends(), 1), rescueStep), func(ctx context.Context, most int) (err error) {
 			var some *driver.SyncBatch
 			some, rest = split(x, most)
 			cancelled, err = r.exchange(ctx, some)
@@ -145,7 +147,8 @@ func (r *rescue) end(x *driver.SyncBatch) error {
 	}
 }
 
-// split divides the ends of jobs, and has claims be closed with the last of them; rest is nil if there are no more than n.
+// split divides the ends of jobs, and has claims be closed with the last of them; rest is nil if
+// there are no more than n.
 func split(x *driver.SyncBatch, n int) (some, rest *driver.SyncBatch) {
 	if x.Ends() <= n {
 		return x, nil
@@ -210,7 +213,8 @@ func (r *rescue) drop(x *driver.SyncBatch, cancelled []driver.ID) {
 	x.Closed = slices.DeleteFunc(x.Closed, func(c driver.ID) bool { return r.open[c] > 0 })
 }
 
-// exchange is one of heir. If others want some jobs cancelled, which were to be deferred or buried, nothing has taken place.
+// exchange is one of heir. If others want some jobs cancelled, which were to be deferred or buried,
+// nothing has taken place.
 func (r *rescue) exchange(ctx context.Context, x *driver.SyncBatch) (cancelled []driver.ID, err error) {
 	x.Member, x.KeepDiscarded = r.heir, r.q.o.History > 0
 	got, err := r.q.driver.Sync(ctx, x)
@@ -218,8 +222,8 @@ func (r *rescue) exchange(ctx context.Context, x *driver.SyncBatch) (cancelled [
 	return got.Cancelled, err
 }
 
-// last gives up the jobs apart, or drops them, for as long as Options.Timeout, in no order. Those whose keys are locked, or whose groups have wrong
-// counts, are left for the next rescue.
+// last gives up the jobs apart, or drops them, for as long as Options.Timeout, in no order. Those
+// whose keys are locked, or whose groups have wrong counts, are left for the next rescue.
 func (r *rescue) last() error {
 	if len(r.apart) == 0 {
 		return nil
@@ -229,17 +233,17 @@ func (r *rescue) last() error {
 	defer cancel()
 	rand.Shuffle(len(r.apart), func(i, j int) { r.apart[i], r.apart[j] = r.apart[j], r.apart[i] })
 	var err error
-	n := r.q.step(givingUp, min(len(r.apart), rescueStep))
+	n := r.q.db.step(givingUp, min(len(r.apart), rescueStep))
 	for some := range slices.Chunk(r.apart, n) {
 		if ctx.Err() == nil {
 			err = errors.Join(err, r.endApart(ctx, some, new(sqlerr.Trial)))
 		}
 	}
-	r.q.stepped(givingUp, n, time.Since(began), ctx.Err() != nil)
+	r.q.db.stepped(givingUp, n, time.Since(began), ctx.Err() != nil)
 	if len(r.closed) == 0 {
 		return err
 	}
-	failed := r.q.again(r.ctx, "closing claims whose worker is gone", func(ctx context.Context) error {
+	failed := r.q.db.again(r.ctx, "closing claims whose worker is gone", func(ctx context.Context) error {
 		_, err := r.exchange(ctx, &driver.SyncBatch{Closed: r.closed})
 		return err
 	})
@@ -254,17 +258,17 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *sqlerr.Tri
 	x := &driver.SyncBatch{}
 	for _, j := range jobs {
 		if j.dropped {
-			r.q.drop(x, j.Place)
+			r.q.dropIn(x, j.Place)
 		} else {
 			x.Discarded = append(x.Discarded, j.Discard)
 		}
 	}
 	var cancelled []driver.ID
-	err := r.q.again(ctx, givingUp, func(ctx context.Context) (err error) {
+	err := r.q.db.again(ctx, givingUp, func(ctx context.Context) (err error) {
 		cancelled, err = r.exchange(ctx, x)
 		return err
 	})
-	locked := r.q.gaveWay(err)
+	locked := r.q.db.gaveWay(err)
 	from, to := 0, 0
 	switch {
 	case err == nil:
@@ -272,7 +276,7 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *sqlerr.Tri
 	case locked:
 		to = len(jobs) / 2
 	default:
-		from, to = trial.Split(len(jobs), r.q.classify(err))
+		from, to = trial.Split(len(jobs), r.q.db.classify(err))
 	}
 	switch {
 	case len(cancelled) > 0:
@@ -297,7 +301,7 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *sqlerr.Tri
 	case to > 0:
 		first, others := slices.Clone(jobs[from:to]), slices.Concat(jobs[:from], jobs[to:])
 		return errors.Join(r.endApart(ctx, first, trial), r.endApart(ctx, others, trial))
-	case !locked && (len(jobs) > 1 || !r.q.classify(err).MayBeOfOne()):
+	case !locked && (len(jobs) > 1 || !r.q.db.classify(err).MayBeOfOne()):
 		return err
 	case !locked:
 		r.q.trouble("giving up a job whose worker is gone", err)

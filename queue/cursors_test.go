@@ -13,11 +13,11 @@ func TestMarks(t *testing.T) {
 	now, server := time.Now(), time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return server.Add(time.Duration(s) * time.Second) }
 	job := func(priority int16, s int) driver.Job { return driver.Job{Priority: priority, ReadyAt: at(s)} }
-	var m marks
+	var m cursors
 	claim := func(most int, jobs ...driver.Job) []driver.ReadyCursor {
-		ask := &driver.ClaimRequest{Most: most, From: m.from(now)}
-		m.saw(ask, jobs, now, time.Millisecond)
-		return ask.From
+		r := &driver.ClaimRequest{Most: most, From: m.from(now)}
+		m.saw(r, jobs, now, time.Millisecond)
+		return r.From
 	}
 	expect := func(name string, got []driver.ReadyCursor, want ...driver.ReadyCursor) {
 		t.Helper()
@@ -36,11 +36,11 @@ func TestMarks(t *testing.T) {
 	expect("nothing is known", claim(2), none...)
 	now = now.Add(wholeEvery)
 	expect("a second later", claim(2, job(1, 1)))
-	for p := range int16(2 * maxMarks) {
+	for p := range int16(2 * maxCursors) {
 		claim(1, job(p, 1))
 	}
-	if got := claim(1); len(got) != maxMarks {
-		t.Errorf("it knows of %d priorities, want %d", len(got), maxMarks)
+	if got := claim(1); len(got) != maxCursors {
+		t.Errorf("it knows of %d priorities, want %d", len(got), maxCursors)
 	}
 	m.forget()
 	m.saw(&driver.ClaimRequest{Most: 1}, nil, now, time.Second)
@@ -53,7 +53,7 @@ func TestMarks(t *testing.T) {
 func TestMarksOfLateClaims(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var m marks
+	var m cursors
 	m.late(now)
 	if from := m.from(now); from != nil {
 		t.Errorf("from %v, though nothing was claimed yet", from)
@@ -77,15 +77,15 @@ func TestMarksOfLateClaims(t *testing.T) {
 func TestMarksOnABusyServer(t *testing.T) {
 	t.Parallel()
 	const took = 400 * time.Millisecond
-	var m marks
+	var m cursors
 	began, now := 0, time.Now()
 	for range 100 {
-		ask := &driver.ClaimRequest{Most: 1, From: m.from(now)}
-		if ask.From == nil {
+		r := &driver.ClaimRequest{Most: 1, From: m.from(now)}
+		if r.From == nil {
 			began++
 		}
 		now = now.Add(took)
-		m.saw(ask, []driver.Job{{ReadyAt: now}}, now, took)
+		m.saw(r, []driver.Job{{ReadyAt: now}}, now, took)
 	}
 	if began < 20 {
 		t.Errorf("%d of 100 claims, of %v each, began at the start", began, took)
@@ -95,7 +95,7 @@ func TestMarksOnABusyServer(t *testing.T) {
 // The first claim may fail, and the next one come before wholeEvery has passed.
 func TestMarksBeginAtTheStartUntilAClaimSucceeds(t *testing.T) {
 	t.Parallel()
-	var m marks
+	var m cursors
 	now := time.Now()
 	for range 2 {
 		if from := m.from(now); from != nil {

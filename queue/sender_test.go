@@ -41,8 +41,8 @@ func (o *town) send(_ context.Context, news []driver.Notification) error {
 	return nil
 }
 
-func (o *town) teller() *teller {
-	return newTeller(o.send, func(string, error) { o.events++ })
+func (o *town) sender() *sender {
+	return newSender(o.send, func(string, error) { o.events++ })
 }
 
 // burst tells of one queue again and again, and fails unless after each time a telling begins, soon, and there are few of them.
@@ -57,12 +57,12 @@ func burst(told func() []time.Time, tell func(driver.Notification)) error {
 	took := time.Since(began)
 	pause(time.Second)
 	sends := told()
-	if most := int(took/tellEvery) + 2; len(sends) > most {
+	if most := int(took/sendEvery) + 2; len(sends) > most {
 		return fmt.Errorf("%d tellings in %v, more than %d", len(sends), took, most)
 	}
 	for i, t := range at {
 		next, _ := slices.BinarySearchFunc(sends, t, time.Time.Compare)
-		if next == len(sends) || sends[next].Sub(t) > tellBusy+2*time.Millisecond {
+		if next == len(sends) || sends[next].Sub(t) > sendBusy+2*time.Millisecond {
 			return fmt.Errorf("nothing was told after news %d of %d", i+1, len(at))
 		}
 	}
@@ -79,11 +79,11 @@ func TestWhatIsToldInABurstIsFewAndNoneIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &town{took: time.Millisecond}
-		teller := o.teller()
-		if err := burst(func() []time.Time { return o.sends }, teller.tell); err != nil {
+		sender := o.sender()
+		if err := burst(func() []time.Time { return o.sends }, sender.send); err != nil {
 			t.Error(err)
 		}
-		teller.close(t.Context())
+		sender.close(t.Context())
 	})
 }
 
@@ -92,18 +92,18 @@ func TestControlOnlyTheFirstOfABurstIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &town{took: time.Millisecond}
-		teller := o.teller()
+		sender := o.sender()
 		var last time.Time
 		err := burst(func() []time.Time { return o.sends }, func(n driver.Notification) {
-			if time.Since(last) >= 2*tellBusy {
+			if time.Since(last) >= 2*sendBusy {
 				last = time.Now()
-				teller.tell(n)
+				sender.send(n)
 			}
 		})
 		if err == nil {
 			t.Error("nothing was lost")
 		}
-		teller.close(t.Context())
+		sender.close(t.Context())
 	})
 }
 
@@ -111,25 +111,25 @@ func TestTheFirstIsToldAtOnceAndOthersTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &town{}
-		teller := o.teller()
+		sender := o.sender()
 		began := time.Now()
-		teller.tell(driver.Notification{Queue: "a"})
+		sender.send(driver.Notification{Queue: "a"})
 		synctest.Wait()
 		if len(o.sends) != 1 || !o.sends[0].Equal(began) {
 			t.Errorf("told at %v", o.sends)
 		}
 		for _, name := range []string{"b", "c", "b"} {
-			teller.tell(driver.Notification{Queue: name})
+			sender.send(driver.Notification{Queue: name})
 		}
 		pause(time.Second)
 		slices.Sort(o.told)
 		if len(o.sends) != 2 || !slices.Equal(o.told, []string{"a", "b", "c"}) {
 			t.Errorf("%d tellings, of %v", len(o.sends), o.told)
 		}
-		teller.tell(driver.Notification{Queue: "d"})
-		teller.tell(driver.Notification{Queue: "e"})
-		teller.close(t.Context()) // waits for no pause
-		teller.tell(driver.Notification{Queue: "f"})
+		sender.send(driver.Notification{Queue: "d"})
+		sender.send(driver.Notification{Queue: "e"})
+		sender.close(t.Context()) // waits for no pause
+		sender.send(driver.Notification{Queue: "f"})
 		if slices.Sort(o.told); !slices.Equal(o.told, []string{"a", "b", "c", "d", "e"}) {
 			t.Errorf("at the end %v were told", o.told)
 		}
@@ -140,41 +140,41 @@ func TestTellingIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bad := errors.New("a bad day")
-		o := &town{fails: slices.Repeat([]error{bad}, tellTries-1)}
-		teller := o.teller()
-		teller.tell(driver.Notification{Queue: "a"})
+		o := &town{fails: slices.Repeat([]error{bad}, sendTries-1)}
+		sender := o.sender()
+		sender.send(driver.Notification{Queue: "a"})
 		pause(time.Minute)
 		if !slices.Equal(o.told, []string{"a"}) || o.events != 0 {
 			t.Errorf("%v were told, and %d troubles", o.told, o.events)
 		}
-		o.fails, o.told = slices.Repeat([]error{bad}, tellTries), nil
-		teller.tell(driver.Notification{Queue: "b"})
+		o.fails, o.told = slices.Repeat([]error{bad}, sendTries), nil
+		sender.send(driver.Notification{Queue: "b"})
 		pause(time.Minute)
 		if len(o.told) != 0 || o.events != 1 {
 			t.Errorf("%v were told, and %d troubles", o.told, o.events)
 		}
 		o.fails, o.sends = []error{fmt.Errorf("%w: here", dblock.ErrUnsupported)}, nil
-		teller.tell(driver.Notification{Queue: "c"})
+		sender.send(driver.Notification{Queue: "c"})
 		pause(time.Minute)
-		teller.tell(driver.Notification{Queue: "d"})
+		sender.send(driver.Notification{Queue: "d"})
 		pause(time.Minute)
 		if len(o.sends) != 1 || o.events != 1 {
 			t.Errorf("where nobody can be told there were %d tellings, and %d troubles", len(o.sends), o.events)
 		}
-		teller.close(t.Context())
+		sender.close(t.Context())
 	})
 }
 
 func TestCloseWaitsForNoTellingThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		teller := newTeller(func(ctx context.Context, _ []driver.Notification) error {
+		sender := newSender(func(ctx context.Context, _ []driver.Notification) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, func(string, error) {})
-		teller.tell(driver.Notification{Queue: "a"})
+		sender.send(driver.Notification{Queue: "a"})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		teller.close(ctx)
+		sender.close(ctx)
 	})
 }

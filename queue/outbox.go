@@ -1,0 +1,236 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/queue/internal/driver"
+)
+
+// outbox has the ends of a worker's jobs until the database has recorded them. The mutex of its
+// syncer guards it.
+//
+// A batch carries the ends of many jobs. It waits only briefly for the rows of unique keys, groups
+// and jobs. If another transaction has such a row locked, the ends of jobs with keys go apart: in
+// batches without a claim, of half as many ends each time, until an end that can't be recorded is
+// alone. It rests, and is sent again. If no job has a key, all ends go apart. So it is with ends
+// that the server refuses, for example if a trigger of the host's fails for one of them.
+type outbox struct {
+	flushAt int  // so many ends do not wait for others
+	history bool // is kept
+
+	ends        []end     // not sent yet
+	oldest      time.Time // when the first of them came
+	apart       []end     // such as do not go with others
+	apartFlying bool
+
+	claims map[*claim]struct{} // with jobs whose ends are not confirmed
+	closed []*claim            // without, which was not said yet
+	held   int                 // jobs that were claimed and whose ends are not confirmed
+	sent   int                 // of them: whose ends are under way
+}
+
+const (
+	// endWait is how long an end may wait for others to be sent with.
+	endWait = 3 * time.Millisecond
+
+	firstRest   = 10 * time.Millisecond
+	longestRest = 250 * time.Millisecond
+	restsToTell = 8 // after so many rests Observer.Trouble is told
+)
+
+// apart is how an end is sent that did not go with others.
+type apart struct {
+	conflicts int // for how many it was not recorded
+
+	share int       // how many ends its batch has at most; 0: it goes with all others
+	rests int       // how often it was alone and could not be recorded
+	until time.Time // it rests until then
+}
+
+// add takes an end. It tells whether a batch is to look for it.
+func (o *outbox) add(ends ...end) (due bool) {
+	if len(o.ends) == 0 {
+		o.oldest = time.Now()
+	}
+	o.ends = append(o.ends, ends...)
+	n := len(o.ends)
+	return n == 1 || n == o.flushAt || o.running() == 0
+}
+
+// running is how many jobs are in the process: they wait for handlers, or have one.
+func (o *outbox) running() int { return o.held - o.unrecorded() }
+
+// unrecorded is how many jobs have ended, which the database has not confirmed.
+func (o *outbox) unrecorded() int { return o.sent + len(o.ends) + len(o.apart) }
+
+// isDue tells whether the ends are to be sent now.
+func (o *outbox) isDue(now time.Time, stopping, flying bool) bool {
+	switch {
+	case len(o.ends) == 0:
+		return len(o.closed) > 0 && !flying
+	case stopping:
+		return true
+	}
+	return len(o.ends) >= o.flushAt || o.held-o.sent == len(o.ends) || now.Sub(o.oldest) >= endWait
+}
+
+// waitsFor is how long the ends wait for others; at most d.
+func (o *outbox) waitsFor(now time.Time, d time.Duration) time.Duration {
+	if len(o.ends) > 0 {
+		d = min(d, endWait-now.Sub(o.oldest))
+	}
+	return max(d, 0)
+}
+
+// compose takes all ends that can be sent together: those of one incarnation, and apart those that
+// were sent before.
+func (o *outbox) compose() *batch {
+	b, left := o.gather(o.ends, func(*end) bool { return true }, len(o.ends))
+	o.ends = left
+	var stay []*claim
+	for _, c := range o.closed {
+		if b.owner == nil {
+			b.owner = c.owner
+		}
+		if c.owner == b.owner {
+			b.close(c)
+		} else {
+			stay = append(stay, c)
+		}
+	}
+	o.closed = stay
+	return b
+}
+
+// composeApart makes a batch of ends that go apart; nil: none is due before wait. One such batch is
+// under way at a time.
+func (o *outbox) composeApart(now time.Time) (b *batch, wait time.Duration) {
+	const long = time.Minute
+	if o.apartFlying || len(o.apart) == 0 {
+		return nil, long
+	}
+	first, wait := -1, long
+	for i := range o.apart {
+		a := &o.apart[i].apart
+		if rest := a.until.Sub(now); rest > 0 {
+			wait = min(wait, rest)
+		} else if first < 0 || a.share > o.apart[first].apart.share {
+			first = i
+		}
+	}
+	if first < 0 {
+		return nil, wait
+	}
+	o.apart[0], o.apart[first] = o.apart[first], o.apart[0]
+	share := o.apart[0].apart.share
+	b, o.apart = o.gather(o.apart, func(e *end) bool { return e.apart.share == share && !e.apart.until.After(now) }, share)
+	o.apartFlying, b.apart = true, true
+	return b, 0
+}
+
+// gather makes a batch of most ends, at most, that can be sent together, and returns those that are
+// left.
+func (o *outbox) gather(ends []end, fits func(*end) bool, most int) (b *batch, left []end) {
+	b = &batch{}
+	for i, e := range ends {
+		if i == 0 {
+			b.owner, b.again = e.claim.owner, e.again
+			b.ends = make([]end, 0, min(len(ends), most))
+		}
+		if e.claim.owner != b.owner || e.again != b.again || len(b.ends) == most || !fits(&e) {
+			left = append(left, e)
+			continue
+		}
+		b.ends = append(b.ends, e)
+	}
+	for i := range b.ends {
+		b.add(&b.ends[i], o.history)
+	}
+	for i := range b.ends {
+		c := b.ends[i].claim
+		if c.here == c.open && !c.closing {
+			b.close(c)
+		}
+		c.here = 0
+	}
+	return b, left
+}
+
+// sends notes that a batch is under way. It tells whether more is to be sent.
+func (o *outbox) sends(b *batch) (more bool) {
+	o.sent += len(b.ends)
+	return len(o.ends)+len(o.closed)+len(o.apart) > 0
+}
+
+// landed notes that a batch has an answer, or will get none.
+func (o *outbox) landed(b *batch) {
+	o.sent -= len(b.ends)
+	if b.apart {
+		o.apartFlying = false
+	}
+}
+
+// returns takes over that a batch has done nothing: ends are sent again, and claims are not closed.
+func (o *outbox) returns(b *batch, ends []end) {
+	o.ends = append(ends, o.ends...)
+	for _, c := range b.closing {
+		c.closing = false
+		if c.open == 0 {
+			o.closed = append(o.closed, c)
+		}
+	}
+}
+
+// setApart has the ends of a batch that was refused go apart, and returns those that go with others
+// still.
+func (o *outbox) setApart(b *batch, locked bool) (others []end) {
+	share, now := max(len(b.ends)/2, 1), time.Now()
+	for _, e := range b.ends {
+		if locked && b.LocksKeys() && !e.admitsNext() {
+			others = append(others, e)
+			continue
+		}
+		if len(b.ends) == 1 {
+			e.apart.until = now.Add(pace.Jitter(min(firstRest<<min(e.apart.rests, 10), longestRest)))
+			e.apart.rests++
+		}
+		e.apart.share = share
+		o.apart = append(o.apart, e)
+	}
+	return others
+}
+
+// claimed takes over what a batch has claimed.
+func (o *outbox) claimed(c *claim) {
+	o.held += c.open
+	if c.open > 0 {
+		o.claims[c] = struct{}{}
+	}
+}
+
+// recorded takes over that the end of a job of a claim is recorded.
+func (o *outbox) recorded(c *claim) {
+	c.open--
+	if c.open > 0 {
+		return
+	}
+	delete(o.claims, c)
+	if !c.closing {
+		o.closed = append(o.closed, c)
+	}
+}
+
+// cancel cancels those of some jobs that the worker has.
+func (o *outbox) cancel(jobs map[driver.ID]bool) {
+	for c := range o.claims {
+		for i := range c.jobs {
+			if j := &c.jobs[i]; jobs[j.ID] {
+				j.cancelled.Store(true)
+				if ctx := j.context.Load(); ctx != nil {
+					ctx.end(ErrCancelled)
+				}
+			}
+		}
+	}
+}

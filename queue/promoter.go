@@ -1,0 +1,280 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/queue/internal/driver"
+)
+
+const (
+	promoteStep = 1000 // jobs that one statement promotes
+	mostSteps   = 100  // of one call
+	urgentShare = 10   // so many times as long as the look for urgent jobs took, there is no other one
+
+	everDue      = 100 * 365 * 24 * time.Hour
+	sinceSlack   = time.Second      // jobs are committed a little later than their time
+	longestSince = 10 * time.Second // and the TTL: another process may have looked last, and be gone
+)
+
+// Promote has jobs be ready whose time has come, of all queues, and returns how many. Workers do so
+// by themselves (WorkerOptions.Promote).
+func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
+	if err := q.enter(); err != nil {
+		return 0, err
+	}
+	defer q.calls.Done()
+	defer func() {
+		if promoted > 0 {
+			q.notices.announce(driver.AnyQueue)
+		}
+	}()
+	return q.promoter.promote(ctx)
+}
+
+// promoter has jobs be ready whose time has come.
+type promoter struct {
+	db  *statements
+	ttl time.Duration // of members
+
+	mu     sync.Mutex
+	looked time.Time             // when jobs without a group were looked at
+	locked map[driver.Group]bool // groups that the last promotion found locked
+}
+
+func (p *promoter) promote(ctx context.Context) (promoted int, err error) {
+	promoted, err = p.promotePlain(ctx)
+	if err != nil {
+		return promoted, err
+	}
+	n, err := p.promoteGroups(ctx)
+	return promoted + n, err
+}
+
+// promotePlain promotes jobs without a group, in the order of their times. While there is a backlog
+// of them, jobs whose time has come since the last look are promoted between its steps: those that
+// are urgent do not wait for the backlog. So they do not wait, either, if the first step fails, for
+// example as it passes over more deleted rows than Options.Timeout allows for. The most urgent jobs
+// of the backlog itself are promoted now and then.
+func (p *promoter) promotePlain(ctx context.Context) (promoted int, err error) {
+	var urgentAgain time.Time
+	for range mostSteps {
+		began := time.Now()
+		n, err := p.promoteStep(ctx, everDue)
+		promoted += n
+		if err == nil && n < promoteStep {
+			p.lookedAt(began)
+			return promoted, nil
+		}
+		m, failed := p.promoteRecent(ctx)
+		promoted += m
+		if err = errors.Join(err, failed); err != nil {
+			return promoted, err
+		}
+		if began := time.Now(); began.After(urgentAgain) {
+			promoted += p.promoteUrgent(ctx)
+			urgentAgain = time.Now().Add(urgentShare * time.Since(began))
+		}
+	}
+	return promoted, nil
+}
+
+// promoteUrgent promotes the most urgent jobs of a backlog. If that fails, the steps promote them,
+// later.
+func (p *promoter) promoteUrgent(ctx context.Context) (promoted int) {
+	_ = p.db.within(ctx, func(ctx context.Context) (err error) {
+		promoted, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Urgent: true, Most: promoteStep})
+		return err
+	})
+	return promoted
+}
+
+// promoteRecent promotes jobs without a group whose time has come since the last look.
+func (p *promoter) promoteRecent(ctx context.Context) (promoted int, err error) {
+	began, since := time.Now(), p.ttl+longestSince
+	p.mu.Lock()
+	if !p.looked.IsZero() {
+		since = min(began.Sub(p.looked)+sinceSlack, since)
+	}
+	p.mu.Unlock()
+	promoted, err = p.promoteStep(ctx, since)
+	if err == nil {
+		p.lookedAt(began)
+	}
+	return promoted, err
+}
+
+// lookedAt notes when the jobs were looked at whose time had come.
+func (p *promoter) lookedAt(at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looked = at
+}
+
+// promoteGroups has jobs come to their groups whose time has come. A group that another transaction
+// has locked is passed over, and looked at again the next time: apart from the others, and briefly.
+// Behind its jobs those of other groups are found: each look begins after the jobs of the last one.
+// Meanwhile jobs without a group are promoted whose time has come.
+func (p *promoter) promoteGroups(ctx context.Context) (promoted int, err error) {
+	g := &groupPromotion{p: p, ctx: ctx, passed: make(map[driver.Group]bool), locked: make(map[driver.Group]bool), recent: time.Now()}
+	p.mu.Lock()
+	g.before = p.locked
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.locked = g.locked
+		p.mu.Unlock()
+	}()
+	for {
+		var groups []driver.Group
+		var last driver.DueCursor
+		failed := p.db.patiently(ctx, "looking for groups", func(ctx context.Context) (err error) {
+			groups, last, err = p.db.driver.Maintenance().DueGroups(ctx, g.after)
+			return err
+		})
+		if failed != nil {
+			return g.promoted, errors.Join(err, p.db.explain(sqlerr.Unwritten(failed), "looking for groups whose jobs are due"))
+		}
+		var suspects []driver.Group
+		groups = slices.DeleteFunc(groups, func(one driver.Group) bool {
+			if g.before[one] && !g.passed[one] {
+				suspects = append(suspects, one)
+			}
+			return g.before[one] || g.passed[one]
+		})
+		for some := range slices.Chunk(groups, promoteStep) {
+			err = errors.Join(err, g.promote(some))
+		}
+		err = errors.Join(err, g.promoteSuspects(suspects), g.failed)
+		g.failed = nil
+		if last == (driver.DueCursor{}) || ctx.Err() != nil {
+			return g.promoted, err
+		}
+		g.after = last
+		n, failed := p.promoteRecent(ctx)
+		g.promoted, err = g.promoted+n, errors.Join(err, failed)
+	}
+}
+
+// groupPromotion promotes jobs of groups, look by look.
+type groupPromotion struct {
+	p        *promoter
+	ctx      context.Context
+	after    driver.DueCursor
+	passed   map[driver.Group]bool // jobs of theirs are due before after: later ones must not overtake them
+	before   map[driver.Group]bool // found locked by the last promotion; it is not changed
+	locked   map[driver.Group]bool // found locked by this one
+	waits    int                   // groups that were waited for
+	suspects time.Duration         // that those of before have taken
+	recent   time.Time             // when jobs without a group were promoted
+	failed   error                 // that failed
+	promoted int
+}
+
+const (
+	groupWait    = 50 * time.Millisecond  // how long the promotion of one group waits for its row
+	groupWaits   = 2                      // groups that are waited for so long; further ones: keyWaitAgain
+	suspectsTime = 200 * time.Millisecond // for groups that were found locked before
+	recentEvery  = 100 * time.Millisecond // jobs without a group are promoted beside those of groups
+)
+
+// promoteSuspects promotes the jobs of groups that were found locked, one by one, in any order.
+// Those that no time is left for are passed.
+func (g *groupPromotion) promoteSuspects(groups []driver.Group) (err error) {
+	rand.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+	for i, one := range groups {
+		if g.suspects >= suspectsTime {
+			g.pass(groups[i:], true)
+			break
+		}
+		began := time.Now()
+		err = errors.Join(err, g.promote(groups[i:i+1]))
+		if g.locked[one] {
+			g.suspects += time.Since(began)
+		}
+	}
+	return err
+}
+
+// promoteRecent does so for jobs without a group, from time to time.
+func (g *groupPromotion) promoteRecent() {
+	if time.Since(g.recent) < recentEvery || g.failed != nil {
+		return
+	}
+	n := 0
+	n, g.failed = g.p.promoteRecent(g.ctx)
+	g.promoted += n
+	g.recent = time.Now()
+}
+
+// promote promotes the jobs of some groups: together, or in halves if a group is locked, or has an
+// error of its own.
+func (g *groupPromotion) promote(groups []driver.Group) error {
+	wait := keyWaitAgain
+	if len(groups) == 1 && g.waits < groupWaits {
+		wait = groupWait
+	}
+	for range mostSteps {
+		g.promoteRecent()
+		n := 0
+		err := g.p.db.patiently(g.ctx, "promoting groups", func(ctx context.Context) (err error) {
+			n, err = g.p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Groups: groups, After: g.after, Wait: wait, Most: promoteStep})
+			return err
+		})
+		locked := g.p.db.driver.IsLocked(err)
+		is := g.p.db.classify(err)
+		switch {
+		case err == nil && n < promoteStep:
+			g.promoted += n
+			return nil
+		case err == nil:
+			g.promoted += n
+			continue
+		case len(groups) > 1 && (locked || is == sqlerr.BadInput):
+			half := len(groups) / 2
+			return errors.Join(g.promote(groups[:half]), g.promote(groups[half:]))
+		}
+		g.pass(groups, locked)
+		if locked {
+			g.waits++
+		}
+		if locked || is == sqlerr.Retryable {
+			return nil
+		}
+		return g.p.db.explain(err, "promoting jobs of groups")
+	}
+	g.pass(groups, false)
+	return nil
+}
+
+// pass notes groups that have jobs left.
+func (g *groupPromotion) pass(groups []driver.Group, locked bool) {
+	for _, one := range groups {
+		g.passed[one] = true
+		if locked {
+			g.locked[one] = true
+		}
+	}
+}
+
+// promoteStep promotes jobs without a group whose time came within since.
+func (p *promoter) promoteStep(ctx context.Context, since time.Duration) (n int, err error) {
+	const doing = "promoting"
+	step := func(ctx context.Context) error {
+		return p.db.repeat(ctx, doing, func(ctx context.Context) (err error) {
+			n, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Since: since, Most: promoteStep})
+			return err
+		})
+	}
+	if since == everDue {
+		err = p.db.patiently(ctx, doing, step)
+	} else {
+		err = p.db.within(ctx, step)
+	}
+	return n, err
+}

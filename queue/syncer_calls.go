@@ -1,0 +1,166 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/queue/internal/driver"
+)
+
+const (
+	// strandAfter is for how long a job may wait in a process whose handlers are busy. Then it is
+	// handed back, for other processes.
+	strandAfter = 250 * time.Millisecond
+
+	// strandLook is how often a worker looks for such jobs.
+	strandLook = strandAfter / 2
+)
+
+// ended notes the end of a job, to be sent.
+func (s *syncer) ended(e end) {
+	s.mu.Lock()
+	s.ran(e.claimedJob)
+	due := s.out.add(e)
+	s.claims.woken = s.claims.woken || e.admitsNext()
+	s.mu.Unlock()
+	if due || s.w.state.is(stopping) {
+		s.signal()
+	}
+}
+
+// settled takes over that a job has ended in its handler's transaction: there is nothing to tell of
+// it.
+func (s *syncer) settled(j *claimedJob) {
+	s.mu.Lock()
+	s.out.held--
+	s.ran(j)
+	s.claims.rate.note(time.Now(), 1)
+	s.claims.woken = s.claims.woken || j.Keyed // another one may have become ready
+	s.out.recorded(j.claim)
+	s.mu.Unlock()
+	s.signal()
+}
+
+// ran takes note of how long a handler took, and drops the payload: the claim of the job may have
+// others that go on; s.mu is held.
+func (s *syncer) ran(j *claimedJob) {
+	j.Payload = nil
+	s.claims.ran(j.took)
+}
+
+// handBack ends jobs that were not begun, or have yet to be begun again.
+func (s *syncer) handBack(jobs ...*claimedJob) {
+	for _, j := range jobs {
+		e := endUnbegun(j)
+		if e.outcome == outcomeCancelled {
+			s.q.cancelled(s.w.info(j), ErrCancelled)
+		}
+		s.ended(e)
+	}
+}
+
+// giveBack hands back jobs for others. This worker claims none ahead until it knows again how many
+// jobs end.
+func (s *syncer) giveBack(jobs []*claimedJob) {
+	if len(jobs) == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.claims.holdsBack()
+	s.mu.Unlock()
+	s.handBack(jobs...)
+}
+
+// leave ends the present incarnation: nothing is left to tell.
+func (s *syncer) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now != nil {
+		s.now.stop()
+	}
+}
+
+// unbegun is how many jobs wait for handlers, all of which are busy; s.mu is held.
+func (s *syncer) unbegun() int { return max(s.out.running()-s.w.o.Concurrency, 0) }
+
+// nextLook is after how long strand is to look; s.mu is held.
+func (s *syncer) nextLook(now time.Time) time.Duration {
+	const long = time.Minute
+	if s.unbegun() == 0 {
+		return long
+	}
+	return s.buffer.nextLook(now)
+}
+
+// strand hands back jobs that have waited for handlers.
+func (s *syncer) strand(now time.Time) {
+	s.mu.Lock()
+	due := !s.w.state.is(stopping) && s.nextLook(now) <= 0
+	s.mu.Unlock()
+	if due {
+		s.giveBack(s.buffer.strand(now))
+	}
+}
+
+// pause takes over that the queue is paused: what has not begun is handed back.
+func (s *syncer) pause() {
+	s.mu.Lock()
+	s.w.state.change(working, resting)
+	s.pauses++
+	s.mu.Unlock()
+	s.giveBack(s.buffer.takeBack())
+}
+
+// stop has nothing be claimed any more. Handlers hand back what was not begun.
+func (s *syncer) stop() {
+	s.mu.Lock()
+	s.w.state.set(stopping)
+	s.buffer.close()
+	s.mu.Unlock()
+	s.wake()
+}
+
+// wake has the worker claim at once.
+func (s *syncer) wake() {
+	s.mu.Lock()
+	s.claims.woken = true
+	s.mu.Unlock()
+	s.signal()
+}
+
+// hint has the worker claim soon.
+func (s *syncer) hint() {
+	s.mu.Lock()
+	s.claims.hints.heard(time.Now(), s.out.held, s.w.o.Concurrency)
+	s.mu.Unlock()
+	s.signal()
+}
+
+// signal has one goroutine look whether there is something to sync.
+func (s *syncer) signal() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// cancel cancels those of some jobs that this worker has.
+func (s *syncer) cancel(jobs map[driver.ID]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out.cancel(jobs)
+}
+
+// isOf tells whether a member is the present one of the worker.
+func (s *syncer) isOf(m member.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now != nil && s.now.life.ID == m
+}
+
+// jobs is how many jobs run, and how many have ended and are not recorded.
+func (s *syncer) jobs() (running, unrecorded int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.running(), s.out.unrecorded()
+}

@@ -1,0 +1,161 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+	"github.com/dblock-go/dblock/queue/internal/driver"
+)
+
+// failsToPause is how many consecutive errors of ends that go apart there are before the next batch
+// waits.
+const failsToPause = 16
+
+// unsent takes over a sync that has not taken place, or of which nobody knows whether it has.
+func (s *syncer) unsent(b *batch, err error, late bool) {
+	is := s.q.db.classify(err)
+	unknown := is == sqlerr.Unresolved
+	apart, locked := s.goesApart(b, is, err)
+	tell := !apart
+	s.mu.Lock()
+	s.landed(b)
+	for i := range b.ends {
+		b.ends[i].again = b.ends[i].again || unknown
+	}
+	back := b.ends
+	if apart {
+		tell = len(b.ends) == 1 && b.ends[0].apart.rests%restsToTell == restsToTell-1
+		back = s.out.setApart(b, locked)
+		if !locked {
+			s.slows(is)
+		}
+	}
+	s.out.returns(b, back)
+	pass := false
+	if b.Claim != nil {
+		s.claims.woken = true
+		if late {
+			s.claims.late(b.Claim)
+		} else {
+			s.claims.cursors.forget() // what it would have claimed may stand before them
+		}
+		pass = len(b.ends) == 0 && s.claims.isRefused(b.Claim, is)
+	}
+	again := is == sqlerr.Retryable && s.claims.refused < conflictsToPart || apart
+	s.mu.Unlock()
+	if pass {
+		s.passOver()
+	}
+	if b.Claim != nil {
+		s.q.reconciler.claims.drop(b.Claim.Claim)
+		if unknown {
+			s.q.reconciler.doubt(b.owner.life, firstLook)
+		}
+	}
+	if tell && apart {
+		s.q.trouble("recording the end of a job", err)
+	}
+	if again {
+		s.signal()
+		return
+	}
+	s.failed("syncing jobs with the database", err)
+}
+
+// goesApart tells that some ends of a batch may be recorded without the others.
+func (s *syncer) goesApart(b *batch, is sqlerr.Class, err error) (apart, locked bool) {
+	if len(b.ends) == 0 {
+		return false, false
+	}
+	if locked = s.q.driver.IsLocked(err); locked {
+		return true, true
+	}
+	switch {
+	case is == sqlerr.Busy && s.q.driver.Exhausted():
+		return false, false
+	case is != sqlerr.Retryable && is != sqlerr.Busy:
+		return is.MayBeOfOne(), false
+	}
+	for i := range b.ends {
+		a := &b.ends[i].apart
+		a.conflicts++
+		apart = apart || a.conflicts >= conflictsToPart
+	}
+	return apart, false
+}
+
+// slows has the next batch wait, if many have failed in a row for errors that may be the server's;
+// s.mu is held.
+func (s *syncer) slows(is sqlerr.Class) {
+	if s.failing++; s.failing > failsToPause && is != sqlerr.BadInput {
+		s.notUntil = time.Now().Add(failPause(s.failing - failsToPause))
+	}
+}
+
+// passOver has the first job that is ready be passed over from now on.
+func (s *syncer) passOver() {
+	s.mu.Lock()
+	most := len(s.claims.passed) + 1
+	s.mu.Unlock()
+	var ready []driver.Record
+	err := s.q.db.within(s.q.recorded, func(ctx context.Context) (err error) {
+		ready, err = s.q.driver.Admin().List(ctx, &driver.ListRequest{Queue: s.w.o.Queue, State: driver.Ready, Most: most})
+		return err
+	})
+	if err != nil {
+		s.q.trouble("looking for a job that can't be claimed", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims.passOver(ready)
+}
+
+// cancelEnds takes over a sync that has not taken place, as some of its jobs are to be cancelled:
+// it is sent again, and drops them.
+func (s *syncer) cancelEnds(b *batch, jobs []driver.ID) {
+	asked := setOf(jobs)
+	var dropped []*claimedJob
+	s.mu.Lock()
+	s.landed(b)
+	for i := range b.ends {
+		if e := &b.ends[i]; asked[e.ID] {
+			e.cancelled.Store(true)
+			e.outcome, e.failure = outcomeCancelled, ErrCancelled.Error()
+			dropped = append(dropped, e.claimedJob)
+		}
+	}
+	if b.apart {
+		s.out.apart = append(s.out.apart, b.ends...)
+		s.out.returns(b, nil)
+	} else {
+		s.out.returns(b, b.ends)
+	}
+	s.requests = true // to be deleted once the jobs have ended
+	s.claims.woken = s.claims.woken || b.Claim != nil
+	s.mu.Unlock()
+	if b.Claim != nil {
+		s.q.reconciler.claims.drop(b.Claim.Claim)
+	}
+	for _, j := range dropped {
+		s.q.cancelled(s.w.info(j), ErrCancelled)
+	}
+	s.signal()
+}
+
+// failed has the next sync wait.
+func (s *syncer) failed(doing string, err error) {
+	s.mu.Lock()
+	s.failing++
+	s.notUntil = time.Now().Add(failPause(s.failing))
+	s.mu.Unlock()
+	s.q.trouble(doing, err)
+	s.signal()
+}
+
+// failPause is how long the next batch waits after a number of consecutive errors.
+func failPause(failed int) time.Duration {
+	return pace.Jitter(min(10*time.Millisecond<<min(failed, 10), time.Second))
+}
