@@ -33,7 +33,10 @@ const (
 	keyWaitAgain = 5 * time.Millisecond // and one that asks again
 )
 
-// keyedCall is tasks of one caller, of which some have keys.
+// noLane is the lane of calls that lock no key.
+const noLane = "none"
+
+// keyedCall is tasks of one caller, of which some may have keys.
 type keyedCall struct {
 	jobs    []driver.Insert
 	lane    string // of its key, or of all its keys
@@ -50,7 +53,7 @@ func newKeyedCall(jobs []driver.Insert) (c keyedCall, lanes []string) {
 	}
 	slices.Sort(lanes)
 	lanes = slices.Compact(lanes)
-	c = keyedCall{jobs: jobs, lane: "none", several: len(lanes) > 1}
+	c = keyedCall{jobs: jobs, lane: noLane, several: len(lanes) > 1}
 	switch len(lanes) {
 	case 0:
 	case 1:
@@ -101,11 +104,13 @@ type keyedAnswer struct {
 // server refuses none.
 func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]merge.Answer[[]driver.Duplicate], error) {
 	wait := keyWait
-	if again {
+	switch {
+	case !slices.ContainsFunc(calls, func(c keyedCall) bool { return c.lane != noLane }):
+		wait = 0 // they lock no key
+	case again && !calls[0].several && merge.StandAside(ctx):
+		wait = 0
+	case again:
 		wait = keyWaitAgain
-		if !calls[0].several && merge.StandAside(ctx) {
-			wait = 0
-		}
 	}
 	all, open := make([]keyedAnswer, len(calls)), make([]*keyedAnswer, 0, len(calls))
 	for i, c := range calls {

@@ -61,7 +61,7 @@ func (s *syncer) unsent(b *batch, err error, late bool) {
 		s.signal()
 		return
 	}
-	s.failed("syncing jobs with the database", err)
+	s.failed("exchanging jobs with the database", err)
 }
 
 // goesApart tells that some ends of a batch may be recorded without the others.
