@@ -57,10 +57,12 @@ func (r *attempt) commit(ctx context.Context) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.o.Timeout)
 	defer cancel()
 	began := time.Now()
-	var b batch
-	b.Member = r.job.claim.owner.life.ID
-	b.add(&end{claimedJob: r.job, outcome: outcomeCompleted}, q.o.History > 0)
-	ours, err := r.tx.End(within, &b.SyncBatch)
+	place := r.job.place()
+	x := driver.SyncBatch{Member: r.job.claim.owner.life.ID, Completed: []driver.Place{place}}
+	if q.o.History > 0 {
+		x.History = []driver.HistoryEntry{historyOf(place, outcomeCompleted, "")}
+	}
+	ours, err := r.tx.End(within, &x)
 	switch {
 	case errors.Is(err, dblock.ErrTxEnded):
 		return err

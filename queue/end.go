@@ -49,8 +49,8 @@ type claimedJob struct {
 
 	begun bool // its attempt may be recorded as begun
 
-	cancelled atomic.Bool                // an operator wants it dropped
-	context   atomic.Pointer[jobContext] // of its handler; nil: it has not begun
+	cancelled atomic.Bool                             // an operator wants it dropped
+	end       atomic.Pointer[context.CancelCauseFunc] // the context of its handler; nil: it has not begun
 }
 
 func (j *claimedJob) place() driver.Place {
@@ -113,7 +113,6 @@ type batch struct {
 
 // add puts an end into the batch, with its history if that is kept.
 func (b *batch) add(e *end, history bool) {
-	e.claim.here++
 	switch e.outcome {
 	case outcomeCompleted, outcomeCancelled:
 		b.Completed = append(b.Completed, e.place())

@@ -146,6 +146,7 @@ func (o *outbox) gather(ends []end, fits func(*end) bool, most int) (b *batch, l
 	}
 	for i := range b.ends {
 		b.add(&b.ends[i], o.history)
+		b.ends[i].claim.here++
 	}
 	for i := range b.ends {
 		c := b.ends[i].claim
@@ -227,8 +228,8 @@ func (o *outbox) cancel(jobs map[driver.ID]bool) {
 		for i := range c.jobs {
 			if j := &c.jobs[i]; jobs[j.ID] {
 				j.cancelled.Store(true)
-				if ctx := j.context.Load(); ctx != nil {
-					ctx.end(ErrCancelled)
+				if end := j.end.Load(); end != nil {
+					(*end)(ErrCancelled)
 				}
 			}
 		}

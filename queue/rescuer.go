@@ -131,7 +131,7 @@ func (r *rescue) end(x *driver.SyncBatch) error {
 		err := r.q.db.inSteps(r.ctx, "rescuing jobs", min(max(x.Ends(), 1), rescueStep), func(ctx context.Context, most int) (err error) {
 			var some *driver.SyncBatch
 			some, rest = split(x, most)
-			cancelled, err = r.exchange(ctx, some)
+			cancelled, err = r.sync(ctx, some)
 			return err
 		})
 		switch {
@@ -213,98 +213,68 @@ func (r *rescue) drop(x *driver.SyncBatch, cancelled []driver.ID) {
 	x.Closed = slices.DeleteFunc(x.Closed, func(c driver.ID) bool { return r.open[c] > 0 })
 }
 
-// exchange is one of heir. If others want some jobs cancelled, which were to be deferred or buried,
+// sync is one of heir. If others want some jobs cancelled, which were to be deferred or buried,
 // nothing has taken place.
-func (r *rescue) exchange(ctx context.Context, x *driver.SyncBatch) (cancelled []driver.ID, err error) {
+func (r *rescue) sync(ctx context.Context, x *driver.SyncBatch) (cancelled []driver.ID, err error) {
 	x.Member, x.KeepDiscarded = r.heir, r.q.o.History > 0
 	got, err := r.q.driver.Sync(ctx, x)
 	r.again, r.dead, r.dropped = r.again+got.Rescheduled, r.dead+got.Discarded, r.dropped+got.Completed
 	return got.Cancelled, err
 }
 
-// last gives up the jobs apart, or drops them, for as long as Options.Timeout, in no order. Those
-// whose keys are locked, or whose groups have wrong counts, are left for the next rescue.
-func (r *rescue) last() error {
+// last gives up the jobs apart, or drops them, one by one, for as long as Options.Timeout, in no order.
+// Those whose keys are locked, or whose groups have wrong counts, are left for the next rescue.
+func (r *rescue) last() (err error) {
 	if len(r.apart) == 0 {
 		return nil
 	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(r.ctx, r.q.o.Timeout)
+	within, cancel := context.WithTimeout(r.ctx, r.q.o.Timeout)
 	defer cancel()
 	rand.Shuffle(len(r.apart), func(i, j int) { r.apart[i], r.apart[j] = r.apart[j], r.apart[i] })
-	var err error
-	n := r.q.db.step(givingUp, min(len(r.apart), rescueStep))
-	for some := range slices.Chunk(r.apart, n) {
-		if ctx.Err() == nil {
-			err = errors.Join(err, r.endApart(ctx, some, new(sqlerr.Trial)))
-		}
+	for i := 0; i < len(r.apart) && within.Err() == nil && err == nil; i++ {
+		err = r.endApart(within, &r.apart[i])
 	}
-	r.q.db.stepped(givingUp, n, time.Since(began), ctx.Err() != nil)
 	if len(r.closed) == 0 {
 		return err
 	}
-	failed := r.q.db.again(r.ctx, "closing claims whose worker is gone", func(ctx context.Context) error {
-		_, err := r.exchange(ctx, &driver.SyncBatch{Closed: r.closed})
+	return errors.Join(err, r.q.db.again(r.ctx, "closing claims whose worker is gone", func(ctx context.Context) error {
+		_, err := r.sync(ctx, &driver.SyncBatch{Closed: r.closed})
 		return err
-	})
-	return errors.Join(err, failed)
+	}))
 }
 
-const givingUp = "giving up jobs whose worker is gone"
-
-// endApart gives up or drops some jobs together, or in parts if a key is locked, or one may have an
-// error of its own.
-func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *sqlerr.Trial) error {
-	x := &driver.SyncBatch{}
-	for _, j := range jobs {
-		if j.dropped {
-			r.q.dropIn(x, j.Place)
-		} else {
-			x.Discarded = append(x.Discarded, j.Discard)
-		}
-	}
+// endApart gives up or drops one job. Its error is not of that job alone.
+func (r *rescue) endApart(ctx context.Context, j *lastEnd) error {
 	var cancelled []driver.ID
-	err := r.q.db.again(ctx, givingUp, func(ctx context.Context) (err error) {
-		cancelled, err = r.exchange(ctx, x)
+	err := r.q.db.again(ctx, "giving up a job whose worker is gone", func(ctx context.Context) (err error) {
+		x := &driver.SyncBatch{Discarded: []driver.Discard{j.Discard}}
+		if j.dropped {
+			x.Discarded = nil
+			r.q.dropIn(x, j.Place)
+		}
+		cancelled, err = r.sync(ctx, x)
 		return err
 	})
-	locked := r.q.db.gaveWay(err)
-	from, to := 0, 0
 	switch {
-	case err == nil:
-		trial.Worked()
-	case locked:
-		to = len(jobs) / 2
-	default:
-		from, to = trial.Split(len(jobs), r.q.db.classify(err))
-	}
-	switch {
-	case len(cancelled) > 0:
-		asked := setOf(cancelled)
-		for i := range jobs {
-			jobs[i].dropped = jobs[i].dropped || asked[jobs[i].Job]
-		}
-		return r.endApart(ctx, jobs, trial)
-	case err == nil:
-		for _, j := range jobs {
-			if r.open[j.Claim]--; r.open[j.Claim] == 0 {
-				r.closed = append(r.closed, j.Claim)
-			}
-			if o := j.job; j.dropped {
-				r.q.cancelled(infoOf(driver.Record{
-					ID: o.Job, Queue: o.Queue, Kind: o.Kind, Priority: o.Priority, Attempt: min(o.Attempt, o.MaxAttempts-1),
-					MaxAttempts: o.MaxAttempts, EnqueuedAt: o.EnqueuedAt,
-				}), ErrCancelled)
-			}
-		}
-	case ctx.Err() != nil:
-	case to > 0:
-		first, others := slices.Clone(jobs[from:to]), slices.Concat(jobs[:from], jobs[to:])
-		return errors.Join(r.endApart(ctx, first, trial), r.endApart(ctx, others, trial))
-	case !locked && (len(jobs) > 1 || !r.q.db.classify(err).MayBeOfOne()):
+	case ctx.Err() != nil || r.q.db.gaveWay(err):
+		return nil
+	case err != nil && !r.q.db.classify(err).MayBeOfOne():
 		return err
-	case !locked:
+	case err != nil:
 		r.q.trouble("giving up a job whose worker is gone", err)
+		return nil
+	case len(cancelled) > 0:
+		j.dropped = true
+		return r.endApart(ctx, j)
+	}
+	if r.open[j.Claim]--; r.open[j.Claim] == 0 {
+		r.closed = append(r.closed, j.Claim)
+	}
+	if o := j.job; j.dropped {
+		r.q.cancelled(infoOf(driver.Record{
+			ID: o.Job, Queue: o.Queue, Kind: o.Kind, Priority: o.Priority, Attempt: min(o.Attempt, o.MaxAttempts-1),
+			MaxAttempts: o.MaxAttempts, EnqueuedAt: o.EnqueuedAt,
+		}), ErrCancelled)
 	}
 	return nil
 }
