@@ -48,8 +48,8 @@ type allotments struct {
 var errSeeking = errors.New("inventory: this process has no allotments yet")
 
 // bucket returns the bucket of this process, which is another one when its lease was lost. It is
-// sought in the background: on a slow server a batch could not wait for that to end, and would begin
-// it anew each time.
+// sought in the background: on a slow server a batch could not wait for that to end, and would
+// begin it anew each time.
 func (a *allotments) bucket(ctx context.Context) (int32, error) {
 	if lock := a.lock.Load(); lock != nil && lock.Context().Err() == nil {
 		return a.own.Load(), nil

@@ -46,8 +46,8 @@ type skuState struct {
 const (
 	maxSKUs = 65536 // bounds the memory. Forgetting costs a statement, nothing else.
 
-	// cautious is how many batches look up what is recorded after one ran into a key that was taken:
-	// replays come in crowds, and each would have its batch decided twice.
+	// cautious is how many batches look up what is recorded after one ran into a key that was
+	// taken: replays come in crowds, and each would have its batch decided twice.
 	cautious = 64
 )
 

@@ -50,8 +50,8 @@ const (
 )
 
 // changer changes reservations that exist: see the package's documentation for their states. A
-// change waits for no row that others have locked. One that has to leaves the others, and waits in a
-// queue apart.
+// change waits for no row that others have locked. One that has to leaves the others, and waits in
+// a queue apart.
 type changer struct {
 	driver   driver.Driver
 	retry    *retrier
@@ -160,7 +160,8 @@ func (c *changer) moveTogether(ctx context.Context, batch []change, _ bool) ([]m
 	return answers, err
 }
 
-// moveApart makes changes that wait for the same rows. Those that are still locked are waited for again, behind others.
+// moveApart makes changes that wait for the same rows. Those that are still locked are waited for
+// again, behind others.
 func (c *changer) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
 	several := len(batch) > 1
 	this := attempt{conflicts: awaitKey}
@@ -226,8 +227,9 @@ func (c *changer) move(ctx context.Context, batch []change, first attempt) (answ
 	return answers, nil
 }
 
-// locked locks what a batch changes and decides about each change. All of a batch wait for the same. Changes of more than
-// mostLines together are left to other statements, which know how many lines they have.
+// locked locks what a batch changes and decides about each change. All of a batch wait for the
+// same. Changes of more than mostLines together are left to other statements, which know how many
+// lines they have.
 func locked(ctx context.Context, tx driver.MoveTx, batch []change, mostLines int) (driver.Moves, []merge.Answer[changed], error) {
 	waits := batch[0].waits
 	keys := make([]string, len(batch))
@@ -266,7 +268,8 @@ func locked(ctx context.Context, tx driver.MoveTx, batch []change, mostLines int
 	return moves, answers, nil
 }
 
-// tooLong are the changes for which a statement of so many lines has no room. The first has always room.
+// tooLong are the changes for which a statement of so many lines has no room. The first has always
+// room.
 func tooLong(batch []change, recorded map[string][]driver.Row, mostLines int) map[string]apart {
 	long, lines, fits := make(map[string]apart), 0, make(map[string]bool)
 	for _, c := range batch {
@@ -282,7 +285,8 @@ func tooLong(batch []change, recorded map[string][]driver.Row, mostLines int) ma
 	return long
 }
 
-// inTheWay says what a reservation has to wait for to give back what it holds, if only those rows could be locked.
+// inTheWay says what a reservation has to wait for to give back what it holds, if only those rows
+// could be locked.
 func inTheWay(rows []driver.Row, quotas map[driver.Quota]bool, skus map[string]bool) (a apart) {
 	a.lines = len(rows)
 	for _, row := range rows {

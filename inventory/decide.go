@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// outcome is what became of an order: whoever sent it has the rest.
+// outcome is what became of an order: its sender has the rest.
 type outcome struct {
 	State    ReservationState // 0: nothing
 	Replayed bool
@@ -89,13 +89,15 @@ func (d *decision) order(o *order) answer {
 	return answer{Value: outcome{State: ReservationRefused}, Err: refused}
 }
 
-// isToRecord tells that a refusal is recorded. One for a limit is final only if the buyer has no expired holds: see seller.decideSwept.
+// isToRecord tells that a refusal is recorded. One for a limit is final only if the buyer has no
+// expired holds: see seller.decideSwept.
 func (d *decision) isToRecord(o *order, refused error) bool {
 	_, unknown := refused.(*UnknownSKUError)
 	return d.mode.recordRefusals && !unknown && (o.swept || d.mode.unswept || !isOverLimit(refused))
 }
 
-// refuse says behind which lock an order has to wait before it can be decided, or why it does not fit.
+// refuse says behind which lock an order has to wait before it can be decided, or why it does not
+// fit.
 func (d *decision) refuse(o *order) (behind string, err error) {
 	var short []Shortage
 	for _, l := range o.each() {
@@ -199,7 +201,8 @@ func replay(o *order, rows []driver.Row) answer {
 	return a
 }
 
-// is tells that an order has the contents that are recorded. For how long it is held, and the limit, are none of them.
+// is tells that an order has the contents that are recorded. For how long it is held, and the
+// limit, are none of them.
 func (o *order) is(rows []driver.Row) bool {
 	n := 0
 	for i, l := range o.each() {

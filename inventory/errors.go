@@ -19,7 +19,8 @@ var (
 	// *BuyerLimitError.
 	ErrLimitExceeded = errors.New("inventory: limit exceeded")
 
-	// ErrCancelled: the reservation was cancelled, perhaps before it was made. The error is a *StateError.
+	// ErrCancelled: the reservation was cancelled, perhaps before it was made. The error is a
+	// *StateError.
 	ErrCancelled = errors.New("inventory: cancelled")
 
 	// ErrExpired: the time for which units were held is up. The error is a *StateError.
@@ -111,7 +112,8 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("inventory: reservation %q is %v; nothing was changed", e.Key, e.State)
 }
 
-// Is makes errors.Is true for ErrCancelled, ErrExpired, ErrAlreadyConfirmed or ErrSoldOut, by the state.
+// Is makes errors.Is true for ErrCancelled, ErrExpired, ErrAlreadyConfirmed or ErrSoldOut, by the
+// state.
 func (e *StateError) Is(target error) bool {
 	switch e.State {
 	case ReservationCancelled:

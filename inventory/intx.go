@@ -57,7 +57,8 @@ func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (answer, e
 	}
 }
 
-// sweptInTx bounds how many holds sweepIn gives back: their stock stays locked until the caller's transaction ends.
+// sweptInTx bounds how many holds sweepIn gives back: their stock stays locked until the caller's
+// transaction ends.
 const sweptInTx = 16
 
 // sweepIn gives back, in a caller's transaction, the expired holds of a buyer that count against

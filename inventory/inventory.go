@@ -28,13 +28,15 @@ type Request struct {
 	// Qty is how many units: 1 to MaxQty, all or none.
 	Qty int64
 
-	// Hold sets the units aside for so long, by the database's clock: Confirm sells them, Cancel gives them back, and so does
-	// Sweep once the time is up. Default 0: they are sold at once. Whole microseconds, at most MaxHold.
+	// Hold sets the units aside for so long, by the database's clock: Confirm sells them, Cancel
+	// gives them back, and so does Sweep once the time is up. Default 0: they are sold at once.
+	// Whole microseconds, at most MaxHold.
 	Hold time.Duration
 
-	// Limit is how many units of this SKU its buyer may have at most, held and sold, counting all orders that had a Limit
-	// themselves: at most N of X per Y. It is the order's own, so that it can be changed at any time. What is cancelled or
-	// expires does not count any more: an order that is over the limit has expired holds of its buyer's swept first, if they are among the
+	// Limit is how many units of this SKU its buyer may have at most, held and sold, counting all
+	// orders that had a Limit themselves: at most N of X per Y. It is the order's own, so that it
+	// can be changed at any time. What is cancelled or expires does not count any more: an order
+	// that is over the limit has expired holds of its buyer's swept first, if they are among the
 	// 100,000 that expired first. Default 0: no limit. At most MaxQty.
 	Limit int64
 
@@ -51,7 +53,8 @@ type Cart struct {
 	Lines []Line        // 1 to MaxLines
 }
 
-// Line is so many units of one SKU, as in a Request. Lines of the same SKU are added up; they have the same Limit.
+// Line is so many units of one SKU, as in a Request. Lines of the same SKU are added up; they have
+// the same Limit.
 type Line struct {
 	SKU       string
 	Qty       int64
@@ -113,7 +116,8 @@ type Adjustment struct {
 	// SKU names the stock. One that is new comes into being with its first adjustment.
 	SKU string
 
-	// Delta is how many units come in, or, negative, go out: -MaxQty to MaxQty. 0 makes the SKU known.
+	// Delta is how many units come in, or, negative, go out: -MaxQty to MaxQty. 0 makes the SKU
+	// known.
 	Delta int64
 }
 

@@ -81,8 +81,8 @@ func (s *seller) sellBesideOpenKeys(ctx context.Context, orders []order, again b
 	return answers, nil
 }
 
-// openKeys finds the keys of orders that other transactions write, in halves. It has no stock locked
-// meanwhile.
+// openKeys finds the keys of orders that other transactions write, in halves. It has no stock
+// locked meanwhile.
 func (s *seller) openKeys(ctx context.Context, orders []order) map[string]bool {
 	ctx, cancel := context.WithTimeout(driver.Briefly(ctx), s.o.Timeout)
 	defer cancel()

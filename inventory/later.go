@@ -40,8 +40,8 @@ func (l *later[K]) done(key K) {
 	delete(l.keys, key)
 }
 
-// tried are those that were postponed. They are true if it is their turn again. It forgets those whose
-// turn was long ago: others have swept them.
+// tried are those that were postponed. They are true if it is their turn again. It forgets those
+// whose turn was long ago: others have swept them.
 func (l *later[K]) tried() map[K]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

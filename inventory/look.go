@@ -59,8 +59,8 @@ func (s *seller) look(ctx context.Context, orders []order, _ bool) ([]answer, er
 	return answers, nil
 }
 
-// answer answers an order by what is recorded, used and left. What others of its batch ask for is no
-// part of it: whether they get it is yet to be decided.
+// answer answers an order by what is recorded, used and left. What others of its batch ask for is
+// no part of it: whether they get it is yet to be decided.
 func (s *seller) answer(o *order, d decision) (a answer, final bool) {
 	if rows, recorded := d.books.Recorded[o.Key]; recorded {
 		return replay(o, rows), true

@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// decideMoves says what becomes of each reservation, in the order in which the changes came, and what is to be written. Nothing
-// becomes of those that are passed over.
+// decideMoves says what becomes of each reservation, in the order in which the changes came, and
+// what is to be written. Nothing becomes of those that are passed over.
 func decideMoves(batch []change, recorded map[string][]driver.Row, passed map[string]apart) (driver.Moves, []merge.Answer[changed]) {
 	d := moving{rows: recorded, set: make(map[string]driver.Set), back: make(map[driver.Units]int64), uncount: make(map[driver.Quota]int64)}
 	answers := make([]merge.Answer[changed], len(batch))

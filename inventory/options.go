@@ -10,38 +10,42 @@ import (
 
 // Options of a Store. The zero value is good for use.
 type Options struct {
-	// Direct sells each order in a transaction of its own, which waits for the SKU's row. It sells as many orders a second as the
-	// disk takes flushes. Default false: orders that queue while a statement is in flight share the next one, and one flush.
+	// Direct sells each order in a transaction of its own, which waits for the SKU's row. It sells
+	// as many orders a second as the disk takes flushes. Default false: orders that queue while a
+	// statement is in flight share the next one, and one flush.
 	Direct bool
 
-	// Schema is where the tables are: a Postgres schema, or a MySQL database. Default: the first schema on the search_path that
-	// has them when New looks for it, once; or the database that the connection is connected to.
+	// Schema is where the tables are: a Postgres schema, or a MySQL database. Default: the first
+	// schema on the search_path that has them when New looks for it, once; or the database that the
+	// connection is connected to.
 	Schema string
 
-	// Timeout bounds the work on one order or one merged batch, retries included. It also bounds how long an order or a change waits for
-	// a row that another transaction has locked. A caller can wait twice as long: behind the batch before its own, or, with
-	// Direct, while an order whose connection was lost is looked up. Default 10 s; 10 ms to 24 h.
+	// Timeout bounds the work on one order or one merged batch, retries included. It also bounds
+	// how long an order or a change waits for a row that another transaction has locked. A caller
+	// can wait twice as long: behind the batch before its own, or, with Direct, while an order
+	// whose connection was lost is looked up. Default 10 s; 10 ms to 24 h.
 	Timeout time.Duration
 
 	// MaxQueue bounds how many orders may wait in this process; more are refused with
 	// dblock.ErrOverloaded. Default 65,536, at most 16,777,216.
 	MaxQueue int
 
-	// MaxBatch bounds how many orders share a statement, and how many lines they have together. A cart of more lines has a statement of
-	// its own. Default 1,024, at most 8,192.
+	// MaxBatch bounds how many orders share a statement, and how many lines they have together. A
+	// cart of more lines has a statement of its own. Default 1,024, at most 8,192.
 	MaxBatch int
 
 	// MaxInFlight bounds how many statements, and so connections, are in use at once. Default 4,
-	// more of them sell no more; 64 with Direct. With Direct at most 4 of them are for one SKU. Merged statements
-	// that wait for a lock of another transaction do not count: there are up to 16 more of them, and at most half as many as the pool
-	// has connections. At most 1,024.
+	// more of them sell no more; 64 with Direct. With Direct at most 4 of them are for one SKU.
+	// Merged statements that wait for a lock of another transaction do not count: there are up to
+	// 16 more of them, and at most half as many as the pool has connections. At most 1,024.
 	MaxInFlight int
 
-	// SoldOutTTL is for how long a Store remembers that an SKU is sold out, after it has read so. Orders
-	// for it are then refused even if units have come in since. Their keys are looked up first, in
-	// batches: a recorded order gets its recorded answer. What another process gives back is for sale
-	// here when that time is over; what this Store restocks or gives back is for sale at once. 100 ms
-	// are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals: never.
+	// SoldOutTTL is for how long a Store remembers that an SKU is sold out, after it has read so.
+	// Orders for it are then refused even if units have come in since. Their keys are looked up
+	// first, in batches: a recorded order gets its recorded answer. What another process gives back
+	// is for sale here when that time is over; what this Store restocks or gives back is for sale
+	// at once. 100 ms are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals:
+	// never.
 	SoldOutTTL time.Duration
 
 	// Allotment is how many units of an SKU this process takes at once, to sell them without the
@@ -52,9 +56,10 @@ type Options struct {
 	// seconds, up to 5 connections). Default 0: none. At most MaxQty. Not with Direct.
 	Allotment int64
 
-	// RecordRefusals also records orders that found too little stock, or were over their limit, so that the answer to a key
-	// never changes, restock or not. It costs a row a refusal. Without it a refusal is recorded all the same if an earlier
-	// attempt of the order lost its connection: that attempt may still be under way, and must not sell later.
+	// RecordRefusals also records orders that found too little stock, or were over their limit, so
+	// that the answer to a key never changes, restock or not. It costs a row a refusal. Without it
+	// a refusal is recorded all the same if an earlier attempt of the order lost its connection:
+	// that attempt may still be under way, and must not sell later.
 	RecordRefusals bool
 
 	// Log has the errors of RunSweeper. Default: they are not logged.

@@ -29,7 +29,7 @@ func (o *order) quota() driver.Quota { return driver.Quota{SKU: o.SKU, Buyer: o.
 // order makes a cart of one SKU what a Request for it would be.
 func (c Cart) order() (order, error) {
 	o := order{Request: Request{Key: c.Key, Buyer: c.Buyer, Hold: c.Hold}}
-	if err := who(c.Key, c.Buyer, c.Hold, "Cart"); err != nil {
+	if err := checkCommon(c.Key, c.Buyer, c.Hold, "Cart"); err != nil {
 		return o, err
 	}
 	if len(c.Lines) < 1 || len(c.Lines) > MaxLines {
@@ -41,7 +41,7 @@ func (c Cart) order() (order, error) {
 			return o, err
 		}
 		if l.Limit > 0 && c.Buyer == "" {
-			return o, invalid("Cart.Buyer", "it is empty, and there is a limit: nobody could be told from anybody")
+			return o, invalid("Cart.Buyer", "it is empty, and a limit needs a buyer")
 		}
 	}
 	slices.SortStableFunc(o.lines, func(a, b Line) int { return cmp.Compare(a.SKU, b.SKU) })

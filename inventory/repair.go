@@ -94,7 +94,8 @@ func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
 	return r, err
 }
 
-// repairStock reads the books once the stock is locked: what others write meanwhile changes both sides alike, or waits.
+// repairStock reads the books once the stock is locked: what others write meanwhile changes both
+// sides alike, or waits.
 func repairStock(ctx context.Context, tx driver.AdjustTx, sku string) (r Repair, err error) {
 	have, err := tx.LockStock(ctx, sku, true)
 	if err != nil {
@@ -104,10 +105,10 @@ func repairStock(ctx context.Context, tx driver.AdjustTx, sku string) (r Repair,
 	if err != nil {
 		return r, err
 	}
-	r.Before = balance(books)
+	r.Before = Balance(books)
 	switch drift := r.Before.Drift(); {
 	case drift > 0:
-		r.Why = fmt.Sprintf("%d units left the stock, and nobody holds them or has bought them", drift)
+		r.Why = fmt.Sprintf("%d units left the stock, and no reservation holds them or has sold them", drift)
 		r.Moved = drift
 		return r, tx.AddStock(ctx, []driver.Units{{SKU: sku, Qty: drift}})
 	case drift < 0:

@@ -31,7 +31,8 @@ type attempt struct {
 	unresolved bool // one before it may have been committed, or may yet be
 }
 
-// way is how a batch of orders is decided. Each way but the first decides less, and takes less time.
+// way is how a batch of orders is decided. Each way but the first decides less, and takes less
+// time.
 type way int
 
 const (

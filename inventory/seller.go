@@ -123,8 +123,8 @@ func (s *seller) decide(ctx context.Context, o order) (outcome, error) {
 	return s.sales.Do(ctx, o)
 }
 
-// seemsDecided tells that an order is recorded, over its limit or wants more than is left, as far as
-// is known. One such order in the batch of a sale would have all others decided one by one.
+// seemsDecided tells that an order is recorded, over its limit or wants more than is left, as far
+// as is known. One such order in the batch of a sale would have all others decided one by one.
 func (s *seller) seemsDecided(o *order) bool {
 	_, soldOut := s.cache.soldOut(o, time.Now())
 	return soldOut || s.cache.isRecorded(o) || s.o.Allotment == 0 && s.cache.lacks(o)
@@ -190,8 +190,8 @@ func (s *seller) sellDirect(ctx context.Context, orders []order, _ bool) ([]answ
 	return nil, err
 }
 
-// sellOne waits no longer for the row than others usually have it. A server that can't bound that in
-// milliseconds waits for a second.
+// sellOne waits no longer for the row than others usually have it. A server that can't bound that
+// in milliseconds waits for a second.
 func (s *seller) sellOne(ctx context.Context, orders []order) (driver.Sale, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()

@@ -48,8 +48,8 @@ func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	return s.seller.reserve(ctx, order{Request: r})
 }
 
-// ReserveAll is Reserve for several SKUs under one key: all lines or none. Two carts never deadlock,
-// whatever their order. Options.Direct makes no difference to it.
+// ReserveAll is Reserve for several SKUs under one key: all lines or none. Two carts never
+// deadlock, whatever their order. Options.Direct makes no difference to it.
 func (s *Store) ReserveAll(ctx context.Context, c Cart) (Reservation, error) {
 	o, err := c.order()
 	if err != nil {
@@ -118,8 +118,8 @@ func (s *Store) Sweep(ctx context.Context, limit int) (swept int, err error) {
 	return swept, err
 }
 
-// RunSweeper sweeps every so often, at least 10 ms, until ctx ends; that is its error. What fails is
-// logged (see Options.Log) and tried again. It may run in every process: none waits long for
+// RunSweeper sweeps every so often, at least 10 ms, until ctx ends; that is its error. What fails
+// is logged (see Options.Log) and tried again. It may run in every process: none waits long for
 // another one.
 func (s *Store) RunSweeper(ctx context.Context, every time.Duration) error {
 	if every < minTimeout {
@@ -188,15 +188,7 @@ func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
 	if err != nil {
 		return nil, err
 	}
-	balances := make([]Balance, len(rows))
-	for i, b := range rows {
-		balances[i] = balance(b)
-	}
-	return balances, nil
-}
-
-func balance(b driver.Balance) Balance {
-	return Balance{SKU: b.SKU, Restocked: b.Restocked, Available: b.Available, Allotted: b.Allotted, Held: b.Held, Sold: b.Sold}
+	return driver.Each(rows, func(b driver.Balance) Balance { return Balance(b) }), nil
 }
 
 // call runs what until it says yes or no, unless the Store is closed.

@@ -7,20 +7,20 @@ import (
 )
 
 func (r Request) validate() error {
-	if err := who(r.Key, r.Buyer, r.Hold, "Request"); err != nil {
+	if err := checkCommon(r.Key, r.Buyer, r.Hold, "Request"); err != nil {
 		return err
 	}
 	if err := (Line{r.SKU, r.Qty, r.Limit, r.Unstocked}).validate("Request"); err != nil {
 		return err
 	}
 	if r.Limit > 0 && r.Buyer == "" {
-		return invalid("Request.Buyer", "it is empty, and there is a limit: nobody could be told from anybody")
+		return invalid("Request.Buyer", "it is empty, and a limit needs a buyer")
 	}
 	return nil
 }
 
-// who checks what a Request and a Cart have in common.
-func who(key, buyer string, hold time.Duration, of string) error {
+// checkCommon checks what a Request and a Cart have in common.
+func checkCommon(key, buyer string, hold time.Duration, of string) error {
 	if err := text(of, ".Key", key, 1); err != nil {
 		return err
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// Allot moves units in a transaction of its own, which locks the rows in the order of their numbers.
+// Allot moves units in a transaction of its own, which locks the rows in the order of their
+// numbers.
 func (d *database) Allot(ctx context.Context, sku string, bucket int32, units int64) (left int64, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
 		there, err := d.q.LockBucket(ctx, on, []byte(sku), 0)
@@ -36,11 +37,9 @@ func (d *database) Allot(ctx context.Context, sku string, bucket int32, units in
 // Allotted returns what is left in allotments.
 func (d *database) Allotted(ctx context.Context) ([]driver.Units, error) {
 	rows, err := d.q.Allotted(ctx, d.db.On(d.db))
-	units := make([]driver.Units, len(rows))
-	for i, r := range rows {
-		units[i] = driver.Units{SKU: string(r.Sku), Bucket: r.Bucket, Qty: r.Available}
-	}
-	return units, sqlerr.Unwritten(err)
+	return driver.Each(rows, func(r mysqldb.AllottedRow) driver.Units {
+		return driver.Units{SKU: string(r.Sku), Bucket: r.Bucket, Qty: r.Available}
+	}), sqlerr.Unwritten(err)
 }
 
 // Locker makes a Locker of leases.

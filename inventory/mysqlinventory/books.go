@@ -28,23 +28,17 @@ func (d *database) reads(ctx context.Context) mysqldb.DBTX {
 
 func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string) ([]driver.Balance, error) {
 	rows, err := d.q.Balances(ctx, on, mysqldb.BalancesParams{Every: every(skus), Skus: blobs(skus)})
-	balances := make([]driver.Balance, len(rows))
-	for i, r := range rows {
-		balances[i] = driver.Balance{
+	return driver.Each(rows, func(r mysqldb.BalancesRow) driver.Balance {
+		return driver.Balance{
 			SKU: string(r.Sku), Available: r.Available, Allotted: r.Allotted, Held: r.Held, Sold: r.Sold, Restocked: r.Restocked,
 		}
-	}
-	return balances, err
+	}), err
 }
 
 // LimitedSKUs reads which SKUs have limits.
 func (d *database) LimitedSKUs(ctx context.Context, skus []string) ([]string, error) {
 	rows, err := d.q.LimitedSKUs(ctx, d.reads(ctx), mysqldb.LimitedSKUsParams{Every: every(skus), Skus: blobs(skus)})
-	limited := make([]string, len(rows))
-	for i, sku := range rows {
-		limited[i] = string(sku)
-	}
-	return limited, sqlerr.Unwritten(err)
+	return driver.Each(rows, func(sku []byte) string { return string(sku) }), sqlerr.Unwritten(err)
 }
 
 // every is 1 if no SKUs are given, which means all of them.

@@ -22,21 +22,24 @@ import (
 // orders for that SKU wait, so reserve last, and end soon. tx has its own bounds for waiting
 // (innodb_lock_wait_timeout). A refusal writes nothing.
 //
-// Begin tx at READ COMMITTED. At REPEATABLE READ and above the server also locks gaps between rows: orders of other SKUs and
-// buyers may wait until tx ends, even after a refusal. An order that another process has recorded since tx first read is
-// dblock.ErrConflict then, as is an SKU that was sold from on MariaDB with innodb_snapshot_isolation. An order that was recorded before
-// is answered with the state that the snapshot of tx has: a hold that was cancelled since is still held there.
+// Begin tx at READ COMMITTED. At REPEATABLE READ and above the server also locks gaps between rows:
+// orders of other SKUs and buyers may wait until tx ends, even after a refusal. An order that
+// another process has recorded since tx first read is dblock.ErrConflict then, as is an SKU that
+// was sold from on MariaDB with innodb_snapshot_isolation. An order that was recorded before is
+// answered with the state that the snapshot of tx has: a hold that was cancelled since is still
+// held there.
 //
-// Errors: those of Store.Reserve, and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back and run it
-// again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't. dblock.ErrTxEnded if a
-// statement or an error that was not returned had ended the transaction: the order may be written by itself.
+// Errors: those of Store.Reserve, and dblock.ErrConflict after a deadlock or a failed
+// serialization: roll tx back and run it again. Two transactions that reserve several SKUs one by
+// one can deadlock; with ReserveAllTx they can't. dblock.ErrTxEnded if a statement or an error that
+// was not returned had ended the transaction: the order may be written by itself.
 func ReserveTx(ctx context.Context, s *inventory.Store, tx *sql.Tx, r inventory.Request) (inventory.Reservation, error) {
-	return link.ReserveIn(ctx, s, driver.CallerTx{Tx: tx}, r)
+	return link.Inventory.ReserveIn(ctx, s, driver.CallerTx{Tx: tx}, r)
 }
 
 // ReserveAllTx is ReserveTx for a cart.
 func ReserveAllTx(ctx context.Context, s *inventory.Store, tx *sql.Tx, c inventory.Cart) (inventory.Reservation, error) {
-	return link.ReserveAllIn(ctx, s, driver.CallerTx{Tx: tx}, c)
+	return link.Inventory.ReserveAllIn(ctx, s, driver.CallerTx{Tx: tx}, c)
 }
 
 // Tx returns a caller's transaction.
@@ -108,7 +111,8 @@ func (t callerTx) below(ctx context.Context, savepoint string, fn func() error) 
 // errNothing rolls back what was swept for a plan of nothing.
 var errNothing = errors.New("mysqlinventory: there is nothing to write")
 
-// errNoTx is for a savepoint that is gone: there was no transaction, so that each statement was committed by itself.
+// errNoTx is for a savepoint that is gone: there was no transaction, so that each statement was
+// committed by itself.
 func errNoTx(err error) error {
 	return fmt.Errorf("%w: the server had ended the transaction, so the order may be written: look it up, and return the errors "+
 		"of all statements: %w", dblock.ErrTxEnded, err)
@@ -136,8 +140,9 @@ func (t callerTx) decide(ctx context.Context, ask driver.Ask, decide func(driver
 	}
 }
 
-// isNew fails if a key that is not recorded, as far as the transaction's snapshot goes back, has been recorded since: the stock is
-// read as it is now, so that the order would be told that it is sold out by itself.
+// isNew fails if a key that is not recorded, as far as the transaction's snapshot goes back, has
+// been recorded since: the stock is read as it is now, so that the order would be told that it is
+// sold out by itself.
 func (t callerTx) isNew(ctx context.Context, keys []string, books driver.Books) error {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return books.Recorded[key] != nil })
 	now, err := lockReservations(ctx, t.on, mysqldb.LockReservations, keys)

@@ -23,7 +23,7 @@ func (d *database) Failure(err error) driver.Failure {
 	return f
 }
 
-// errKeyTaken says that somebody else has recorded an order of the same key.
+// errKeyTaken says that another transaction has recorded an order of the same key.
 var errKeyTaken = errors.New("mysqlinventory: the key was recorded after the transaction first read")
 
 // orKeyOpen is for a statement that writes orders, and waits for nothing but their keys.

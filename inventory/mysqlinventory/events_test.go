@@ -55,7 +55,7 @@ func TestPublicErrors(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			answers.SameEverywhere(t, devdb.MySQL, func(err error) error {
-				s, failed := link.NewStore(inventory.Options{Timeout: 50 * time.Millisecond}, func() (driver.Driver, error) {
+				s, failed := link.Inventory.NewStore(inventory.Options{Timeout: 50 * time.Millisecond}, func() (driver.Driver, error) {
 					return failing{new(database), err}, nil
 				})
 				if failed != nil {

@@ -40,7 +40,7 @@ func WithHook(hook Hook) Option { return func(d *database) { d.hook = hook } }
 
 // runHook has the owner write what is theirs.
 func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan driver.Plan) error {
-	granted := link.Granted(plan, time.Now())
+	granted := link.Inventory.Granted(plan, time.Now())
 	if len(granted) == 0 {
 		return nil
 	}

@@ -66,8 +66,8 @@ func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, erro
 	return books, sqlerr.Unwritten(err)
 }
 
-// read locks the quotas and the stock and reads what is recorded. The look-up is a statement of its own after
-// the locks: only then it sees what others committed while we waited.
+// read locks the quotas and the stock and reads what is recorded. The look-up is a statement of its
+// own after the locks: only then it sees what others committed while we waited.
 func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (driver.Books, error) {
 	var books driver.Books
 	var err error
@@ -88,7 +88,8 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (d
 	return books, err
 }
 
-// lockQuotas returns those that it has locked. Whoever waits for one has locked none that comes after it.
+// lockQuotas returns those that it has locked. A transaction that waits for one has locked none that
+// comes after it.
 func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (map[driver.Quota]int64, error) {
 	used := make(map[driver.Quota]int64, len(ask.Quotas))
 	if ask.WaitQuotas {
@@ -173,9 +174,9 @@ func byKey(found []mysqldb.ReservationsRow) map[string][]driver.Row {
 	return rows
 }
 
-// insertAtOnce writes orders, and fails if another open transaction writes one of them: it does not wait with the stock locked. MariaDB
-// bounds the wait of the statement. MySQL can't bound it below a second, but finds out before, and waits only for a transaction that
-// comes in between.
+// insertAtOnce writes orders, and fails if another open transaction writes one of them: it does not
+// wait with the stock locked. MariaDB bounds the wait of the statement. MySQL can't bound it below
+// a second, but finds out before, and waits only for a transaction that comes in between.
 func (d *database) insertAtOnce(ctx context.Context, on mysqldb.DBTX, rows []driver.Row) error {
 	if d.db.MariaDB {
 		on = mysql.AtOnce(on)
@@ -230,14 +231,15 @@ func take(ctx context.Context, on mysqldb.DBTX, plan driver.Plan) error {
 	return repeat(ctx, on, mysqldb.TakeStock, plan.Take, unitArgs)
 }
 
-// repeat runs a statement that has one row of VALUES for each of all, if there are any; several if the server takes no longer one.
+// repeat runs a statement that has one row of VALUES for each of all, if there are any; several if
+// the server takes no longer one.
 func repeat[T any](ctx context.Context, on mysqldb.DBTX, query string, all []T, args func(T) []any) error {
 	_, err := mysql.ExecAll(ctx, on, query, len(all), flat(all, args))
 	return err
 }
 
-// askAll runs a query that has one SELECT of ask for each of all, if there are any, and calls scan with every row. It runs several
-// if the server takes no longer one.
+// askAll runs a query that has one SELECT of ask for each of all, if there are any, and calls scan
+// with every row. It runs several if the server takes no longer one.
 func askAll[T any](
 	ctx context.Context, on mysqldb.DBTX, query string, all []T, args func(T) []any, scan func(*sql.Rows) error,
 ) error {
@@ -270,11 +272,7 @@ func textArgs(text string) []any { return []any{[]byte(text)} }
 func unitArgs(u driver.Units) []any { return []any{[]byte(u.SKU), u.Bucket, u.Qty} }
 
 func blobs(texts []string) [][]byte {
-	b := make([][]byte, len(texts))
-	for i, s := range texts {
-		b[i] = []byte(s)
-	}
-	return b
+	return driver.Each(texts, func(s string) []byte { return []byte(s) })
 }
 
 // lockBucket is lockStock for one row.

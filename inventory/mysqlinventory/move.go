@@ -79,8 +79,8 @@ func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys [
 	return byKey(found), err
 }
 
-// writeMoves comes to new keys last, as Transact does: a transaction that waits for one of them then
-// waits for the commit alone.
+// writeMoves comes to new keys last, as Transact does: a transaction that waits for one of them
+// then waits for the commit alone.
 func writeMoves(ctx context.Context, on mysqldb.DBTX, moves driver.Moves) error {
 	if err := repeat(ctx, on, mysqldb.SetReservations, moves.Set, setArgs); err != nil {
 		return err
@@ -103,17 +103,15 @@ func (d *database) Due(ctx context.Context, buyers []string, limit int) ([]drive
 	return d.due(ctx, d.db.On(d.db), buyers, limit)
 }
 
-func (d *database) due(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) (due []driver.Due, err error) {
+func (d *database) due(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) ([]driver.Due, error) {
 	if len(buyers) == 0 {
 		rows, err := d.q.DueReservations(ctx, on, int32(limit))
-		for _, r := range rows {
-			due = append(due, driver.Due{Key: string(r.ReservationKey), Lines: int(r.NumLines)})
-		}
-		return due, sqlerr.Unwritten(err)
+		return driver.Each(rows, func(r mysqldb.DueReservationsRow) driver.Due {
+			return driver.Due{Key: string(r.ReservationKey), Lines: int(r.NumLines)}
+		}), sqlerr.Unwritten(err)
 	}
 	rows, err := d.q.DueOf(ctx, on, int32(limit), blobs(buyers))
-	for _, r := range rows {
-		due = append(due, driver.Due{Key: string(r.ReservationKey), Quota: driver.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}})
-	}
-	return due, sqlerr.Unwritten(err)
+	return driver.Each(rows, func(r mysqldb.DueOfRow) driver.Due {
+		return driver.Due{Key: string(r.ReservationKey), Quota: driver.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}}
+	}), sqlerr.Unwritten(err)
 }

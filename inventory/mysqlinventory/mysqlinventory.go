@@ -42,7 +42,7 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
-	return link.NewStore(o, func() (driver.Driver, error) { return open(ctx, db, o.Schema, more) })
+	return link.Inventory.NewStore(o, func() (driver.Driver, error) { return open(ctx, db, o.Schema, more) })
 }
 
 func open(ctx context.Context, pool *sql.DB, schema string, more []Option) (d *database, err error) {

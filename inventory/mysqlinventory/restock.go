@@ -59,11 +59,9 @@ func (t adjustTx) Balance(ctx context.Context, sku string) (driver.Balance, erro
 
 func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]driver.Count, error) {
 	rows, err := t.d.q.QuotaDrifts(ctx, t.on, []byte(sku), []byte(sku))
-	counts := make([]driver.Count, len(rows))
-	for i, r := range rows {
-		counts[i] = driver.Count{Quota: driver.Quota{SKU: sku, Buyer: string(r.Buyer)}, Qty: r.Drift, Most: r.Counts}
-	}
-	return counts, err
+	return driver.Each(rows, func(r mysqldb.QuotaDriftsRow) driver.Count {
+		return driver.Count{Quota: driver.Quota{SKU: sku, Buyer: string(r.Buyer)}, Qty: r.Drift, Most: r.Counts}
+	}), err
 }
 
 func (t adjustTx) LockQuotas(ctx context.Context, quotas []driver.Quota) error {

@@ -27,11 +27,9 @@ func (d *database) Allot(ctx context.Context, sku string, bucket int32, units in
 // Allotted returns what is left in allotments.
 func (d *database) Allotted(ctx context.Context) ([]driver.Units, error) {
 	rows, err := alone(ctx, d, func(on pgdb.DBTX) ([]pgdb.AllottedRow, error) { return d.q.Allotted(ctx, on) })
-	units := make([]driver.Units, len(rows))
-	for i, r := range rows {
-		units[i] = driver.Units{SKU: r.Sku, Bucket: r.Bucket, Qty: r.Available}
-	}
-	return units, sqlerr.Unwritten(err)
+	return driver.Each(rows, func(r pgdb.AllottedRow) driver.Units {
+		return driver.Units{SKU: r.Sku, Bucket: r.Bucket, Qty: r.Available}
+	}), sqlerr.Unwritten(err)
 }
 
 // Locker makes a Locker of leases.

@@ -16,13 +16,9 @@ func (d *database) Balances(ctx context.Context, skus []string) ([]driver.Balanc
 
 func (d *database) balances(ctx context.Context, on pgdb.DBTX, skus []string) ([]driver.Balance, error) {
 	rows, err := d.q.Balances(ctx, on, len(skus) == 0, skus)
-	balances := make([]driver.Balance, len(rows))
-	for i, r := range rows {
-		balances[i] = driver.Balance{
-			SKU: r.Sku, Available: r.Available, Allotted: r.Allotted, Held: r.Held, Sold: r.Sold, Restocked: r.Restocked,
-		}
-	}
-	return balances, err
+	return driver.Each(rows, func(r pgdb.BalancesRow) driver.Balance {
+		return driver.Balance{SKU: r.Sku, Available: r.Available, Allotted: r.Allotted, Held: r.Held, Sold: r.Sold, Restocked: r.Restocked}
+	}), err
 }
 
 // LimitedSKUs reads which SKUs have limits.

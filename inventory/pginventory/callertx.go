@@ -26,17 +26,17 @@ import (
 // conflict. An order that was recorded before is answered there with the state that the snapshot of
 // tx has.
 //
-// Errors: those of Store.Reserve; dblock.ErrUnsupported if the client_encoding of tx is not UTF8, and
-// nothing was sent; and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back
-// and run it again. Two transactions that reserve several SKUs one by one can deadlock; with
+// Errors: those of Store.Reserve; dblock.ErrUnsupported if the client_encoding of tx is not UTF8,
+// and nothing was sent; and dblock.ErrConflict after a deadlock or a failed serialization: roll tx
+// back and run it again. Two transactions that reserve several SKUs one by one can deadlock; with
 // ReserveAllTx they can't.
 func ReserveTx(ctx context.Context, s *inventory.Store, tx pglock.Tx, r inventory.Request) (inventory.Reservation, error) {
-	return link.ReserveIn(ctx, s, driver.CallerTx{Tx: tx}, r)
+	return link.Inventory.ReserveIn(ctx, s, driver.CallerTx{Tx: tx}, r)
 }
 
 // ReserveAllTx is ReserveTx for a cart.
 func ReserveAllTx(ctx context.Context, s *inventory.Store, tx pglock.Tx, c inventory.Cart) (inventory.Reservation, error) {
-	return link.ReserveAllIn(ctx, s, driver.CallerTx{Tx: tx}, c)
+	return link.Inventory.ReserveAllIn(ctx, s, driver.CallerTx{Tx: tx}, c)
 }
 
 // Tx returns a caller's transaction.

@@ -35,7 +35,7 @@ func TestForeignTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := inventory.Request{Key: "k", SKU: "sale", Qty: 1}
-	if _, err := link.ReserveIn(t.Context(), store, driver.CallerTx{Tx: "of another driver"}, r); !errors.Is(err, dblock.ErrInvalid) {
+	if _, err := link.Inventory.ReserveIn(t.Context(), store, driver.CallerTx{Tx: "of another driver"}, r); !errors.Is(err, dblock.ErrInvalid) {
 		t.Error(err)
 	}
 	if _, err := pginventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, dblock.ErrInvalid) {

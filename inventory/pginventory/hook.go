@@ -60,7 +60,7 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, trip stateme
 	if err := d.inBatch(conn)(ctx, trip); err != nil {
 		return orKeyOpen(err)
 	}
-	granted := link.Granted(plan, began)
+	granted := link.Inventory.Granted(plan, began)
 	if len(granted) == 0 {
 		return nil
 	}

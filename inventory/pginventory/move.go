@@ -36,8 +36,8 @@ func (d *database) Move(ctx context.Context, fn func(driver.MoveTx) error) error
 	return err
 }
 
-// moveTx is a transaction of its own, or a caller's. In that it waits for no row, and neither begins
-// nor commits.
+// moveTx is a transaction of its own, or a caller's. In that it waits for no row, and neither
+// begins nor commits.
 type moveTx struct {
 	begin  statements
 	send   sender
@@ -133,17 +133,15 @@ func (d *database) Due(ctx context.Context, buyers []string, limit int) ([]drive
 	return alone(ctx, d, func(on pgdb.DBTX) ([]driver.Due, error) { return d.due(ctx, on, buyers, limit) })
 }
 
-func (d *database) due(ctx context.Context, on pgdb.DBTX, buyers []string, limit int) (due []driver.Due, err error) {
+func (d *database) due(ctx context.Context, on pgdb.DBTX, buyers []string, limit int) ([]driver.Due, error) {
 	if len(buyers) == 0 {
 		rows, err := d.q.DueReservations(ctx, on, int32(limit))
-		for _, r := range rows {
-			due = append(due, driver.Due{Key: r.ReservationKey, Lines: int(r.NumLines)})
-		}
-		return due, sqlerr.Unwritten(err)
+		return driver.Each(rows, func(r pgdb.DueReservationsRow) driver.Due {
+			return driver.Due{Key: r.ReservationKey, Lines: int(r.NumLines)}
+		}), sqlerr.Unwritten(err)
 	}
 	rows, err := d.q.DueOf(ctx, on, int32(limit), buyers)
-	for _, r := range rows {
-		due = append(due, driver.Due{Key: r.ReservationKey, Quota: driver.Quota{SKU: r.Sku, Buyer: r.Buyer}})
-	}
-	return due, sqlerr.Unwritten(err)
+	return driver.Each(rows, func(r pgdb.DueOfRow) driver.Due {
+		return driver.Due{Key: r.ReservationKey, Quota: driver.Quota{SKU: r.Sku, Buyer: r.Buyer}}
+	}), sqlerr.Unwritten(err)
 }

@@ -31,7 +31,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 	if err := postgres.CheckHost(pool, "Options.Schema", o.Schema); err != nil {
 		return nil, err
 	}
-	return link.NewStore(o, func() (driver.Driver, error) { return open(ctx, pool, o.Schema, more) })
+	return link.Inventory.NewStore(o, func() (driver.Driver, error) { return open(ctx, pool, o.Schema, more) })
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, schema string, more []Option) (d *database, err error) {

@@ -42,11 +42,7 @@ func (t adjustTx) LockStock(ctx context.Context, sku string, wait bool) ([]drive
 		return stock[sku], err
 	}
 	rows, err := t.d.q.LockFreeStock(ctx, t.on, []string{sku})
-	have := make([]driver.Bucket, len(rows))
-	for i, r := range rows {
-		have[i] = driver.Bucket{Number: r.Bucket, Left: r.Available}
-	}
-	return have, err
+	return driver.Each(rows, func(r pgdb.LockFreeStockRow) driver.Bucket { return driver.Bucket{Number: r.Bucket, Left: r.Available} }), err
 }
 
 func (t adjustTx) AddStock(ctx context.Context, units []driver.Units) error {
@@ -69,11 +65,9 @@ func (t adjustTx) Balance(ctx context.Context, sku string) (driver.Balance, erro
 
 func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]driver.Count, error) {
 	rows, err := t.d.q.QuotaDrifts(ctx, t.on, sku)
-	counts := make([]driver.Count, len(rows))
-	for i, r := range rows {
-		counts[i] = driver.Count{Quota: driver.Quota{SKU: sku, Buyer: r.Buyer}, Qty: r.Drift, Most: r.Counts}
-	}
-	return counts, err
+	return driver.Each(rows, func(r pgdb.QuotaDriftsRow) driver.Count {
+		return driver.Count{Quota: driver.Quota{SKU: sku, Buyer: r.Buyer}, Qty: r.Drift, Most: r.Counts}
+	}), err
 }
 
 func (t adjustTx) LockQuotas(ctx context.Context, quotas []driver.Quota) error {

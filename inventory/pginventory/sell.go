@@ -17,8 +17,8 @@ const (
 	noStock     = "sku"                       // the column that is NULL: there is no such stock
 )
 
-// Sell has three ways: one statement in autocommit for one order, a transaction of two for many, and
-// one that leaves out what is recorded, or over a limit.
+// Sell has three ways: one statement in autocommit for one order, a transaction of two for many,
+// and one that leaves out what is recorded, or over a limit.
 func (d *database) Sell(ctx context.Context, o driver.Orders) (driver.Sale, error) {
 	sale := driver.Sale{Left: -1}
 	conn, err := d.acquire(ctx)

@@ -116,7 +116,8 @@ func each[T any](f func(T)) func(pgx.Rows) error {
 	}
 }
 
-// asTheOwners gives statements of the owner's, in the same transaction, the plans that they would have.
+// asTheOwners gives statements of the owner's, in the same transaction, the plans that they would
+// have.
 var asTheOwners = []string{
 	"set local enable_seqscan to default", "set local enable_hashjoin to default", "set local enable_mergejoin to default",
 }

@@ -27,8 +27,8 @@ type Row struct {
 // NoStock is the bucket of what takes no stock.
 const NoStock int32 = -1
 
-// FirstAllotment is the first number of the buckets that processes took for themselves. Below it they are numbered
-// from 0, without a gap.
+// FirstAllotment is the first number of the buckets that processes took for themselves. Below it
+// they are numbered from 0, without a gap.
 const FirstAllotment int32 = 1 << 20
 
 // Bucket is one row of an SKU's stock.
@@ -47,8 +47,9 @@ type Ask struct {
 	Keys   []string // what is recorded under them is read, and not locked
 	Own    int32    // of the one SKU, this bucket alone is locked; 0: all are
 
-	// What it waits for; it passes over all other rows that are locked. WaitFor is an SKU whose rows are locked before those of the
-	// others: so it never waits with a row locked that others want.
+	// What it waits for; it passes over all other rows that are locked. WaitFor is an SKU whose
+	// rows are locked before those of the others: so it never waits with a row locked that others
+	// want.
 	Wait       bool // for the stock of all SKUs
 	WaitFor    string
 	WaitQuotas bool
@@ -56,7 +57,8 @@ type Ask struct {
 	Units map[string]int64 // how many are asked for of each SKU, replays among them
 }
 
-// Waits are the SKUs whose rows are waited for, which are locked first, and those whose rows are passed over if they are locked.
+// Waits are the SKUs whose rows are waited for, which are locked first, and those whose rows are
+// passed over if they are locked.
 func (a Ask) Waits() (waits, passes []string) {
 	if a.Wait {
 		return a.SKUs, nil
@@ -75,11 +77,11 @@ func (a Ask) Waits() (waits, passes []string) {
 type Books struct {
 	Stock    map[string][]Bucket   // what is left of each SKU, by number, each row locked
 	Skipped  func(sku string) bool // whether another transaction has locked a row of the SKU: it is asked of those that have too few units
-	Used     map[Quota]int64       // units that count against a quota; none where somebody else has locked it
+	Used     map[Quota]int64       // units that count against a quota; none if another transaction has locked it
 	Recorded map[string][]Row      // reservations that exist already, by key, their lines in order
 
-	// Unconfirmed is for the driver alone: what is recorded may be on no synchronous standby, and is
-	// not answered before a later commit is confirmed.
+	// Unconfirmed is for the driver alone: what is recorded may be on no synchronous standby, and
+	// is not answered before a later commit is confirmed.
 	Unconfirmed bool
 }
 
@@ -116,7 +118,8 @@ type Units struct {
 	Qty    int64
 }
 
-// Moves is what becomes of reservations that exist, and of what they hold. All of it is sorted as in a Plan.
+// Moves is what becomes of reservations that exist, and of what they hold. All of it is sorted as
+// in a Plan.
 type Moves struct {
 	Insert  []Row   // of keys that were not there
 	Set     []Set   // by key
@@ -129,20 +132,12 @@ func (m Moves) IsEmpty() bool { return len(m.Insert) == 0 && len(m.Set) == 0 }
 
 // Quotas are those that are given back.
 func (m Moves) Quotas() []Quota {
-	quotas := make([]Quota, len(m.Uncount))
-	for i, c := range m.Uncount {
-		quotas[i] = c.Quota
-	}
-	return quotas
+	return Each(m.Uncount, func(c Count) Quota { return c.Quota })
 }
 
 // SKUs are those of which stock is given back, all of it to bucket 0.
 func (m Moves) SKUs() []string {
-	skus := make([]string, len(m.Return))
-	for i, u := range m.Return {
-		skus[i] = u.SKU
-	}
-	return skus
+	return Each(m.Return, func(u Units) string { return u.SKU })
 }
 
 // In is what a map has a value for.
@@ -154,7 +149,8 @@ func In[K comparable, V any](m map[K]V) map[K]bool {
 	return in
 }
 
-// Partly takes the reservations out of recorded that have more lines than stand there, and returns the keys of all that do.
+// Partly takes the reservations out of recorded that have more lines than stand there, and returns
+// the keys of all that do.
 func Partly(recorded map[string][]Row, lines map[string]int64) map[string]bool {
 	partly := make(map[string]bool)
 	for key, n := range lines {
@@ -172,8 +168,9 @@ const LockWait = 50 * time.Millisecond
 // MoveTx is a transaction that changes reservations. A row that another transaction has locked is
 // passed over, or waited for: then an error after LockWait, sqlerr.Busy.
 type MoveTx interface {
-	// Reservations locks all lines of the reservations under keys, which are sorted. It comes first. Without wait, locked holds the keys
-	// of those of which not all lines could be locked: they are not among the recorded ones.
+	// Reservations locks all lines of the reservations under keys, which are sorted. It comes
+	// first. Without wait, locked holds the keys of those of which not all lines could be locked:
+	// they are not among the recorded ones.
 	Reservations(ctx context.Context, keys []string, wait bool) (recorded map[string][]Row, locked map[string]bool, err error)
 	// Returns locks the rows that moves give back to, and returns those that it has locked.
 	Returns(ctx context.Context, m Moves, waitQuotas, waitStock bool) (quotas map[Quota]bool, skus map[string]bool, err error)
@@ -197,7 +194,7 @@ type Adjustment struct {
 // Balance is one SKU's books, as read at one moment.
 type Balance struct {
 	SKU                                        string
-	Available, Allotted, Held, Sold, Restocked int64
+	Restocked, Available, Allotted, Held, Sold int64
 }
 
 // Orders are orders for one SKU, sorted by key, no key twice.
@@ -237,8 +234,8 @@ type Failure struct {
 	Class  sqlerr.Class
 	Locked bool // a lock was not had in time
 
-	// Own, of the class sqlerr.Busy: a statement of dblock's own waited for a lock. Otherwise one of
-	// a trigger did, or the server cancelled a statement.
+	// Own, of the class sqlerr.Busy: a statement of dblock's own waited for a lock. Otherwise one
+	// of a trigger did, or the server cancelled a statement.
 	Own bool
 }
 
@@ -318,7 +315,8 @@ type Driver interface {
 	LimitedSKUs(ctx context.Context, skus []string) ([]string, error)
 }
 
-// KeyOpen marks an error: another transaction, which has not ended, writes the reservation of one of the keys.
+// KeyOpen marks an error: another transaction, which has not ended, writes the reservation of one
+// of the keys.
 type KeyOpen struct{ Err error }
 
 func (e *KeyOpen) Error() string { return e.Err.Error() }
@@ -346,8 +344,9 @@ type Tx interface {
 	// Due is that of Driver, as the transaction sees it, and has buyers. After an error the
 	// transaction goes on, unless the server has ended it.
 	Due(ctx context.Context, buyers []string, limit int) ([]Due, error)
-	// Move does what Move of Driver does, below a savepoint, and makes nothing new. It passes over every row that is locked, whatever
-	// fn asks for. An error leaves the transaction as it was. ErrTxEnded where it has ended.
+	// Move does what Move of Driver does, below a savepoint, and makes nothing new. It passes over
+	// every row that is locked, whatever fn asks for. An error leaves the transaction as it was.
+	// ErrTxEnded where it has ended.
 	Move(ctx context.Context, fn func(MoveTx) error) error
 }
 
@@ -356,8 +355,8 @@ type AdjustTx interface {
 	InsertAdjustment(ctx context.Context, a Adjustment) error
 	// AdjustStock adds a.Delta to bucket 0; false where there is no such SKU, or too little in it.
 	AdjustStock(ctx context.Context, a Adjustment) (bool, error)
-	// LockStock locks all buckets of an SKU, in order; none where there is no such SKU. Without wait
-	// it leaves out those that another transaction has locked.
+	// LockStock locks all buckets of an SKU, in order; none where there is no such SKU. Without
+	// wait it leaves out those that another transaction has locked.
 	LockStock(ctx context.Context, sku string, wait bool) ([]Bucket, error)
 	// AddStock adds to buckets of one SKU, and makes those that are missing.
 	AddStock(ctx context.Context, units []Units) error
@@ -365,7 +364,8 @@ type AdjustTx interface {
 	TakeStock(ctx context.Context, units []Units) error
 	// Balance reads the books of one SKU.
 	Balance(ctx context.Context, sku string) (Balance, error)
-	// QuotaDrifts returns what is to be added to quotas of an SKU so that they count what is held and sold, sorted.
+	// QuotaDrifts returns what is to be added to quotas of an SKU so that they count what is held
+	// and sold, sorted.
 	QuotaDrifts(ctx context.Context, sku string) ([]Count, error)
 	// LockQuotas locks them, and makes those that are missing.
 	LockQuotas(ctx context.Context, quotas []Quota) error
@@ -380,6 +380,15 @@ type Due struct {
 	Key   string
 	Lines int   // 0: their number is not known
 	Quota Quota // against which it counts, if it was looked for by its buyer
+}
+
+// Each converts rows of a driver's.
+func Each[R, T any](rows []R, as func(R) T) []T {
+	all := make([]T, len(rows))
+	for i, r := range rows {
+		all[i] = as(r)
+	}
+	return all
 }
 
 // ByKey groups rows by their key, in their order.

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// CallHook calls a hook of the host's. One that panics, or ends its goroutine, has failed: the batch
-// of others would end with it.
+// CallHook calls a hook of the host's. One that panics, or ends its goroutine, has failed: the
+// batch of others would end with it.
 func CallHook(hook func() error) (err error) {
 	if p := callback.Try(func() { err = callback.Sound(hook()) }); p != nil {
 		return &HookError{fmt.Errorf("the hook %w", p)}
@@ -52,8 +52,8 @@ func HookEndedItself(ctx context.Context, err error) bool {
 
 type hookBriefly struct{}
 
-// HookBriefly is a context in which a hook's statements wait for a lock briefly. Otherwise they wait
-// for about a second.
+// HookBriefly is a context in which a hook's statements wait for a lock briefly. Otherwise they
+// wait for about a second.
 func HookBriefly(ctx context.Context) context.Context {
 	return context.WithValue(ctx, hookBriefly{}, true)
 }
