@@ -77,26 +77,20 @@ var errTooMany = errors.New("more jobs have ended than there were")
 // drain has the workers do n jobs, and returns how long that took.
 func (b *burn) drain(ctx context.Context, n int) (took time.Duration, err error) {
 	var ended atomic.Int64
-	last := make(chan time.Time, 1)
+	var last atomic.Pointer[time.Time]
 	c := beginWork(ctx, b.jobs, Told{Begun: func(int) {}, Ended: func(jobs int) {
-		if sum := ended.Add(int64(jobs)); sum >= int64(n) && sum-int64(jobs) < int64(n) {
-			last <- time.Now()
+		if sum := ended.Add(int64(jobs)); sum >= int64(n) {
+			now := time.Now()
+			last.CompareAndSwap(nil, &now)
 		}
 	}})
-	var at time.Time
-	select {
-	case at = <-last:
-	case err = <-c.failed:
-	case <-stalled(c.ctx, &ended):
-		err = fmt.Errorf("%w: %d of %d jobs", errStuck, ended.Load(), n)
-	}
-	if err := c.end(err); err != nil {
+	if err := c.end(c.await(n, func() int64 { return ended.Load() })); err != nil {
 		return 0, err
 	}
 	if sum := ended.Load(); sum != int64(n) {
 		return 0, fmt.Errorf("%w: %d, and not %d", errTooMany, sum, n)
 	}
-	return at.Sub(c.began), nil
+	return last.Load().Sub(c.began), nil
 }
 
 // crew is a call of Jobs.Work.
@@ -104,23 +98,58 @@ type crew struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 	began  time.Time
-	failed chan error // it has returned, though it was not told to
+	moved  chan struct{} // a job has begun or ended
+	failed chan error    // the first reason why the round is wrong
 	over   chan error
 }
 
 func beginWork(ctx context.Context, jobs Jobs, told Told) *crew {
-	c := &crew{began: time.Now(), failed: make(chan error, 1), over: make(chan error, 1)}
+	c := &crew{began: time.Now(), moved: make(chan struct{}, 1), failed: make(chan error, 1), over: make(chan error, 1)}
 	c.ctx, c.stop = context.WithCancel(ctx)
+	moving := Told{
+		Begun: func(job int) { told.Begun(job); offer(c.moved, struct{}{}) },
+		Ended: func(jobs int) { told.Ended(jobs); offer(c.moved, struct{}{}) },
+	}
 	go func() {
-		err := jobs.Work(c.ctx, told)
+		err := jobs.Work(c.ctx, moving)
 		if c.ctx.Err() == nil {
-			c.failed <- errors.Join(errors.New("the workers have ended before they were to"), err)
+			offer(c.failed, errors.Join(errors.New("the workers have ended before they were to"), err))
 		} else if ctx.Err() != nil {
-			c.failed <- context.Cause(ctx)
+			offer(c.failed, context.Cause(ctx))
 		}
 		c.over <- err
 	}()
 	return c
+}
+
+// offer sends to a channel that has room.
+func offer[T any](to chan T, v T) {
+	select {
+	case to <- v:
+	default:
+	}
+}
+
+// await waits until a count is at n. It gives up if for long no job has begun or ended.
+func (c *crew) await(n int, count func() int64) error {
+	patience := time.NewTimer(drain)
+	defer patience.Stop()
+	for count() < int64(n) {
+		select {
+		case <-c.moved:
+			patience.Reset(drain)
+		case err := <-c.failed:
+			return err
+		case <-patience.C:
+			return fmt.Errorf("%w: %d of %d jobs", errStuck, count(), n)
+		}
+	}
+	select {
+	case err := <-c.failed:
+		return err
+	default:
+		return nil
+	}
 }
 
 // end stops the work, and returns what it said, unless there is an error already.
@@ -131,27 +160,4 @@ func (c *crew) end(already error) error {
 		return already
 	}
 	return err
-}
-
-// stalled is closed when a count has not changed for as long as clients may take at most.
-func stalled(ctx context.Context, count *atomic.Int64) <-chan struct{} {
-	is := make(chan struct{})
-	go func() {
-		tick := time.NewTicker(drain)
-		defer tick.Stop()
-		for was := int64(-1); ; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			now := count.Load()
-			if now == was {
-				close(is)
-				return
-			}
-			was = now
-		}
-	}()
-	return is
 }

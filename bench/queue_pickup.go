@@ -72,96 +72,57 @@ func (s *stopwatch) stop(job int) error {
 	return nil
 }
 
+func (p *pickup) run(ctx context.Context, d time.Duration, seed uint64) (Sample, error) {
+	r := &pickupRun{jobs: p.jobs, watch: stopwatch{rec: newRecorder(), since: make(map[int]time.Time)}}
+	began := make(chan struct{})
+	r.crew = beginWork(ctx, p.jobs, Told{
+		Begun: func(job int) {
+			<-began
+			if err := r.watch.stop(job); err != nil {
+				offer(r.crew.failed, err)
+			}
+		},
+		Ended: func(jobs int) { r.ended.Add(int64(jobs)) },
+	})
+	close(began)
+	sample, err := r.measure(d, cmp.Or(p.env.Rate, pickupRate), seed)
+	return sample, r.crew.end(err)
+}
+
 // pickupRun is one round.
 type pickupRun struct {
-	*pickup
-	watch  stopwatch
-	ended  atomic.Int64
-	moved  chan struct{} // something has begun or ended
-	failed chan error
-}
-
-func (p *pickup) run(ctx context.Context, d time.Duration, seed uint64) (Sample, error) {
-	r := &pickupRun{pickup: p, moved: make(chan struct{}, 1), failed: make(chan error, 1)}
-	r.watch.rec, r.watch.since = newRecorder(), make(map[int]time.Time)
-	c := beginWork(ctx, p.jobs, Told{
-		Begun: func(job int) {
-			if err := r.watch.stop(job); err != nil {
-				r.fail(err)
-			}
-			r.move()
-		},
-		Ended: func(jobs int) {
-			r.ended.Add(int64(jobs))
-			r.move()
-		},
-	})
-	sample, err := r.measure(c, d, seed)
-	return sample, c.end(err)
-}
-
-func (r *pickupRun) fail(err error) {
-	select {
-	case r.failed <- err:
-	default:
-	}
-}
-
-func (r *pickupRun) move() {
-	select {
-	case r.moved <- struct{}{}:
-	default:
-	}
+	jobs  Jobs
+	crew  *crew
+	watch stopwatch
+	ended atomic.Int64
 }
 
 // measure enqueues jobs until the time is up, and waits for the last one.
-func (r *pickupRun) measure(c *crew, d time.Duration, seed uint64) (Sample, error) {
-	r.enqueue(c.ctx, 0)
-	if err := r.await(c, 1); err != nil {
+func (r *pickupRun) measure(d time.Duration, rate float64, seed uint64) (Sample, error) {
+	over := func() int64 { return min(r.watch.begun.Load(), r.ended.Load()) }
+	r.enqueue(0)
+	if err := r.crew.await(1, over); err != nil {
 		return Sample{}, err
 	}
 	start := time.Now()
-	plan := newSchedule(start, start.Add(d), cmp.Or(r.env.Rate, pickupRate), seed)
+	plan := newSchedule(start, start.Add(d), rate, seed)
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	jobs := 1
-	for at, more := plan.next(); more && pace.Sleep(c.ctx, time.Until(at)) == nil; at, more = plan.next() {
+	for at, more := plan.next(); more && pace.Sleep(r.crew.ctx, time.Until(at)) == nil; at, more = plan.next() {
 		job := jobs
 		jobs++
-		calls.Go(func() { r.enqueue(c.ctx, job) })
+		calls.Go(func() { r.enqueue(job) })
 	}
-	if err := r.await(c, int64(jobs)); err != nil {
+	if err := r.crew.await(jobs, over); err != nil {
 		return Sample{}, err
 	}
 	return r.watch.rec.sample(time.Since(start)), nil
 }
 
-func (r *pickupRun) enqueue(ctx context.Context, job int) {
+func (r *pickupRun) enqueue(job int) {
 	r.watch.start(job)
-	if err := r.jobs.Enqueue(ctx, job, 1); err != nil && ctx.Err() == nil {
-		r.fail(err)
-	}
-}
-
-// await waits until so many jobs have begun and ended.
-func (r *pickupRun) await(c *crew, jobs int64) error {
-	patience := time.NewTimer(drain)
-	defer patience.Stop()
-	for r.watch.begun.Load() < jobs || r.ended.Load() < jobs {
-		select {
-		case <-r.moved:
-		case err := <-r.failed:
-			return err
-		case err := <-c.failed:
-			return err
-		case <-patience.C:
-			return fmt.Errorf("%w: %d of %d jobs have begun", errStuck, r.watch.begun.Load(), jobs)
-		}
-	}
-	select {
-	case err := <-r.failed:
-		return err
-	default:
-		return nil
+	if err := r.jobs.Enqueue(r.crew.ctx, job, 1); err != nil && r.crew.ctx.Err() == nil {
+		offer(r.crew.failed, err)
 	}
 }
