@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ type change struct {
 	key  string
 	hold time.Duration // where it is to be held
 	apart
+	tries int  // how often it has waited
 	doubt bool // it may have been made
 }
 
@@ -132,6 +134,7 @@ func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait ti
 			break
 		}
 		got, err = c.apart.Do(ctx, ch)
+		ch.tries++
 	}
 	if err != nil {
 		if ch.doubt && !isVerdict(err) {
@@ -165,6 +168,8 @@ func (c *changer) moveTogether(ctx context.Context, batch []change, _ bool) ([]m
 func (c *changer) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
 	several := len(batch) > 1
 	this := attempt{conflicts: awaitKey}
+	most := slices.MaxFunc(batch, func(a, b change) int { return cmp.Compare(a.tries, b.tries) })
+	ctx = driver.WithLockWait(ctx, most.tries)
 	if several {
 		this.conflicts = ofBatch
 	}

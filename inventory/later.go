@@ -34,6 +34,13 @@ func (l *later[K]) put(key K) {
 	l.keys[key] = p
 }
 
+// times is how often a key was postponed.
+func (l *later[K]) times(key K) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.keys[key].times
+}
+
 func (l *later[K]) done(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

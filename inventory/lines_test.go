@@ -157,3 +157,80 @@ func TestUnitsOfALostReplyAreForSale(t *testing.T) {
 		t.Error("the units that came back are refused as sold out")
 	}
 }
+
+// queued is a driver whose SKU other transactions lock one after the other: only a change that
+// waits for long enough gets its row.
+type queued struct {
+	carts
+	needs time.Duration
+	most  time.Duration // the longest wait
+}
+
+var errLocked = errors.New("locked")
+
+func (*queued) Failure(err error) driver.Failure {
+	if errors.Is(err, errLocked) {
+		return driver.Failure{Class: sqlerr.Busy, Locked: true, Own: true}
+	}
+	return driver.Failure{}
+}
+
+func (e *queued) Move(ctx context.Context, fn func(driver.MoveTx) error) error {
+	e.mu.Lock()
+	e.most = max(e.most, driver.LockWaitOf(ctx))
+	e.mu.Unlock()
+	return fn(queuedTx{e, driver.LockWaitOf(ctx) >= e.needs})
+}
+
+type queuedTx struct {
+	*queued
+	served bool
+}
+
+func (t queuedTx) Returns(_ context.Context, _ driver.Moves, _, wait bool) (map[driver.Quota]bool, map[string]bool, error) {
+	switch {
+	case !wait:
+		return nil, nil, nil
+	case !t.served:
+		return nil, nil, errLocked
+	}
+	return nil, map[string]bool{"a": true}, nil
+}
+
+// TestAChangeWaitsLongerEachTime: a change that does not get the row of its SKU waits longer the
+// next time, so that transactions which wait for longer do not keep it out for ever.
+func TestAChangeWaitsLongerEachTime(t *testing.T) {
+	t.Parallel()
+	o, err := Options{}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Store) (done bool, err error){
+		"cancelled": func(s *Store) (bool, error) {
+			_, err := s.Cancel(t.Context(), "cart")
+			return true, err
+		},
+		"swept": func(s *Store) (bool, error) {
+			n, err := s.Sweep(t.Context(), 1)
+			return n == 1, err
+		},
+	} {
+		e := &queued{carts: carts{lines: map[string]int{"cart": 1}}, needs: 8 * driver.LockWait}
+		if name == "cancelled" {
+			e.left = time.Hour
+		}
+		s := newStore(e, o)
+		for done := false; !done; {
+			if done, err = change(s); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if e.most != e.needs {
+			t.Errorf("%s: waited for %v at most, want %v", name, e.most, e.needs)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

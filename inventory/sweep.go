@@ -44,7 +44,7 @@ func (s *sweeper) expire(ctx context.Context, due []driver.Due, wait time.Durati
 	var n atomic.Int64
 	for i, d := range due {
 		all.Go(func() {
-			expired := change{to: ReservationExpired, key: d.Key, apart: apart{lines: d.Lines}}
+			expired := change{to: ReservationExpired, key: d.Key, apart: apart{lines: d.Lines}, tries: s.later.times(d.Key)}
 			r, err := s.changer.change(ctx, s.changer.sweeps, expired, wait)
 			if err == nil && !r.Replayed {
 				n.Add(1)

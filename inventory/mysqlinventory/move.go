@@ -27,7 +27,7 @@ type moveTx struct {
 
 func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]driver.Row, map[string]bool, error) {
 	if wait {
-		recorded, err := lockReservations(ctx, mysql.Within(t.on, driver.LockWait), mysqldb.LockReservations, keys)
+		recorded, err := lockReservations(ctx, mysql.Within(t.on, driver.LockWaitOf(ctx)), mysqldb.LockReservations, keys)
 		return recorded, nil, err
 	}
 	recorded, err := lockReservations(ctx, t.on, mysqldb.LockFreeReservations, keys)
@@ -45,10 +45,10 @@ func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (ma
 func (t *moveTx) Returns(ctx context.Context, m driver.Moves, waitQuotas, waitStock bool) (map[driver.Quota]bool, map[string]bool, error) {
 	lockQuotas, lockBuckets, onQuotas, onBuckets := mysqldb.LockFreeQuotas, mysqldb.LockFreeFirstBuckets, t.on, t.on
 	if waitQuotas {
-		lockQuotas, onQuotas = mysqldb.LockQuotas, mysql.Within(t.on, driver.LockWait)
+		lockQuotas, onQuotas = mysqldb.LockQuotas, mysql.Within(t.on, driver.LockWaitOf(ctx))
 	}
 	if waitStock {
-		lockBuckets, onBuckets = mysqldb.LockFirstBuckets, mysql.Within(t.on, driver.LockWait)
+		lockBuckets, onBuckets = mysqldb.LockFirstBuckets, mysql.Within(t.on, driver.LockWaitOf(ctx))
 	}
 	used, skus := make(map[driver.Quota]int64), make(map[string]bool)
 	if err := readQuotas(ctx, onQuotas, lockQuotas, m.Quotas(), used); err != nil {

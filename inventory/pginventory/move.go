@@ -10,8 +10,10 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// lockWait is driver.LockWait in milliseconds.
-var lockWait = strconv.FormatInt(driver.LockWait.Milliseconds(), 10)
+// lockWait is driver.LockWaitOf in milliseconds.
+func lockWait(ctx context.Context) string {
+	return strconv.FormatInt(driver.LockWaitOf(ctx).Milliseconds(), 10)
+}
 
 // Move takes two round trips, as Transact does, or three if units come back.
 func (d *database) Move(ctx context.Context, fn func(driver.MoveTx) error) error {
@@ -22,7 +24,7 @@ func (d *database) Move(ctx context.Context, fn func(driver.MoveTx) error) error
 	defer conn.Release() // which closes it where the transaction is still open
 	tx := &moveTx{send: d.inBatch(conn)}
 	tx.begin.add(postgres.BeginReadCommitted)
-	tx.begin.addBound(lockWait, &tx.unconfirmed)
+	tx.begin.addBound(lockWait(ctx), &tx.unconfirmed)
 	tx.commit = func(ctx context.Context, trip statements) error {
 		tx.sent = true
 		return d.commit(ctx, conn, trip)
@@ -113,7 +115,7 @@ func (t *moveTx) Write(ctx context.Context, m driver.Moves) error {
 		return t.send(ctx, trip)
 	}
 	if len(m.Insert) > 0 {
-		trip.add(postgres.SetLockTimeout, lockWait)
+		trip.add(postgres.SetLockTimeout, lockWait(ctx))
 		trip.addInsert(m.Insert)
 	}
 	return t.commit(ctx, trip)

@@ -162,11 +162,27 @@ func Partly(recorded map[string][]Row, lines map[string]int64) map[string]bool {
 	return partly
 }
 
-// LockWait bounds a wait of a MoveTx for one row.
+// LockWait bounds a wait of a MoveTx for one row at first.
 const LockWait = 50 * time.Millisecond
 
+type lockWait struct{}
+
+// WithLockWait has a MoveTx wait longer: twice as long with each try, up to eight times. Other
+// transactions that wait for a row for longer come first otherwise, for as long as there are some.
+func WithLockWait(ctx context.Context, tries int) context.Context {
+	return context.WithValue(ctx, lockWait{}, LockWait<<min(tries, 3))
+}
+
+// LockWaitOf is how long a MoveTx waits for one row.
+func LockWaitOf(ctx context.Context) time.Duration {
+	if d, ok := ctx.Value(lockWait{}).(time.Duration); ok {
+		return d
+	}
+	return LockWait
+}
+
 // MoveTx is a transaction that changes reservations. A row that another transaction has locked is
-// passed over, or waited for: then an error after LockWait, sqlerr.Busy.
+// passed over, or waited for: then an error after LockWaitOf, sqlerr.Busy.
 type MoveTx interface {
 	// Reservations locks all lines of the reservations under keys, which are sorted. It comes
 	// first. Without wait, locked holds the keys of those of which not all lines could be locked:
