@@ -196,8 +196,8 @@ func TestEnginesAreTwins(t *testing.T) {
 
 // alone lists what only one engine has, and why.
 var alone = map[string][]string{
-	"queue/pgqueue": {
-		"copy.go", // COPY
+	"queue/mysqlqueue": {
+		"groups.go", // jobs are admitted to groups by several statements
 	},
 	"pglock": {
 		"locktx.go",  // the advisory locks that end with a transaction

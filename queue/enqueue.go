@@ -2,10 +2,12 @@ package queue
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -223,4 +225,96 @@ func (e *enqueuer) stand(ctx context.Context, jobs []driver.Insert) (dups []driv
 		}
 	}
 	return dups, true
+}
+
+// uniqueKey is one of a queue.
+type uniqueKey struct{ queue, key string }
+
+// oneOfEach inserts the first job of each unique key, and says of the others that the first one has
+// it, or whoever had it before.
+func oneOfEach(jobs []driver.Insert, insert func([]driver.Insert) ([]driver.Duplicate, error)) ([]driver.Duplicate, error) {
+	first := make(map[uniqueKey]driver.ID)
+	var again []driver.Duplicate
+	distinct := jobs
+	for i, j := range jobs {
+		if j.Unique != "" {
+			key := uniqueKey{j.Queue, j.Unique}
+			if holder, has := first[key]; has {
+				if again == nil {
+					distinct = append([]driver.Insert(nil), jobs[:i]...)
+				}
+				again = append(again, driver.Duplicate{Job: j.ID, Holder: holder})
+				continue
+			}
+			first[key] = j.ID
+		}
+		if again != nil {
+			distinct = append(distinct, j)
+		}
+	}
+	dups, err := insert(distinct)
+	if err != nil || len(again) == 0 {
+		return dups, err
+	}
+	before := make(map[driver.ID]driver.ID)
+	for _, d := range dups {
+		before[d.Job] = d.Holder
+	}
+	for _, d := range again {
+		if holder, has := before[d.Holder]; has {
+			d.Holder = holder
+		}
+		dups = append(dups, d)
+	}
+	return dups, nil
+}
+
+// duplicates puts those who have the keys into made, in the place of jobs that were not enqueued,
+// and tells of them. Some may be of other calls.
+func duplicates(jobs []driver.Insert, made []ID, dups []driver.Duplicate) error {
+	if len(dups) == 0 {
+		return nil
+	}
+	holders := make(map[driver.ID]driver.ID, len(dups))
+	for _, d := range dups {
+		holders[d.Job] = d.Holder
+	}
+	var found []Duplicate
+	for i := range jobs {
+		if holder, is := holders[jobs[i].ID]; is {
+			made[i] = ID(holder)
+			found = append(found, Duplicate{Task: i, Key: jobs[i].Unique, Job: made[i]})
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return &DuplicateError{Duplicates: found}
+}
+
+// ids makes IDs: the time in milliseconds, 12 bits of what is left of it, and a number that counts
+// on from a random one.
+type ids struct {
+	mu    sync.Mutex
+	last  uint64 // milliseconds and their 4,096ths
+	count uint64
+	began bool
+}
+
+// next makes n of them, in order.
+func (g *ids) next(n int) []driver.ID {
+	made := make([]driver.ID, n)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.began {
+		g.count, g.began = rand.Uint64()&(1<<61-1), true
+	}
+	now := time.Now()
+	g.last = max(g.last, uint64(now.UnixMilli())<<12|uint64(now.Nanosecond()%int(time.Millisecond))<<12/uint64(time.Millisecond))
+	for i := range made {
+		g.count++
+		binary.BigEndian.PutUint64(made[i][:8], g.last>>12<<16|7<<12|g.last&0xfff)
+		binary.BigEndian.PutUint64(made[i][8:], 2<<62|g.count&(1<<62-1))
+	}
+	return made
 }
