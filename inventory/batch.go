@@ -180,7 +180,7 @@ func (s *seller) transact(ctx context.Context, orders []order, this attempt) (an
 	own := s.allotments.own.Load()
 	ask.Wait = this.unresolved || len(ask.SKUs) <= 1 && this.locks != passOver
 	ask.WaitFor, ask.WaitQuotas = this.lane, this.unresolved || isQuotaLane(this.lane)
-	m := mode{recordRefusals: s.o.RecordRefusals || this.unresolved, unswept: this.unresolved}
+	m := mode{recordRefusals: s.o.RecordRefusals, unresolved: this.unresolved}
 	switch this.way {
 	case assumeNew:
 		m.assumeNew, ask.Keys = true, nil

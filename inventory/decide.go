@@ -18,8 +18,10 @@ type outcome struct {
 	left     time.Duration // for how long it is held
 	passed   bool          // it was not decided: the next stage has it
 	open     bool          // of one that passed: another transaction writes its key
-	due      []string      // of one that was looked at, and is over its limit: what the buyer holds that has expired
+	due      []driver.Due  // of one that was looked at, and is over its limit: what the buyer holds that has expired
 	looked   bool          // due was read
+
+	unresolved bool // of one that is over its limit: an attempt before may yet be committed
 }
 
 type answer = merge.Answer[outcome]
@@ -31,8 +33,8 @@ type mode struct {
 	// an order that does not fit is passed over. One that was looked at is asked again.
 	assumeNew bool
 
-	recordRefusals bool
-	unswept        bool // also of orders over a limit whose buyers' expired holds were not swept
+	recordRefusals bool // those for a limit once the buyer's expired holds were swept
+	unresolved     bool // an attempt before may yet be committed: all refusals are to be recorded
 }
 
 // decide says what becomes of each order, in the order of their arrival, and what is to be
@@ -86,14 +88,15 @@ func (d *decision) order(o *order) answer {
 	if d.isToRecord(o, refused) {
 		d.decided[o.Key] = refusal(o, refused)
 	}
-	return answer{Value: outcome{State: ReservationRefused}, Err: refused}
+	return answer{Value: outcome{State: ReservationRefused, unresolved: d.mode.unresolved}, Err: refused}
 }
 
 // isToRecord tells that a refusal is recorded. One for a limit is final only if the buyer has no
 // expired holds: see seller.decideSwept.
 func (d *decision) isToRecord(o *order, refused error) bool {
 	_, unknown := refused.(*UnknownSKUError)
-	return d.mode.recordRefusals && !unknown && (o.swept || d.mode.unswept || !isOverLimit(refused))
+	records := d.mode.recordRefusals || d.mode.unresolved || o.unresolved
+	return records && !unknown && (o.swept || !isOverLimit(refused))
 }
 
 // refuse says behind which lock an order has to wait before it can be decided, or why it does not

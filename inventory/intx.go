@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -39,13 +38,21 @@ func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (answer, e
 	for n := 1; ; n++ {
 		orders := []order{o}
 		var answers []answer
+		var left error // why expired holds of the buyer still count against the limit
 		err := tx.Decide(ctx, ask, func(books driver.Books) (plan driver.Plan, again bool, err error) {
 			plan, answers = decide(orders, books, mode{recordRefusals: s.o.RecordRefusals})
-			if orders[0].swept || !isOverLimit(answers[0].Err) {
+			switch {
+			case !isOverLimit(answers[0].Err):
 				return plan, false, nil
+			case orders[0].swept:
+				return plan, false, left
 			}
+			var swept bool
 			orders[0].swept = true
-			swept, err := s.sweepIn(ctx, tx, o.Buyer, ask.Quotas)
+			swept, left, err = s.sweepIn(ctx, tx, o.Buyer, ask.Quotas)
+			if err == nil && !swept {
+				err = left
+			}
 			return plan, swept || s.o.RecordRefusals, err
 		})
 		switch {
@@ -62,50 +69,54 @@ func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (answer, e
 const sweptInTx = 16
 
 // sweepIn gives back, in a caller's transaction, the expired holds of a buyer that count against
-// some limits. It passes over holds with locked rows. What can't be found or swept goes on
-// counting. An error means that the transaction is of no use.
-func (s *seller) sweepIn(ctx context.Context, tx driver.Tx, buyer string, of []driver.Quota) (swept bool, err error) {
+// some limits. It passes over holds with locked rows. left says why others go on counting. An err
+// means that it is not known which, or that the transaction is of no use.
+func (s *seller) sweepIn(ctx context.Context, tx driver.Tx, buyer string, of []driver.Quota) (swept bool, left, err error) {
 	holds := expiredHolds{of: make(map[string]bool), keys: make(map[driver.Quota][]string)}
 	err = holds.read([]string{buyer}, func(buyers []string) ([]driver.Due, error) { return tx.Due(ctx, buyers, dueScan) })
 	if err != nil {
-		return false, s.unlessUsable(err)
+		return false, nil, err
 	}
-	ready := s.sweeper.ready(holds.against(of))
-	for _, hold := range ready[:min(len(ready), sweptInTx)] {
+	due := holds.against(of)
+	for i, hold := range due {
+		if i == sweptInTx {
+			return swept, &ended{dblock.ErrBusy, errUnswept}, nil
+		}
+		locks := false
 		err := tx.Move(ctx, func(tx driver.MoveTx) error {
-			moves, _, err := locked(ctx, tx, []change{{to: ReservationExpired, key: hold.Key}}, s.o.MaxBatch)
-			if err != nil {
+			moves, answers, err := locked(ctx, tx, []change{{to: ReservationExpired, key: hold.Key}}, s.o.MaxBatch)
+			switch {
+			case err != nil:
 				return err
-			}
-			counts := func(c driver.Count) bool { return slices.Contains(of, c.Quota) }
-			if !slices.ContainsFunc(moves.Uncount, counts) {
-				return errOfNoUse
+			case moves.IsEmpty():
+				locks = answers[0].Value.waits != forNothing
+				return errUnchanged
 			}
 			return tx.Write(ctx, moves)
 		})
-		if err == nil {
+		switch {
+		case err == nil:
 			swept = true
-		} else if err = s.unlessUsable(err); err != nil {
-			return swept, err
+		case errors.Is(err, errUnchanged) && locks:
+			left = &ended{dblock.ErrBusy, errUnswept}
+		case errors.Is(err, errUnchanged):
+		case s.isFatal(err):
+			return swept, nil, err
+		default:
+			left = err
 		}
 	}
-	return swept, nil
+	return swept, left, nil
 }
 
-// errOfNoUse is for a hold that is locked, or counts against no limit of the order: it stays as it
-// is.
-var errOfNoUse = errors.New("inventory: to sweep this hold would not help the order")
+// errUnchanged rolls back what was locked for a hold that stays as it is: other transactions have rows
+// of it locked, or have swept it.
+var errUnchanged = errors.New("inventory: the hold stays as it is")
 
-// unlessUsable returns the error of a sweep, or nil if the caller's transaction goes on without the
-// sweep.
-func (s *seller) unlessUsable(err error) error {
-	switch is := s.retry.class(err); {
-	case errors.Is(err, errOfNoUse):
-		return nil
-	case isEnded(err), is == sqlerr.Retryable, is == sqlerr.Unavailable, is == sqlerr.Unresolved:
-		return err
-	}
-	return nil
+// isFatal tells that a caller's transaction is of no use after an error of a sweep.
+func (s *seller) isFatal(err error) bool {
+	is := s.retry.class(err)
+	return isEnded(err) || is == sqlerr.Retryable || is == sqlerr.Unavailable || is == sqlerr.Unresolved
 }
 
 // isEnded tells that a caller's transaction can't be used.
@@ -124,7 +135,8 @@ func (s *seller) explainIn(err error, key string) error {
 		return fmt.Errorf("order %q: %w", key, err)
 	}
 	what := fmt.Sprintf("order %q", key)
-	if is := s.retry.class(err).Harmless(); is == sqlerr.Unavailable {
+	var end *ended
+	if is := s.retry.class(err).Harmless(); is == sqlerr.Unavailable && !errors.As(err, &end) {
 		return sqlerr.Wrap(is, err, what, "")
 	}
 	return s.retry.explain(err, what)

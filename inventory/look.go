@@ -109,10 +109,15 @@ func (h expiredHolds) read(buyers []string, due func(buyers []string) ([]driver.
 
 // against returns the keys of the holds that count against some limits. To sweep others would not
 // help, and may have to wait for stock that the order does not need.
-func (h expiredHolds) against(limits []driver.Quota) (keys []string) {
+func (h expiredHolds) against(limits []driver.Quota) []driver.Due {
+	var keys []string
 	for _, q := range limits {
 		keys = append(keys, h.keys[q]...)
 	}
 	slices.Sort(keys)
-	return slices.Compact(keys)
+	var due []driver.Due
+	for _, key := range slices.Compact(keys) {
+		due = append(due, driver.Due{Key: key})
+	}
+	return due
 }

@@ -17,7 +17,9 @@ type order struct {
 
 	open   bool // another open transaction writes its key, as far as is known
 	looked bool // it is to be decided with what is recorded at hand: see seller.decide
-	swept  bool // its buyer's expired holds were swept, as far as they could be
+	swept  bool // its buyer's expired holds were swept
+
+	unresolved bool // an attempt of it may yet be committed: a refusal is recorded
 }
 
 // isPlain tells that an order is for stock of one SKU, and has no limit.

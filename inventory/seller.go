@@ -1,12 +1,14 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
@@ -113,7 +115,7 @@ func (s *seller) decide(ctx context.Context, o order) (outcome, error) {
 			return got, err
 		}
 	}
-	if !s.o.RecordRefusals { // else a refusal is written
+	if !s.records(&o) { // else a refusal is written
 		got, err := s.looks.Do(ctx, o)
 		if !got.passed {
 			return got, err
@@ -130,28 +132,54 @@ func (s *seller) seemsDecided(o *order) bool {
 	return soldOut || s.cache.isRecorded(o) || s.o.Allotment == 0 && s.cache.lacks(o)
 }
 
+// records tells that a refusal of an order is recorded.
+func (s *seller) records(o *order) bool { return s.o.RecordRefusals || o.unresolved }
+
+// limitTries bounds how often an order is decided that is refused for its limit while the buyer's
+// use of it changes.
+const limitTries = 4
+
+var (
+	errUnswept = errors.New("expired holds of its buyer count against the limit, and were not swept")
+	errMoving  = errors.New("its buyer's use of the limit changed all the time")
+)
+
 // decideSwept decides an order once more that was refused for its limit. A hold that has expired
-// counts against its buyer's limit until it is swept. Until then the refusal is not recorded.
+// counts against its buyer's limit until it is swept. Before that no refusal is recorded or returned:
+// the order waits for rows of the hold that are locked, and fails if they stay so.
 func (s *seller) decideSwept(ctx context.Context, o order, got outcome, refused error) (outcome, error) {
-	looked, err := got, error(nil)
-	if !looked.looked {
-		looked, err = s.looks.Do(ctx, o)
-		if isOverLimit(err) {
-			err = nil
+	for range limitTries {
+		o.unresolved = o.unresolved || got.unresolved
+		looked, err := got, refused
+		if !looked.looked {
+			looked, err = s.looks.Do(ctx, o)
+		}
+		switch {
+		case isOverLimit(err):
+			if _, busy, err := s.sweeper.expire(ctx, looked.due, s.o.Timeout); err != nil || busy != nil {
+				return o.unknown(outcome{}, &ended{cmp.Or(err, busy), errUnswept})
+			}
+			if len(looked.due) == 0 && !s.records(&o) {
+				return looked, err
+			}
+			o.swept = true
+		case !looked.passed && (err != nil && looked.State == 0 || !s.records(&o)):
+			return o.unknown(looked, err)
+		}
+		if got, refused = s.decide(ctx, o); o.swept || !isOverLimit(refused) {
+			return o.unknown(got, refused)
 		}
 	}
-	due := s.sweeper.ready(looked.due)
-	if err == nil {
-		_, err = s.sweeper.expire(ctx, due, s.o.Timeout) // what can't be swept goes on counting
+	return o.unknown(outcome{}, &ended{dblock.ErrConflict, errMoving})
+}
+
+// unknown is what became of an order of which an attempt before may yet be committed. Only what is
+// recorded says what became of it.
+func (o *order) unknown(got outcome, err error) (outcome, error) {
+	if o.unresolved && err != nil && got.State == 0 && !errors.Is(err, ErrKeyReused) {
+		err = &ended{dblock.ErrOutcomeUnknown, err}
 	}
-	if err != nil && ctx.Err() != nil { // whether it is over its limit was not found out
-		return outcome{}, &ended{context.Cause(ctx), errors.New("the expired holds of its buyer were not swept: nothing was sold")}
-	}
-	o.swept = true
-	if s.o.RecordRefusals || err == nil && (len(due) > 0 || looked.passed) {
-		return s.decide(ctx, o)
-	}
-	return got, refused // whatever else the look says: this was decided
+	return got, err
 }
 
 // isOverLimit tells that an order was refused for its limit by what buyers have now.

@@ -30,15 +30,15 @@ func (s *sweeper) sweep(ctx context.Context, limit int) (swept int, full bool, e
 	if err != nil {
 		err = s.retry.explain(err, "sweep")
 	} else {
-		swept, err = s.expire(ctx, due, 0)
+		swept, _, err = s.expire(ctx, due, 0)
 	}
 	return swept, len(due) == limit && (swept > 0 || fresh), errors.Join(err, s.allotments.sweep(ctx))
 }
 
 // expire gives back what reservations hold, and says how many those are. It waits at most so long
-// for rows that are locked. The error is that of the first that was refused, or that there is no
-// answer.
-func (s *sweeper) expire(ctx context.Context, due []driver.Due, wait time.Duration) (swept int, err error) {
+// for rows that are locked: busy is the error of one whose rows stayed locked. err is that of the
+// first that was refused, or that there is no answer.
+func (s *sweeper) expire(ctx context.Context, due []driver.Due, wait time.Duration) (swept int, busy, err error) {
 	ends := make([]error, len(due))
 	var all sync.WaitGroup
 	var n atomic.Int64
@@ -65,11 +65,12 @@ func (s *sweeper) expire(ctx context.Context, due []driver.Due, wait time.Durati
 			}
 		case errors.Is(end, errStayedLocked) && sqlerr.IsContended(end), errors.Is(end, dblock.ErrConflict):
 			s.later.put(due[i].Key)
+			busy = end
 		default:
 			err = end
 		}
 	}
-	return int(n.Load()), err
+	return int(n.Load()), busy, err
 }
 
 // due reads at most limit expired reservations. Those that were not postponed before come first:
@@ -93,15 +94,4 @@ func (s *sweeper) due(ctx context.Context, limit int) (due []driver.Due, fresh b
 	}
 	due = due[:min(len(due), limit-min(len(again), limit/4))]
 	return append(due, again[:min(len(again), limit-len(due))]...), len(due) > 0, err
-}
-
-// ready leaves out the keys whose sweep is postponed.
-func (s *sweeper) ready(keys []string) (due []driver.Due) {
-	tried := s.later.tried()
-	for _, key := range keys {
-		if ready, known := tried[key]; ready || !known {
-			due = append(due, driver.Due{Key: key})
-		}
-	}
-	return due
 }

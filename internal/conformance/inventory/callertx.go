@@ -212,8 +212,8 @@ func (callerTests) ACallersTxThatIsNone(t *testing.T, s *callers) {
 }
 
 // ACallersTxCountsNoExpiredHold has a buyer whose holds have expired order as much again in a
-// caller's transaction. What that sweeps comes back if it is rolled back. The control is a hold
-// that another transaction has locked: it counts.
+// caller's transaction. What that sweeps comes back if it is rolled back. A hold that another
+// transaction has locked can't be swept, and does not refuse the order either.
 func (callerTests) ACallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 	s.stock(t, "sale", 100)
 	s.stock(t, "other", 100)
@@ -231,7 +231,7 @@ func (callerTests) ACallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 	lines = []inventory.Line{{SKU: "sale", Qty: 2, Limit: 2}, {SKU: "gift", Qty: 1, Unstocked: true}}
 	cart := inventory.Cart{Key: "cart", Buyer: "ann", Lines: lines}
 	tx := s.begin()
-	assert.ErrorIs(t, suite.Second(tx.cart(cart)), inventory.ErrLimitExceeded, "beside a hold that is locked")
+	assert.ErrorIs(t, suite.Second(tx.cart(cart)), dblock.ErrBusy, "beside a hold that is locked")
 	tx.rollback()
 	release()
 	for _, name := range []string{"rolled back", "committed"} {
@@ -256,10 +256,10 @@ func (callerTests) ACallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 	s.sound(t)
 }
 
-// ASweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout:
-// the order is refused for the limit, and the transaction goes on. The control is the same order
-// once the sweep passes.
-func (callerTests) ASweepThatFailsLeavesTheRefusal(t *testing.T, s *callers) {
+// ASweepThatFailsLeavesTheTransaction has the sweep of a buyer's expired hold fail with a lock
+// timeout: the order is busy, and the transaction goes on. The control is the same order once the
+// sweep passes.
+func (callerTests) ASweepThatFailsLeavesTheTransaction(t *testing.T, s *callers) {
 	s.stock(t, "sale", 10)
 	hold := perBuyer("hold", "sale", "ann", 1)
 	hold.Hold = time.Hour
@@ -267,7 +267,7 @@ func (callerTests) ASweepThatFailsLeavesTheRefusal(t *testing.T, s *callers) {
 	s.isDue(t, "hold")
 	drop := s.Trigger(t, "BEFORE UPDATE", "dblock_reservation", "NEW.sku = 'sale'", suite.LockTimeout(s.Kind))
 	tx := s.begin()
-	tx.refuses(perBuyer("again", "sale", "ann", 1), inventory.ErrLimitExceeded)
+	tx.refuses(perBuyer("again", "sale", "ann", 1), dblock.ErrBusy)
 	tx.sells(perBuyer("other", "sale", "bob", 1))
 	tx.commit()
 	drop()

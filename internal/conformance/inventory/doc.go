@@ -97,7 +97,7 @@
 //   - ACallersTxMeetsOthers: Orders by transactions and by Stores together keep keys and limits.
 //   - ACallersTxNeverSellsOnWhatItSawFirst: An old snapshot sells no unit that is gone.
 //   - ACallersTxCountsNoExpiredHold: Limits count no expired hold there.
-//   - ASweepThatFailsLeavesTheRefusal: A sweep that fails leaves the transaction usable.
+//   - ASweepThatFailsLeavesTheTransaction: A sweep that fails leaves the transaction usable.
 //   - ACallersTxThatIsNone: An ended transaction or a closed Store is refused without a statement.
 //
 // # Under faults
