@@ -48,21 +48,24 @@ func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
 	return repairs, nil
 }
 
-// toRepair returns the SKUs with books, and those that have buyers' limits but no stock, sorted.
+// toRepair returns the SKUs whose stock or quotas are wrong, sorted. An SKU that is right costs no
+// statement of its own.
 func (s *Store) toRepair(ctx context.Context, skus []string) (all []string, err error) {
 	books, err := s.Audit(ctx, skus...)
 	if err != nil {
 		return nil, err
 	}
 	err = s.run(ctx, "repair", func(ctx context.Context) (err error) {
-		all, err = s.driver.LimitedSKUs(ctx, skus)
+		all, err = s.driver.WrongQuotas(ctx, skus)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range books {
-		all = append(all, b.SKU)
+		if b.Drift() != 0 {
+			all = append(all, b.SKU)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil

@@ -111,66 +111,6 @@ func (q *Queries) Balances(ctx context.Context, db DBTX, arg BalancesParams) ([]
 	return items, nil
 }
 
-const LimitedSKUs = `-- name: LimitedSKUs :many
-SELECT q.sku
-FROM dblock_quota q
-WHERE (CAST(? AS SIGNED) = 1 OR q.sku IN (/*SLICE:skus*/?))
-UNION
-SELECT r.sku
-FROM dblock_reservation r
-WHERE r.limited = true AND r.state IN (1, 2) AND (CAST(? AS SIGNED) = 1 OR r.sku IN (/*SLICE:skus*/?))
-LIMIT 18446744073709551615
-`
-
-type LimitedSKUsParams struct {
-	Every int64
-	Skus  [][]byte
-}
-
-// The SKUs of which buyers have limits, or of those given. They include SKUs without stock.
-func (q *Queries) LimitedSKUs(ctx context.Context, db DBTX, arg LimitedSKUsParams) ([][]byte, error) {
-	query := LimitedSKUs
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.Every)
-	if len(arg.Skus) > 0 {
-		for _, v := range arg.Skus {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(arg.Skus))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
-	}
-	queryParams = append(queryParams, arg.Every)
-	if len(arg.Skus) > 0 {
-		for _, v := range arg.Skus {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(arg.Skus))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
-	}
-	rows, err := db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items [][]byte
-	for rows.Next() {
-		var sku []byte
-		if err := rows.Scan(&sku); err != nil {
-			return nil, err
-		}
-		items = append(items, sku)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const QuotaDrifts = `-- name: QuotaDrifts :many
 SELECT d.buyer, CAST(SUM(d.counts) - SUM(d.used) AS SIGNED) AS drift, CAST(SUM(d.counts) AS SIGNED) AS counts
 FROM (
@@ -208,6 +148,72 @@ func (q *Queries) QuotaDrifts(ctx context.Context, db DBTX, sku []byte, ofSku []
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const WrongQuotas = `-- name: WrongQuotas :many
+SELECT DISTINCT d.sku
+FROM (
+    SELECT q.sku, q.buyer, q.used, 0 AS counts
+    FROM dblock_quota q
+    WHERE (CAST(? AS SIGNED) = 1 OR q.sku IN (/*SLICE:skus*/?))
+    UNION ALL
+    SELECT r.sku, r.buyer, 0 AS used, r.qty AS counts
+    FROM dblock_reservation r
+    WHERE r.limited = true AND r.state IN (1, 2) AND (CAST(? AS SIGNED) = 1 OR r.sku IN (/*SLICE:skus*/?))
+) d
+GROUP BY d.sku, d.buyer
+HAVING SUM(d.counts) <> SUM(d.used)
+LIMIT 18446744073709551615
+`
+
+type WrongQuotasParams struct {
+	Every int64
+	Skus  [][]byte
+}
+
+// The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given. They
+// include SKUs without stock.
+func (q *Queries) WrongQuotas(ctx context.Context, db DBTX, arg WrongQuotasParams) ([][]byte, error) {
+	query := WrongQuotas
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.Every)
+	if len(arg.Skus) > 0 {
+		for _, v := range arg.Skus {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(arg.Skus))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, arg.Every)
+	if len(arg.Skus) > 0 {
+		for _, v := range arg.Skus {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(arg.Skus))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var sku []byte
+		if err := rows.Scan(&sku); err != nil {
+			return nil, err
+		}
+		items = append(items, sku)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

@@ -72,37 +72,6 @@ func (q *Queries) Balances(ctx context.Context, db DBTX, every bool, skus []stri
 	return items, nil
 }
 
-const LimitedSKUs = `-- name: LimitedSKUs :many
-SELECT q.sku
-FROM dblock_quota q
-WHERE $1::boolean OR q.sku = ANY ($2::text[])
-UNION
-SELECT r.sku
-FROM dblock_reservation r
-WHERE r.limited AND r.state IN (1, 2) AND ($1::boolean OR r.sku = ANY ($2::text[]))
-`
-
-// The SKUs of which buyers have limits, or of those given. They include SKUs without stock.
-func (q *Queries) LimitedSKUs(ctx context.Context, db DBTX, every bool, skus []string) ([]string, error) {
-	rows, err := db.Query(ctx, LimitedSKUs, every, skus)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var sku string
-		if err := rows.Scan(&sku); err != nil {
-			return nil, err
-		}
-		items = append(items, sku)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const QuotaDrifts = `-- name: QuotaDrifts :many
 SELECT d.buyer::text AS buyer, (sum(d.counts) - sum(d.used))::bigint AS drift, sum(d.counts)::bigint AS counts
 FROM (
@@ -139,6 +108,43 @@ func (q *Queries) QuotaDrifts(ctx context.Context, db DBTX, sku string) ([]Quota
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const WrongQuotas = `-- name: WrongQuotas :many
+SELECT DISTINCT d.sku::text AS sku
+FROM (
+    SELECT q.sku, q.buyer, q.used, 0 AS counts
+    FROM dblock_quota q
+    WHERE $1::boolean OR q.sku = ANY ($2::text[])
+    UNION ALL
+    SELECT r.sku, r.buyer, 0, r.qty
+    FROM dblock_reservation r
+    WHERE r.limited AND r.state IN (1, 2) AND ($1::boolean OR r.sku = ANY ($2::text[]))
+) d
+GROUP BY d.sku, d.buyer
+HAVING sum(d.counts) <> sum(d.used)
+`
+
+// The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given. They
+// include SKUs without stock.
+func (q *Queries) WrongQuotas(ctx context.Context, db DBTX, every bool, skus []string) ([]string, error) {
+	rows, err := db.Query(ctx, WrongQuotas, every, skus)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var sku string
+		if err := rows.Scan(&sku); err != nil {
+			return nil, err
+		}
+		items = append(items, sku)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -35,9 +35,9 @@ func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string)
 	}), err
 }
 
-// LimitedSKUs reads which SKUs have limits.
-func (d *database) LimitedSKUs(ctx context.Context, skus []string) ([]string, error) {
-	rows, err := d.q.LimitedSKUs(ctx, d.reads(ctx), mysqldb.LimitedSKUsParams{Every: every(skus), Skus: blobs(skus)})
+// WrongQuotas reads in one statement, as Balances does.
+func (d *database) WrongQuotas(ctx context.Context, skus []string) ([]string, error) {
+	rows, err := d.q.WrongQuotas(ctx, d.reads(ctx), mysqldb.WrongQuotasParams{Every: every(skus), Skus: blobs(skus)})
 	return driver.Each(rows, func(sku []byte) string { return string(sku) }), sqlerr.Unwritten(err)
 }
 

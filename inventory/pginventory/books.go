@@ -21,8 +21,8 @@ func (d *database) balances(ctx context.Context, on pgdb.DBTX, skus []string) ([
 	}), err
 }
 
-// LimitedSKUs reads which SKUs have limits.
-func (d *database) LimitedSKUs(ctx context.Context, skus []string) ([]string, error) {
-	limited, err := alone(ctx, d, func(on pgdb.DBTX) ([]string, error) { return d.q.LimitedSKUs(ctx, on, len(skus) == 0, skus) })
-	return limited, sqlerr.Unwritten(err)
+// WrongQuotas reads in one statement, as Balances does.
+func (d *database) WrongQuotas(ctx context.Context, skus []string) ([]string, error) {
+	wrong, err := alone(ctx, d, func(on pgdb.DBTX) ([]string, error) { return d.q.WrongQuotas(ctx, on, len(skus) == 0, skus) })
+	return wrong, sqlerr.Unwritten(err)
 }

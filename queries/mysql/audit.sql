@@ -42,13 +42,19 @@ HAVING SUM(d.counts) <> SUM(d.used)
 ORDER BY d.buyer
 LIMIT 18446744073709551615;
 
--- The SKUs of which buyers have limits, or of those given. They include SKUs without stock.
--- name: LimitedSKUs :many
-SELECT q.sku
-FROM dblock_quota q
-WHERE (CAST(sqlc.arg(every) AS SIGNED) = 1 OR q.sku IN (sqlc.slice(skus)))
-UNION
-SELECT r.sku
-FROM dblock_reservation r
-WHERE r.limited = true AND r.state IN (1, 2) AND (CAST(sqlc.arg(every) AS SIGNED) = 1 OR r.sku IN (sqlc.slice(skus)))
+-- The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given. They
+-- include SKUs without stock.
+-- name: WrongQuotas :many
+SELECT DISTINCT d.sku
+FROM (
+    SELECT q.sku, q.buyer, q.used, 0 AS counts
+    FROM dblock_quota q
+    WHERE (CAST(sqlc.arg(every) AS SIGNED) = 1 OR q.sku IN (sqlc.slice(skus)))
+    UNION ALL
+    SELECT r.sku, r.buyer, 0 AS used, r.qty AS counts
+    FROM dblock_reservation r
+    WHERE r.limited = true AND r.state IN (1, 2) AND (CAST(sqlc.arg(every) AS SIGNED) = 1 OR r.sku IN (sqlc.slice(skus)))
+) d
+GROUP BY d.sku, d.buyer
+HAVING SUM(d.counts) <> SUM(d.used)
 LIMIT 18446744073709551615;

@@ -40,12 +40,18 @@ GROUP BY d.buyer
 HAVING sum(d.counts) <> sum(d.used)
 ORDER BY d.buyer;
 
--- The SKUs of which buyers have limits, or of those given. They include SKUs without stock.
--- name: LimitedSKUs :many
-SELECT q.sku
-FROM dblock_quota q
-WHERE sqlc.arg(every)::boolean OR q.sku = ANY (sqlc.arg(skus)::text[])
-UNION
-SELECT r.sku
-FROM dblock_reservation r
-WHERE r.limited AND r.state IN (1, 2) AND (sqlc.arg(every)::boolean OR r.sku = ANY (sqlc.arg(skus)::text[]));
+-- The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given. They
+-- include SKUs without stock.
+-- name: WrongQuotas :many
+SELECT DISTINCT d.sku::text AS sku
+FROM (
+    SELECT q.sku, q.buyer, q.used, 0 AS counts
+    FROM dblock_quota q
+    WHERE sqlc.arg(every)::boolean OR q.sku = ANY (sqlc.arg(skus)::text[])
+    UNION ALL
+    SELECT r.sku, r.buyer, 0, r.qty
+    FROM dblock_reservation r
+    WHERE r.limited AND r.state IN (1, 2) AND (sqlc.arg(every)::boolean OR r.sku = ANY (sqlc.arg(skus)::text[]))
+) d
+GROUP BY d.sku, d.buyer
+HAVING sum(d.counts) <> sum(d.used);

@@ -326,9 +326,9 @@ type Driver interface {
 	// Balances reads the books of the given SKUs, or of all if none is given, in one snapshot.
 	Balances(ctx context.Context, skus []string) ([]Balance, error)
 
-	// LimitedSKUs returns those of the given SKUs, or of all if none is given, of which buyers have
-	// limits.
-	LimitedSKUs(ctx context.Context, skus []string) ([]string, error)
+	// WrongQuotas returns those of the given SKUs, or of all if none is given, of which a quota does
+	// not count what is held and sold.
+	WrongQuotas(ctx context.Context, skus []string) ([]string, error)
 }
 
 // KeyOpen marks an error: another transaction, which has not ended, writes the reservation of one

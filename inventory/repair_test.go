@@ -1,0 +1,67 @@
+package inventory
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/dblock-go/dblock/inventory/internal/driver"
+)
+
+// catalogue is a driver with many SKUs, of which "lost" has wrong stock and "counted" wrong quotas.
+type catalogue struct {
+	driver.Driver
+	repairs []string // SKUs, in the order of the transactions that repair them
+}
+
+func (*catalogue) Caps() driver.Caps { return driver.Caps{} }
+
+func (*catalogue) Failure(error) driver.Failure { return driver.Failure{} }
+
+func (*catalogue) Balances(context.Context, []string) ([]driver.Balance, error) {
+	return []driver.Balance{
+		{SKU: "counted", Available: 2, Restocked: 2}, {SKU: "empty"}, {SKU: "lost", Available: 1, Restocked: 2},
+		{SKU: "right", Available: 1, Sold: 3, Restocked: 4},
+	}, nil
+}
+
+func (*catalogue) WrongQuotas(context.Context, []string) ([]string, error) {
+	return []string{"counted"}, nil
+}
+
+func (c *catalogue) Adjust(_ context.Context, fn func(driver.AdjustTx) (bool, error)) error {
+	_, err := fn(catalogueTx{c: c})
+	return err
+}
+
+type catalogueTx struct {
+	driver.AdjustTx
+	c *catalogue
+}
+
+func (t catalogueTx) LockStock(_ context.Context, sku string, _ bool) ([]driver.Bucket, error) {
+	t.c.repairs = append(t.c.repairs, sku)
+	return []driver.Bucket{{}}, nil
+}
+
+func (catalogueTx) Balance(context.Context, string) (driver.Balance, error) {
+	return driver.Balance{}, nil
+}
+
+func (catalogueTx) QuotaDrifts(context.Context, string) ([]driver.Count, error) { return nil, nil }
+
+// TestRepairLocksOnlyWhatIsWrong: an SKU with right books is neither locked nor read again.
+func TestRepairLocksOnlyWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	c := &catalogue{}
+	s, err := functions{}.NewStore(Options{}, func() (driver.Driver, error) { return c, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"counted", "lost"}; !slices.Equal(c.repairs, want) {
+		t.Errorf("repaired %q, want %q", c.repairs, want)
+	}
+}
