@@ -95,11 +95,14 @@ func (t callerTx) below(ctx context.Context, savepoint string, fn func() error) 
 	case mysql.ErrorNumber(err) == mysql.ReadOnlyTransaction:
 		err = fmt.Errorf("%w: %w", driver.ErrTxReadOnly, err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, failed := t.on.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint); mysql.IsNoSavepoint(failed) {
+	if _, failed := t.on.ExecContext(ending, "ROLLBACK TO SAVEPOINT "+savepoint); mysql.IsNoSavepoint(failed) {
 		return errNoTx(err)
 	} else if failed != nil {
+		if err == errNothing { // the refusal is right, and its transaction is of no use
+			err = context.Cause(ctx)
+		}
 		return errors.Join(err, failed)
 	}
 	if err == errNothing {

@@ -87,10 +87,13 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 	if postgres.Code(err) == postgres.CodeReadOnlyTransaction {
 		err = fmt.Errorf("%w: %w", driver.ErrTxReadOnly, err)
 	}
-	ctx, cancel := postgres.Ending(ctx)
+	ending, cancel := postgres.Ending(ctx)
 	defer cancel()
 	for _, end := range []string{"rollback to savepoint dblock_reserve", "release savepoint dblock_reserve"} {
-		if _, failed := t.on.Exec(ctx, end); failed != nil {
+		if _, failed := t.on.Exec(ending, end); failed != nil {
+			if err == errNothing { // the refusal is right, and its transaction is of no use
+				err = context.Cause(ctx)
+			}
 			return errors.Join(err, failed)
 		}
 	}
