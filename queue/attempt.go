@@ -16,24 +16,22 @@ import (
 // do runs one job, whatever its handler does.
 func (w *worker) do(j *claimedJob, h *handler) {
 	r := &attempt{w: w, job: j, info: w.info(j), began: time.Now(), h: h}
-	ctx, end := context.WithCancelCause(j.claim.owner.ctx)
-	defer end(nil)
+	r.ctx.above = j.claim.owner.ctx
 	if limit := r.limit(); limit >= 0 {
+		r.ctx.deadline = r.began.Add(limit)
 		if h.begin != nil { // the handler's time begins when it has its transaction, for which it may wait as long
-			limit *= 2
+			r.ctx.deadline = r.ctx.deadline.Add(limit)
 		}
-		var free context.CancelFunc
-		ctx, free = context.WithDeadlineCause(ctx, r.began.Add(limit), ErrTimeout)
-		defer free()
 	}
-	j.end.Store(&end)
+	j.context.Store(&r.ctx)
 	returned := false
 	defer func() {
 		if !returned {
 			r.err = panicOf(recover(), debug.Stack())
 		}
 		r.rollback() // where it panicked
-		r.timedOut = r.timedOut || context.Cause(ctx) == ErrTimeout
+		r.timedOut = r.timedOut || r.ctx.timedOut()
+		r.ctx.end(nil)
 		if r.state != attemptSkipped {
 			j.took = max(time.Since(r.began), 1)
 		}
@@ -42,7 +40,7 @@ func (w *worker) do(j *claimedJob, h *handler) {
 	if j.cancelled.Load() { // before it began; later its context ends
 		r.err = ErrCancelled
 	} else {
-		r.err = r.runHandler(ctx)
+		r.err = r.runHandler(&r.ctx)
 	}
 	returned = true
 }
@@ -54,6 +52,7 @@ type attempt struct {
 	info     Info
 	h        *handler
 	began    time.Time
+	ctx      jobContext
 	err      error
 	timedOut bool
 	state    attemptState

@@ -49,8 +49,8 @@ type claimedJob struct {
 
 	begun bool // its attempt may be recorded as begun
 
-	cancelled atomic.Bool                             // an operator wants it dropped
-	end       atomic.Pointer[context.CancelCauseFunc] // the context of its handler; nil: it has not begun
+	cancelled atomic.Bool                // an operator wants it dropped
+	context   atomic.Pointer[jobContext] // of its handler; nil: it has not begun
 }
 
 func (j *claimedJob) place() driver.Place {

@@ -228,8 +228,8 @@ func (o *outbox) cancel(jobs map[driver.ID]bool) {
 		for i := range c.jobs {
 			if j := &c.jobs[i]; jobs[j.ID] {
 				j.cancelled.Store(true)
-				if end := j.end.Load(); end != nil {
-					(*end)(ErrCancelled)
+				if ctx := j.context.Load(); ctx != nil {
+					ctx.end(ErrCancelled)
 				}
 			}
 		}
