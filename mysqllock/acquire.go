@@ -159,7 +159,7 @@ func (e *leaseDriver) take(ctx context.Context, by lease.By, asks []lease.Acquir
 			return taken, token, err
 		}
 	}
-	return e.change(ctx, mysqldb.AcquireLeases, askArgs(by, asks))
+	return e.grantFound(ctx, mysqldb.AcquireLeases, append(askArgs(by, asks), boundUs(ctx)))
 }
 
 // takeLeft tries what was free, and not granted with the others: it was locked for a moment, or its token is ahead of
@@ -300,7 +300,7 @@ func (e *leaseDriver) takeAlike(ctx context.Context, by lease.By, asks []lease.A
 		}
 	}
 	args := append(whens, by.Member[:], []byte(asks[0].Label), keys, insteads, insteads, gones, by.Member[:], by.Beat)
-	return e.changeAtOnce(ctx, mysqldb.AcquireAlike, args)
+	return e.grantAtOnce(ctx, mysqldb.AcquireAlike, args)
 }
 
 // acquireSet is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
@@ -321,8 +321,8 @@ func (e *leaseDriver) acquireSet(ctx context.Context, by lease.By, asks []lease.
 		args = append(args, []byte(a.Key), a.Gone[:])
 	}
 	one := asks[0] // all are alike but for the key
-	args = append(args, int64(len(asks)), one.Handle[:], keeper(by, one), one.Hold.Microseconds(), []byte(one.Label), one.Data)
-	granted, token, err := e.change(ctx, mysqldb.AcquireSet, args)
+	args = append(args, int64(len(asks)), boundUs(ctx), one.Handle[:], keeper(by, one), one.Hold.Microseconds(), []byte(one.Label), one.Data)
+	granted, token, err := e.grantFound(ctx, mysqldb.AcquireSet, args)
 	if err != nil {
 		return nil, err
 	}

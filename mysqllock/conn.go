@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -16,52 +18,97 @@ import (
 // repeated: its connection was dead, or it was rolled back for others' sake. To have the connection
 // first tells what never reached the server from what may have: the pool's own methods don't.
 func (e *leaseDriver) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
-	return e.onConn(ctx, func(conn *sql.Conn) error { return statement(e.db.On(conn)) })
+	return e.repeat(ctx, e.db.Conn, e.db.GiveBack, func(conn *sql.Conn) error { return statement(e.db.On(conn)) })
 }
 
-func (e *leaseDriver) onConn(ctx context.Context, statement func(*sql.Conn) error) error {
+func (e *leaseDriver) repeat(
+	ctx context.Context, take func(context.Context) (*sql.Conn, error), giveBack func(context.Context, *sql.Conn),
+	statement func(*sql.Conn) error,
+) error {
 	for n := 1; ; n++ {
-		conn, err := e.db.Conn(ctx)
+		conn, err := take(ctx)
 		if err != nil {
 			return sqlerr.Unwritten(err)
 		}
 		err = statement(conn)
-		e.db.GiveBack(ctx, conn)
+		giveBack(ctx, conn)
 		if n == mysql.Attempts || !errors.Is(err, driver.ErrBadConn) && e.Classify(err) != sqlerr.Retryable {
 			return mysql.Sent(err)
 		}
 	}
 }
 
-// These bound for how long MySQL lets the one statement between them wait for a lock: for a second,
-// the least that there is. It runs at READ UNCOMMITTED. A statement that begins no transaction, for
-// example a refused one, leaves that level to the next transaction, and unbound takes it back.
+// These are the settings of the connections on which locks are acquired. Each statement waits for a
+// lock for a second, the least that MySQL can be told. At READ UNCOMMITTED a statement that acquires
+// reads the row of its member without a lock: see queries/mysql/lease.sql.
 const (
-	bound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @@SESSION.innodb_lock_wait_timeout = 1, " +
-		"@@transaction_isolation = 'READ-UNCOMMITTED'"
-	unbound = "SET @@SESSION.innodb_lock_wait_timeout = @dblock_wait, @@transaction_isolation = @@SESSION.transaction_isolation"
+	bound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @dblock_level = @@SESSION.%[1]s, " +
+		"SESSION innodb_lock_wait_timeout = 1, SESSION %[1]s = 'READ-UNCOMMITTED'"
+	unbound = "SET SESSION innodb_lock_wait_timeout = @dblock_wait, SESSION %s = @dblock_level"
 
 	boundWait = time.Second
 )
 
-// bounded is once for a statement that makes rows, which would wait for a transaction that has
-// locked a row or a gap. It waits for boundWait on MySQL, and on MariaDB for as long as it is told.
+// bounds returns the statements that give a session these settings, and take them back.
+func bounds(db *mysql.Database) (set, setBack string) {
+	level := "transaction_isolation"
+	if db.MariaDB {
+		level = "tx_isolation"
+	}
+	return fmt.Sprintf(bound, level), fmt.Sprintf(unbound, level)
+}
+
+// grant is once for a statement that acquires. It waits for a lock for boundWait at most, and no
+// heartbeat waits for it.
+func (e *leaseDriver) grant(ctx context.Context, statement func(mysqldb.DBTX) error) error {
+	return e.repeat(ctx, e.kept.Take, e.kept.GiveBack, func(conn *sql.Conn) error { return statement(e.db.On(conn)) })
+}
+
+// grantOne is grant for a single row, which takes no time: if grant would need more round trips than
+// once, it is once.
+func (e *leaseDriver) grantOne(ctx context.Context, statement func(mysqldb.DBTX) error) error {
+	if e.kept.HasSpare() {
+		return e.grant(ctx, statement)
+	}
+	return e.once(ctx, statement)
+}
+
+// grantAtOnce is grant that fails as locked on MariaDB if a row is. On MySQL the statement passes over such rows.
+func (e *leaseDriver) grantAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
+	err = e.grant(ctx, func(on mysqldb.DBTX) error {
+		rows, token, err = execChange(ctx, mysql.AtOnce(on), statement, args)
+		return err
+	})
+	return rows, token, err
+}
+
+// grantFound is grant for a statement that writes rows which it has found and locked, with ON DUPLICATE KEY UPDATE: the server
+// counts each as two.
+func (e *leaseDriver) grantFound(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
+	err = e.grant(ctx, func(on mysqldb.DBTX) error {
+		rows, token, err = execChange(ctx, on, statement, args)
+		return err
+	})
+	return rows / 2, token, err
+}
+
+// boundUs is how long a statement may take at the server before it grants nothing: until its client gives up.
+func boundUs(ctx context.Context) int64 {
+	deadline, has := ctx.Deadline()
+	if !has {
+		return math.MaxInt64
+	}
+	return max(time.Until(deadline), 0).Microseconds()
+}
+
+// bounded is once for a statement that makes or deletes rows, which would wait for a transaction that
+// has locked a row or a gap. It waits for boundWait on MySQL, and on MariaDB for as long as it is told.
 // It fails as locked then.
 func (e *leaseDriver) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
 	if e.db.MariaDB {
 		return e.once(ctx, func(on mysqldb.DBTX) error { return statement(wait(on)) })
 	}
-	return e.onConn(ctx, func(conn *sql.Conn) error {
-		if _, err := conn.ExecContext(ctx, bound); err != nil {
-			mysql.Discard(conn) // it may be set
-			return sqlerr.Unwritten(err)
-		}
-		err := statement(e.db.On(conn))
-		if !mysql.HasLeft(ctx, conn) {
-			mysql.SetBack(ctx, conn, unbound)
-		}
-		return err
-	})
+	return e.grant(ctx, statement)
 }
 
 // read is once for a query.

@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysql"
 )
 
-// TestBoundedLeavesNoLevel ends a bounded statement in each way in which it begins no transaction.
+// TestGrantLeavesNoLevel ends a statement that acquires in each way in which it begins no transaction.
 // The host's next transaction on the connection must not see uncommitted rows, and has its own
 // bound. The control leaves the level.
-func TestBoundedLeavesNoLevel(t *testing.T) {
+func TestGrantLeavesNoLevel(t *testing.T) {
 	each(t, plain, func(r rig) {
 		r.exec("CREATE TABLE account (n INT)")
 		writer, err := openDB(r.T, r.dsn).BeginTx(r.ctx, nil)
@@ -46,11 +45,11 @@ func TestBoundedLeavesNoLevel(t *testing.T) {
 			},
 		}
 		for name, end := range ends {
-			bounds := r.ctx
+			within := r.ctx
 			if name == "of an ended context" {
-				bounds = ctx
+				within = ctx
 			}
-			err := r.bounded(bounds, mysql.AtOnce, func(on mysqldb.DBTX) error { return end(bounds, on) })
+			err := r.grant(within, func(on mysqldb.DBTX) error { return end(within, on) })
 			if (err == nil) != (name == "without a transaction") {
 				r.Errorf("a statement %s: %v", name, err)
 			}
@@ -58,10 +57,8 @@ func TestBoundedLeavesNoLevel(t *testing.T) {
 				r.Errorf("after a statement %s the host sees %d uncommitted rows, and waits for %d s, not %d", name, dirty, wait, own)
 			}
 		}
-		if r.leaseDriver.db.MariaDB {
-			return
-		}
-		r.exec(bound)
+		set, _ := bounds(r.leaseDriver.db)
+		r.exec(set)
 		if dirty, wait := left(); dirty != 1 || wait != 1 {
 			r.Errorf("control: %d uncommitted rows, %d s", dirty, wait)
 		}

@@ -26,10 +26,14 @@ func (e *leaseDriver) enqueue(ctx context.Context, by lease.By, asks []lease.Acq
 		args = append(args, int64(i), []byte(a.Key), a.Handle[:], detached, a.Hold.Microseconds(), []byte(a.Label), a.Data)
 		keys, handles = append(keys, []byte(a.Key)), append(handles, a.Handle[:])
 	}
-	noted, _, err := e.change(ctx, mysqldb.Enqueue, args)
+	var noted int64
+	err := e.grant(ctx, func(on mysqldb.DBTX) (err error) {
+		noted, _, err = execChange(ctx, on, mysqldb.Enqueue, args)
+		return err
+	})
 	tickets := make([]lease.AcquireResult, len(asks))
 	if err != nil || noted == 0 {
-		return tickets, err
+		return tickets, ofBatch(err, len(asks))
 	}
 	if noted != int64(len(asks)) {
 		return nil, errUnseen

@@ -14,6 +14,7 @@ import (
 type leaseDriver struct {
 	*mysql.Members
 	db    *mysql.Database
+	kept  *mysql.Kept   // on which locks are acquired
 	watch time.Duration // between two looks at what is waited for; 0: none
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do
@@ -26,14 +27,16 @@ var (
 	_ lease.Inspector = (*leaseDriver)(nil)
 )
 
-// backend returns what a LeaseLocker needs. A statement of MySQL may wait for a gap when its client has given up; those
-// of MariaDB do not wait.
+// backend returns what a LeaseLocker needs. A statement may wait for a gap when its client has given up.
 func (e *leaseDriver) backend() lease.Backend {
-	traits := lease.Traits{Classify: e.Classify, MaxStatementBytes: e.db.LongestStatement()}
+	traits := lease.Traits{Classify: e.Classify, MaxStatementBytes: e.db.LongestStatement(), LockWait: 2 * boundWait}
 	if !e.db.MariaDB {
 		traits.LockWait = e.db.LockWait
 	}
-	return lease.Backend{Member: e, Driver: e, Inspector: e, Traits: traits, Close: e.Close}
+	return lease.Backend{Member: e, Driver: e, Inspector: e, Traits: traits, Close: func() {
+		e.kept.Close()
+		e.Close()
+	}}
 }
 
 // openDriver finds the tables, and checks that they and the server meet the requirements.
@@ -44,7 +47,8 @@ func openDriver(
 	if err != nil {
 		return nil, lease.Backend{}, err
 	}
-	e := &leaseDriver{Members: mysql.NewMembers(db, false), db: db, watch: watch}
+	set, setBack := bounds(db)
+	e := &leaseDriver{Members: mysql.NewMembers(db, false), db: db, kept: mysql.NewKept(db.Pool, set, setBack), watch: watch}
 	if e.notDurable, err = e.undurable(ctx); err != nil {
 		return nil, lease.Backend{}, mysql.Unavailable(err)
 	}

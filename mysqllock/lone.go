@@ -18,7 +18,7 @@ func (e *leaseDriver) takeOne(ctx context.Context, by lease.By, a lease.AcquireR
 	if a.Over {
 		p.Pending = 1
 	}
-	err = e.once(ctx, func(on mysqldb.DBTX) error {
+	err = e.grantOne(ctx, func(on mysqldb.DBTX) error {
 		var result sql.Result
 		var err error
 		if e.db.MariaDB {

@@ -94,7 +94,10 @@ func (e *leaseDriver) makeRows(ctx context.Context, by lease.By, asks []lease.Ac
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 2*boundWait)
 		defer cancel()
 	}
-	err = e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
+	err = e.grant(ctx, func(on mysqldb.DBTX) error {
+		if e.db.MariaDB {
+			on = mysql.AtOnce(on)
+		}
 		made, token, err = execChange(ctx, on, statement, args)
 		return err
 	})

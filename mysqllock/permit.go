@@ -84,7 +84,7 @@ func (e *leaseDriver) takePermits(
 		total += int64(a.Permits)
 	}
 	args := append([]any{by.Member[:], by.Beat, []byte(first.Key), int64(first.Limit), total + int64(beyond)}, of...)
-	rows, token, err := e.change(ctx, mysqldb.AcquirePermits, args)
+	rows, token, err := e.grantFound(ctx, mysqldb.AcquirePermits, append(args, boundUs(ctx)))
 	if err == nil && rows > 0 && token == 0 {
 		token, err = e.permitToken(ctx, pick(asks, at))
 	}

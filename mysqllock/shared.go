@@ -66,8 +66,10 @@ func (e *leaseDriver) enter(ctx context.Context, by lease.By, asks []lease.Acqui
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 		one = one && a.Key == asks[at[0]].Key
 	}
-	entered, token, err := e.changeAtOnce(ctx, mysqldb.AcquireShared, args)
+	entered, token, err := e.grantAtOnce(ctx, mysqldb.AcquireShared, args)
 	switch {
+	case mysql.IsLocked(err) && len(at) == len(asks) && len(asks) > 1:
+		return at, ofBatch(err, len(asks)) // nothing was granted before
 	case mysql.IsLocked(err):
 		return at, nil
 	case err != nil || entered == 0:

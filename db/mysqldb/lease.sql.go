@@ -182,8 +182,7 @@ type AcquireLeaseSkippingParams struct {
 	Gone     interface{}
 }
 
-// The same where the row has to be passed over. The member is read first, here as everywhere: whoever has a lease's row
-// locked waits for nothing.
+// The same where the row has to be passed over.
 func (q *Queries) AcquireLeaseSkipping(ctx context.Context, db DBTX, arg AcquireLeaseSkippingParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireLeaseSkipping,
 		arg.Pending,
@@ -205,7 +204,10 @@ func (q *Queries) AcquireLeaseSkipping(ctx context.Context, db DBTX, arg Acquire
 
 const AcquireLeases = `-- name: AcquireLeases :execresult
 
-UPDATE (
+INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
+SELECT free.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), free.handle, NULLIF(free.member_id, ''),
+       TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)), free.label, NULLIF(free.data, '')
+FROM (
     SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.member_id
     FROM (
         SELECT m.member_id FROM dblock_member m
@@ -221,12 +223,10 @@ UPDATE (
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
 ) free
-STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key
-SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
-    t.handle = free.handle,
-    t.member_id = NULLIF(free.member_id, ''),
-    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, ''), t.shared = false
+ON DUPLICATE KEY UPDATE
+    token = LAST_INSERT_ID((9223372036854775807 + (TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) > CAST(? AS SIGNED))) - 9223372036854775807 + VALUES(token)),
+    handle = VALUES(handle), member_id = VALUES(member_id),
+    held_until = VALUES(held_until), changed_at = +UTC_TIMESTAMP(6), label = VALUES(label), data = VALUES(data), shared = false
 `
 
 type AcquireLeasesParams struct {
@@ -240,6 +240,7 @@ type AcquireLeasesParams struct {
 	HoldUs   int64
 	Label    interface{}
 	Data     interface{}
+	BoundUs  int64
 }
 
 // Each of these is one autocommit statement, in whatever isolation the connection has. None of
@@ -247,9 +248,13 @@ type AcquireLeasesParams struct {
 // that waits, and one that goes on when its client has given up would grant a lease to nobody.
 // There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which LIMIT keeps
 // whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement can be told not to wait
-// instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are sent only so. The order of the joins matters: the
-// member is read first, before anything is locked, as a default isolation has it locked too, in
-// shared mode.
+// instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are sent only so.
+//
+// No statement that acquires locks the member's row: the process's heartbeat would wait for it. InnoDB
+// reads a row without a lock in an UPDATE of one table and in an INSERT ... SELECT, if the session is at READ
+// UNCOMMITTED; in an UPDATE of several tables it never does. So a statement that finds its rows in a derived table
+// writes them with ON DUPLICATE KEY UPDATE. It holds their locks then: it inserts none, and counts each as two.
+// After bound_us such a statement overflows on purpose, and grants nothing: its client has given up.
 // Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 // than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
 // the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers may be there it is not
@@ -268,11 +273,14 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 		arg.HoldUs,
 		arg.Label,
 		arg.Data,
+		arg.BoundUs,
 	)
 }
 
 const AcquireSet = `-- name: AcquireSet :execresult
-UPDATE (
+INSERT INTO dblock_lease (lease_key, token)
+SELECT free.lease_key, free.latest
+FROM (
     SELECT counted.lease_key, counted.latest
     FROM (
         SELECT f.lease_key, COUNT(*) OVER () AS have, MAX(f.token) OVER () AS latest
@@ -293,12 +301,13 @@ UPDATE (
     ) counted
     WHERE counted.have = CAST(? AS SIGNED)
 ) free
-STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key
-SET t.token = LAST_INSERT_ID(GREATEST(free.latest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
-    t.handle = CAST(? AS BINARY),
-    t.member_id = NULLIF(CAST(? AS BINARY), ''),
-    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULLIF(CAST(? AS BINARY), '')
+ON DUPLICATE KEY UPDATE
+    token = LAST_INSERT_ID((9223372036854775807 + (TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) > CAST(? AS SIGNED))) - 9223372036854775807
+        + GREATEST(VALUES(token) + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+    handle = CAST(? AS BINARY),
+    member_id = NULLIF(CAST(? AS BINARY), ''),
+    held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)),
+    changed_at = +UTC_TIMESTAMP(6), label = ?, data = NULLIF(CAST(? AS BINARY), '')
 `
 
 type AcquireSetParams struct {
@@ -307,6 +316,7 @@ type AcquireSetParams struct {
 	LeaseKey interface{}
 	Gone     interface{}
 	Wanted   int64
+	BoundUs  int64
 	Handle   interface{}
 	Keeper   interface{}
 	HoldUs   int64
@@ -324,6 +334,7 @@ func (q *Queries) AcquireSet(ctx context.Context, db DBTX, arg AcquireSetParams)
 		arg.LeaseKey,
 		arg.Gone,
 		arg.Wanted,
+		arg.BoundUs,
 		arg.Handle,
 		arg.Keeper,
 		arg.HoldUs,

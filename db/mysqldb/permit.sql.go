@@ -13,7 +13,10 @@ import (
 
 const AcquirePermits = `-- name: AcquirePermits :execresult
 
-UPDATE (
+INSERT INTO dblock_permit (lease_key, slot, token, handle, together, member_id, held_until, label, data)
+SELECT free.lease_key, free.slot, GREATEST(free.latest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), free.handle, free.permits,
+       NULLIF(free.member_id, ''), TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)), free.label, NULLIF(free.data, '')
+FROM (
     SELECT nth.lease_key, nth.slot, nth.latest, ask.handle, ask.permits, ask.label, ask.data, ask.hold_us, ask.member_id
     FROM (
         SELECT f.lease_key, f.slot, ROW_NUMBER() OVER (ORDER BY f.slot) AS n, COUNT(*) OVER () - f.beyond AS have, FIRST_VALUE(f.token) OVER (ORDER BY f.token DESC) AS latest
@@ -25,9 +28,11 @@ UPDATE (
             ) me
             STRAIGHT_JOIN (
                 SELECT s.lease_key, s.permits, (
-                    SELECT COUNT(*) FROM dblock_permit h
-                    WHERE h.lease_key = s.lease_key AND h.slot > s.permits
-                      AND h.handle IS NOT NULL AND (h.held_until IS NULL OR h.held_until > +UTC_TIMESTAMP(6))
+                    SELECT COUNT(*) FROM dblock_permit h WHERE h.lease_key = s.lease_key AND h.slot > s.permits
+                ) - (
+                    SELECT COUNT(*) FROM dblock_permit g
+                    WHERE g.lease_key = s.lease_key AND g.slot > s.permits AND (g.handle IS NULL OR g.held_until <= +UTC_TIMESTAMP(6))
+                    /*!80000 FOR SHARE */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED
                 ) AS beyond
                 FROM dblock_semaphore s WHERE s.lease_key = ? AND s.permits = ?
                 /*!80000 FOR SHARE */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED
@@ -46,12 +51,10 @@ UPDATE (
     ON nth.n > ask.past AND nth.n <= ask.past + ask.permits AND ask.past + ask.permits <= nth.have
     LIMIT 1000000
 ) free
-STRAIGHT_JOIN dblock_permit t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key AND t.slot = free.slot
-SET t.token = LAST_INSERT_ID(GREATEST(free.latest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
-    t.handle = free.handle, t.together = free.permits,
-    t.member_id = NULLIF(free.member_id, ''),
-    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '')
+ON DUPLICATE KEY UPDATE
+    token = LAST_INSERT_ID((9223372036854775807 + (TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) > CAST(? AS SIGNED))) - 9223372036854775807 + VALUES(token)),
+    handle = VALUES(handle), together = VALUES(together), member_id = VALUES(member_id),
+    held_until = VALUES(held_until), changed_at = +UTC_TIMESTAMP(6), label = VALUES(label), data = VALUES(data)
 `
 
 type AcquirePermitsParams struct {
@@ -67,6 +70,7 @@ type AcquirePermitsParams struct {
 	HoldUs    int64
 	Label     interface{}
 	Data      interface{}
+	BoundUs   int64
 }
 
 // Each of these is one autocommit statement. See lease.sql.
@@ -74,7 +78,7 @@ type AcquirePermitsParams struct {
 // locked where it is free and is then ours, whatever others see at the same time; those that are
 // locked are passed over. They are counted when they are locked. Those held past the number, from
 // when there were more, count: as many are locked besides and left free, and so the engine has to
-// know how many there are. A semaphore that is locked is passed over.
+// know how many there are. One of these that is locked counts as held. A semaphore that is locked is passed over.
 // Each ask has all of its range of them, or none, and so those that are granted come
 // first. All that are granted have the same token, the
 // statement's insert id. It is larger than the latest of these permits' tokens; MAX(...) OVER () in
@@ -93,6 +97,7 @@ func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermit
 		arg.HoldUs,
 		arg.Label,
 		arg.Data,
+		arg.BoundUs,
 	)
 }
 

@@ -3,9 +3,13 @@
 -- that waits, and one that goes on when its client has given up would grant a lease to nobody.
 -- There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which LIMIT keeps
 -- whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement can be told not to wait
--- instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are sent only so. The order of the joins matters: the
--- member is read first, before anything is locked, as a default isolation has it locked too, in
--- shared mode.
+-- instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are sent only so.
+--
+-- No statement that acquires locks the member's row: the process's heartbeat would wait for it. InnoDB
+-- reads a row without a lock in an UPDATE of one table and in an INSERT ... SELECT, if the session is at READ
+-- UNCOMMITTED; in an UPDATE of several tables it never does. So a statement that finds its rows in a derived table
+-- writes them with ON DUPLICATE KEY UPDATE. It holds their locks then: it inserts none, and counts each as two.
+-- After bound_us such a statement overflows on purpose, and grants nothing: its client has given up.
 
 -- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 -- than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
@@ -14,7 +18,10 @@
 -- All that are granted have the same token, the
 -- statement's insert id: what has a larger one, as the clock was set, is left to AcquireLease.
 -- name: AcquireLeases :execresult
-UPDATE (
+INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
+SELECT free.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), free.handle, NULLIF(free.member_id, ''),
+       TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)), free.label, NULLIF(free.data, '')
+FROM (
     SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.member_id
     FROM (
         SELECT m.member_id FROM dblock_member m
@@ -30,12 +37,10 @@ UPDATE (
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
 ) free
-STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key
-SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
-    t.handle = free.handle,
-    t.member_id = NULLIF(free.member_id, ''),
-    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, ''), t.shared = false;
+ON DUPLICATE KEY UPDATE
+    token = LAST_INSERT_ID((9223372036854775807 + (TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) > CAST(sqlc.arg(bound_us) AS SIGNED))) - 9223372036854775807 + VALUES(token)),
+    handle = VALUES(handle), member_id = VALUES(member_id),
+    held_until = VALUES(held_until), changed_at = +UTC_TIMESTAMP(6), label = VALUES(label), data = VALUES(data), shared = false;
 
 -- AcquireLeases for asks that are alike: held by the member, for no time of their own, with one label and no data.
 -- It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be told not to wait, it is
@@ -76,8 +81,7 @@ WHERE t.lease_key = sqlc.arg(lease_key)
       WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
   );
 
--- The same where the row has to be passed over. The member is read first, here as everywhere: whoever has a lease's row
--- locked waits for nothing.
+-- The same where the row has to be passed over.
 -- name: AcquireLeaseSkipping :execresult
 UPDATE dblock_lease t
 SET t.token = LAST_INSERT_ID(IF(t.shared AND CAST(sqlc.arg(pending) AS SIGNED) = 1, t.token,
@@ -141,7 +145,9 @@ WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lea
 -- named once, because a set may have many keys and its data may be long. All have the same token, the statement's
 -- insert id, which is above each of their earlier ones.
 -- name: AcquireSet :execresult
-UPDATE (
+INSERT INTO dblock_lease (lease_key, token)
+SELECT free.lease_key, free.latest
+FROM (
     SELECT counted.lease_key, counted.latest
     FROM (
         SELECT f.lease_key, COUNT(*) OVER () AS have, MAX(f.token) OVER () AS latest
@@ -162,12 +168,13 @@ UPDATE (
     ) counted
     WHERE counted.have = CAST(sqlc.arg(wanted) AS SIGNED)
 ) free
-STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key
-SET t.token = LAST_INSERT_ID(GREATEST(free.latest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
-    t.handle = CAST(sqlc.arg(handle) AS BINARY),
-    t.member_id = NULLIF(CAST(sqlc.arg(keeper) AS BINARY), ''),
-    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '');
+ON DUPLICATE KEY UPDATE
+    token = LAST_INSERT_ID((9223372036854775807 + (TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) > CAST(sqlc.arg(bound_us) AS SIGNED))) - 9223372036854775807
+        + GREATEST(VALUES(token) + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+    handle = CAST(sqlc.arg(handle) AS BINARY),
+    member_id = NULLIF(CAST(sqlc.arg(keeper) AS BINARY), ''),
+    held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
+    changed_at = +UTC_TIMESTAMP(6), label = sqlc.arg(label), data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '');
 
 -- Makes rows that are missing. They have no holder.
 -- name: MakeFreeLeases :exec
