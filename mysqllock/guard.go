@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -15,7 +16,9 @@ import (
 
 // Guards check fences inside transactions. The zero value is good for use. They bound no idle
 // transaction: until the server's wait_timeout (8 hours by default) a client that hangs inside one
-// keeps others from taking the lease over. LeaseLocker.GuardedTx bounds it by the TTL.
+// keeps others from taking the lease over. LeaseLocker.GuardedTx bounds it by the TTL. A guard that is
+// refused may lock the place of the missing row, and with it those of neighbouring keys, above READ
+// COMMITTED: roll back. LeaseLocker.Guard looks first.
 type Guards struct {
 	// Schema is the database that holds dblock's tables. Default: the one that tx is connected to.
 	Schema string
@@ -41,7 +44,7 @@ func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	default:
 		ours, err = q.Guard(ctx, on, []byte(f.Key), f.Token, f.Handle[:])
 	}
-	return fenced(ours, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
+	return fenced(ours, err, whatOf(f))
 }
 
 // guardPermits locks all permits of an acquisition, and none of others'; none where one is missing.
@@ -106,10 +109,47 @@ func (g Guards) CheckFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, reso
 	return fenced(ours, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
+// isGone reports that the database does not have the acquisition of a fence. It reads what is committed, on
+// a connection of its own. A guard that finds no row locks its place at REPEATABLE READ, the servers'
+// default, and with it the places of neighbouring keys, until the caller's transaction ends. So an
+// acquisition that this process does not hold any more is looked for first. If that fails, the guard has
+// to tell.
+func (e *leaseDriver) isGone(ctx context.Context, f dblock.Fence) bool {
+	if e.db.Exhausted() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestLook)
+	defer cancel()
+	backs := []lease.ReleaseRequest{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}}
+	switch f.Mode {
+	case dblock.ModeShared:
+		tokens, err := e.readerTokens(ctx, backs)
+		return err == nil && tokens[f.Handle] == 0
+	case dblock.ModePermit:
+		rows, err := e.slots(ctx, backs)
+		return err == nil && len(rows) == 0
+	}
+	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
+		return e.q.LeaseHandles(ctx, on, keysOf(backs))
+	})
+	return err == nil && (len(rows) == 0 || id(rows[0].Handle.String) != f.Handle)
+}
+
+// longestLook is how long isGone waits for a connection and an answer.
+const longestLook = time.Second
+
+// errFenced says that a lease is not ours any more.
+func errFenced(what string) error {
+	return fmt.Errorf("%w: %s is not ours any more: roll back", dblock.ErrFenced, what)
+}
+
+// whatOf names the lease of a fence.
+func whatOf(f dblock.Fence) string { return fmt.Sprintf("lease %q with token %d", f.Key, f.Token) }
+
 // fenced reads the answer of a guard.
 func fenced[T any](ours []T, err error, what string) error {
 	if err == nil && len(ours) == 0 {
-		return fmt.Errorf("%w: %s is not ours any more: roll back", dblock.ErrFenced, what)
+		return errFenced(what)
 	}
 	return err
 }

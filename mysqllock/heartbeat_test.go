@@ -3,12 +3,14 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysql"
 )
 
@@ -206,4 +208,59 @@ func (r rig) lockedGap(t *testing.T, table string) {
 		t.Errorf("a lock that was held: %v", context.Cause(held.Context()))
 	}
 	_ = held.Release(r.ctx)
+}
+
+// TestARefusedGuardLocksNothing leaves a transaction open whose guard was refused. Others acquire beside it at once, in each
+// mode. The control has the guard of the transaction alone, which locks the place of the row that it did not find.
+func TestARefusedGuardLocksNothing(t *testing.T) {
+	each(t, plain, func(r rig) {
+		l, err := NewLeaseLocker(r.ctx, r.db, LeaseOptions{})
+		r.ok(err)
+		defer func() { _ = l.Close(r.ctx) }()
+		for name, opts := range map[string][]dblock.Option{"shared": {dblock.WithShared()}, "permits": {dblock.WithPermits(1, 2)}} {
+			for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
+				for _, alone := range []bool{false, true} {
+					key := fmt.Sprint(name, level, alone)
+					lock, err := l.Acquire(r.ctx, key, opts...)
+					r.ok(err)
+					fence, _ := lock.Fence()
+					fence.Handle = member.NewID() // of no row
+					r.ok(lock.Release(r.ctx))
+					tx, err := r.db.BeginTx(r.ctx, &sql.TxOptions{Isolation: level})
+					r.ok(err)
+					guard := l.Guard
+					if alone {
+						guard = Guards{}.Guard
+					}
+					if err := guard(r.ctx, tx, fence); !errors.Is(err, dblock.ErrFenced) {
+						r.Errorf("%s: %v", key, err)
+					}
+					free := r.insertsAtOnce(fence)
+					if free == alone {
+						r.Errorf("%s: a row in the place of the missing one can be written: %v", key, free)
+					}
+					r.ok(tx.Rollback())
+				}
+			}
+		}
+	})
+}
+
+// insertsAtOnce reports whether a row can be written in the place of a fence's within the server's least bound.
+func (r rig) insertsAtOnce(f dblock.Fence) bool {
+	r.Helper()
+	conn, err := r.db.Conn(r.ctx)
+	r.ok(err)
+	defer func() { _ = conn.Close() }()
+	_, err = conn.ExecContext(r.ctx, "SET SESSION innodb_lock_wait_timeout = 1")
+	r.ok(err)
+	text, args := "INSERT INTO dblock_reader (lease_key, handle, token) VALUES (?, ?, 1)", []any{f.Key, f.Handle[:]}
+	if f.Mode == dblock.ModePermit {
+		text, args = "INSERT INTO dblock_permit (lease_key, slot) VALUES (?, 3)", []any{f.Key}
+	}
+	_, err = conn.ExecContext(r.ctx, text, args...)
+	if err != nil && !mysql.IsLocked(err) {
+		r.Fatal(err)
+	}
+	return err == nil
 }

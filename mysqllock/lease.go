@@ -80,6 +80,7 @@ type LeaseLocker struct {
 	locker *lease.Locker
 	key    shareKey
 	leave  func(context.Context) error
+	driver *leaseDriver
 	guards Guards
 
 	notDurable string // see dblock.Caps
@@ -133,7 +134,7 @@ func NewLeaseLocker(ctx context.Context, pool *sql.DB, o LeaseOptions) (*LeaseLo
 	}
 	return &LeaseLocker{
 		locker: lease.New(s, lo),
-		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema},
+		key:    key, leave: shares.Leaver(key), driver: s.Of, guards: Guards{Schema: o.Schema},
 		notDurable: s.Of.notDurable,
 	}, nil
 }
@@ -192,7 +193,12 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 // Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once.
 // Others are the driver's.
 func (l *LeaseLocker) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
-	err := l.guards.Guard(ctx, tx, f)
+	var err error
+	if !l.locker.Holds(f) && l.driver.isGone(ctx, f) {
+		err = errFenced(whatOf(f))
+	} else {
+		err = l.guards.Guard(ctx, tx, f)
+	}
 	if errors.Is(err, dblock.ErrFenced) {
 		l.locker.Fenced(f)
 	}

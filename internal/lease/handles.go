@@ -23,16 +23,31 @@ import (
 // handles are the acquisitions that a process knows. Its zero value has none.
 type handles struct {
 	mu    sync.Mutex
-	known map[Handle]struct{}
+	known map[Handle]bool // true: a lock that has not ended has it
 }
 
 func (h *handles) add(handle Handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known == nil {
-		h.known = make(map[Handle]struct{})
+		h.known = make(map[Handle]bool)
 	}
-	h.known[handle] = struct{}{}
+	h.known[handle] = h.known[handle]
+}
+
+// hold notes whether a lock that has not ended has a handle.
+func (h *handles) hold(handle Handle, holds bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, known := h.known[handle]; known {
+		h.known[handle] = holds
+	}
+}
+
+func (h *handles) held(handle Handle) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known[handle]
 }
 
 func (h *handles) remove(handle Handle) {

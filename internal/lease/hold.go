@@ -60,6 +60,7 @@ func (l *Locker) hold(ctx context.Context, w *waiter, h *hold, got reply, r root
 		return nil, fmt.Errorf("%w: what was granted is given back", dblock.ErrClosed)
 	}
 	l.holds[h] = struct{}{}
+	l.reconciler.handles.hold(h.fences[0].Handle, true)
 	l.verifySoon()
 	if h.waiter = w; w != nil {
 		l.queues.hold(w, h.began)
@@ -134,6 +135,7 @@ func (h *hold) stop(why dblock.Reason) bool {
 		return false
 	}
 	h.why = why
+	h.l.reconciler.handles.hold(h.fences[0].Handle, false)
 	if h.timer != nil {
 		h.timer.Stop()
 	}

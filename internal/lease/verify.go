@@ -105,6 +105,9 @@ func (l *Locker) whyGone(ctx context.Context, life *member.Life) dblock.Reason {
 // longestRead is how long an answer is awaited, however long the TTL.
 const longestRead = 5 * time.Second
 
+// Holds reports whether the fence is of a lock of this process that has not ended, as far as the process knows.
+func (l *Locker) Holds(f dblock.Fence) bool { return l.reconciler.handles.held(f.Handle) }
+
 // Fenced ends the lock of a fence that a guard has refused.
 func (l *Locker) Fenced(f dblock.Fence) {
 	l.mu.Lock()
