@@ -68,14 +68,11 @@ func ofDriver(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrBadConn) {
 		return sqlerr.Unwritten(fmt.Errorf("the transaction's connection is closed: %w", err))
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, new(*postgres.UnusableError)) {
+	known := errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(*postgres.UnusableError)) || notEncoded(err)
+	if known || ctx.Err() != nil || errors.Is(err, sql.ErrTxDone) || postgres.IsBroken(err) {
 		return err
 	}
-	if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) && !notEncoded(err) {
-		return fmt.Errorf("%w: a *sql.Tx of another driver than pgx's stdlib, or a broken connection: %w", dblock.ErrUnsupported, err)
-	}
-	return err
+	return fmt.Errorf("%w: a *sql.Tx of another driver than pgx's stdlib: %w", dblock.ErrUnsupported, err)
 }
 
 // sqlRows are rows of database/sql as pgx's functions read them. pgx may add methods to its interface: those are there, and

@@ -62,7 +62,7 @@ func txError(ctx context.Context, key string, err error) error {
 	switch {
 	case a.kind != nil:
 		return fmt.Errorf("%w: %s: %w", a.kind, what, err)
-	case postgres.Code(err) == "":
+	case postgres.Code(err) == "" && !postgres.IsBroken(err):
 		return sqlerr.Wrap(sqlerr.Unclassified, err, what, "")
 	default:
 		return sqlerr.Wrap(postgres.Classify(sqlerr.Unwritten(err)).OfHost(), err, what, "")

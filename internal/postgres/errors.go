@@ -3,8 +3,12 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -108,6 +112,12 @@ func ClassifyOwn(err error) sqlerr.Class {
 // such as a commit.
 func NeverSent(err error) bool {
 	return pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
+}
+
+// IsBroken recognizes a connection that broke, or was closed.
+func IsBroken(err error) bool {
+	return slices.ContainsFunc([]error{driver.ErrBadConn, pgconn.ErrConnClosed, net.ErrClosed, io.EOF, io.ErrUnexpectedEOF},
+		func(is error) bool { return errors.Is(err, is) }) || errors.As(err, new(net.Error))
 }
 
 // IsLocked tells that a row was locked for longer than a statement would wait.
