@@ -24,6 +24,7 @@ type maintenanceTask struct {
 const (
 	pruneEvery   = 10 * time.Minute
 	pruneStep    = 1000        // rows that one statement deletes
+	goneFor      = time.Hour   // after it has expired the row of a member is deleted
 	electAgain   = time.Minute // after an error that goes on
 	mostFailures = 3           // of a task in a row: then another process is to be elected
 )
@@ -32,7 +33,7 @@ const (
 type maintainer struct {
 	w      *worker
 	q      *Queue
-	forgot time.Time // when old requests were deleted; the rescue task uses it alone
+	forgot time.Time // when it last called forget; the rescue task uses it alone
 }
 
 // tasks are the tasks for which a worker wants to be elected.
@@ -170,7 +171,8 @@ func (m *maintainer) repeatOne(ctx context.Context, t maintenanceTask, giveUp fu
 	}
 }
 
-// forget deletes, now and then, old requests to cancel jobs that have ended.
+// forget deletes, now and then, old requests to cancel jobs that have ended, and the rows of
+// processes that are gone. Rescues evict only those that had claims.
 func (m *maintainer) forget(ctx context.Context) error {
 	if time.Since(m.forgot) <= pruneEvery {
 		return nil
@@ -178,6 +180,10 @@ func (m *maintainer) forget(ctx context.Context) error {
 	m.forgot = time.Now()
 	return m.q.db.within(ctx, func(ctx context.Context) error {
 		_, err := m.q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.StaleRequests})
+		if err == nil {
+			gone := driver.PruneRequest{What: driver.GoneMembers, Age: goneFor, Most: pruneStep}
+			_, err = m.q.driver.Maintenance().Prune(ctx, &gone)
+		}
 		return err
 	})
 }

@@ -274,6 +274,14 @@ func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned 
 			return 0, err
 		}
 		return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) { return byKeys(ctx, on, mysqldb.PurgeDead, old) })
+	case driver.GoneMembers:
+		gone, err := m.d.q.ExpiredMembers(ctx, m.d.on(m.d.db), []byte{}, r.Age.Microseconds(), int32(r.Most))
+		if err != nil || len(gone) == 0 {
+			return 0, err
+		}
+		return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) {
+			return m.d.q.SweepMembers(ctx, on, gone, r.Age.Microseconds())
+		})
 	}
 	var requests []any
 	for _, job := range r.Jobs {

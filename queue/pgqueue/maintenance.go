@@ -51,6 +51,8 @@ func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned 
 		err = m.d.q.DropCancels(ctx, m.d.db, postgres.UUID(r.Member), postgres.UUIDs(r.Jobs))
 	case driver.StaleRequests:
 		n, err = m.d.q.PruneCancels(ctx, m.d.db)
+	case driver.GoneMembers:
+		n, err = m.d.q.SweepMembers(ctx, m.d.db, r.Age.Microseconds(), int32(r.Most))
 	}
 	return int(n), err
 }

@@ -96,6 +96,7 @@ const (
 	OldHistory                    // rows of days that are longer ago than Age
 	JobRequests                   // requests to cancel Jobs of Member
 	StaleRequests                 // old requests to cancel jobs that have ended
+	GoneMembers                   // those that expired Age ago or longer
 )
 
 // Day is the unit of OldHistory.
@@ -109,7 +110,7 @@ type PruneRequest struct {
 	Age    time.Duration
 	Member member.ID
 	Jobs   []ID
-	Most   int // rows of DeadJobs and OldHistory
+	Most   int // rows of DeadJobs, OldHistory and GoneMembers
 }
 
 // CancelRequest is one to cancel a job that a member has.
