@@ -78,6 +78,9 @@ func TestBadInput(t *testing.T) {
 	} {
 		refused(what, q.Work(ctx, o))
 	}
+	if err := q.Work(ctx, WorkerOptions{Ahead: 100_001}); err == nil || !strings.Contains(err.Error(), "Ahead: 100001 is not within 0 to 100000") {
+		t.Errorf("far ahead: %v", err)
+	}
 	for what, o := range map[string]Options{
 		"a short TTL":        {TTL: time.Millisecond},
 		"a short timeout":    {Timeout: time.Millisecond},

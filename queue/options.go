@@ -126,8 +126,8 @@ type WorkerOptions struct {
 	// Ahead is how many jobs may be claimed, at most, before a handler is free for them. As a rule
 	// there are as many as the handlers do while two claims take, or eight if a handler takes less
 	// time than a claim, and none if it takes as long as ten claims. What has not begun after about
-	// a quarter of a second is handed back. Default twice Batch; with -1 a job is claimed when a
-	// handler is free for it.
+	// a quarter of a second is handed back. Default twice Batch; at most 100,000; negative: a job is
+	// claimed when a handler is free for it.
 	Ahead int
 
 	// Syncs is how many round trips that end and claim jobs may be under way at once, and so
@@ -181,11 +181,15 @@ func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
 	o.Ahead = max(cmp.Or(o.Ahead, 2*o.Batch), 0)
 	o.Poll, o.Promote = cmp.Or(o.Poll, 200*time.Millisecond), cmp.Or(o.Promote, 200*time.Millisecond)
 	for _, n := range []struct {
-		field     string
-		is, bound int
-	}{{"Concurrency", o.Concurrency, 100_000}, {"Batch", o.Batch, 5_000}, {"Syncs", o.Syncs, 16}, {"Ahead", o.Ahead + 1, 100_000}} {
-		if n.is < 1 || n.is > n.bound {
-			return o, &dblock.InvalidError{Field: "WorkerOptions." + n.field, Reason: fmt.Sprintf("%d is not within 1 to %d", n.is, n.bound)}
+		field           string
+		is, least, most int
+	}{
+		{"Concurrency", o.Concurrency, 1, 100_000}, {"Batch", o.Batch, 1, 5_000}, {"Syncs", o.Syncs, 1, 16},
+		{"Ahead", o.Ahead, 0, 100_000},
+	} {
+		if n.is < n.least || n.is > n.most {
+			reason := fmt.Sprintf("%d is not within %d to %d", n.is, n.least, n.most)
+			return o, &dblock.InvalidError{Field: "WorkerOptions." + n.field, Reason: reason}
 		}
 	}
 	o.Rescue, o.Stats = cmp.Or(o.Rescue, ttl/3), cmp.Or(o.Stats, 15*time.Second)

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/doctor"
 	"github.com/dblock-go/dblock/internal/schema"
 )
@@ -24,7 +25,7 @@ type doctorCmd struct {
 // Run prints what was found; that there are problems is an error, too, for the exit status.
 func (c *doctorCmd) Run(ctx context.Context, s streams) error {
 	if c.Timeout <= 0 {
-		return fmt.Errorf("--timeout: %v is no time to wait", c.Timeout)
+		return &dblock.InvalidError{Field: "--timeout", Reason: fmt.Sprintf("%v is no time to wait", c.Timeout)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -43,20 +44,21 @@ func (c *doctorCmd) Run(ctx context.Context, s streams) error {
 }
 
 func (c *doctorCmd) examine(ctx context.Context) (doctor.Report, error) {
+	checkName := schema.CheckMySQLName
+	if c.isPostgres() {
+		checkName = schema.CheckPostgresName
+	}
+	if err := checkName(c.Schema); err != nil {
+		return doctor.Report{}, &dblock.InvalidError{Field: "--schema", Reason: err.Error()}
+	}
 	if c.isPostgres() {
 		config, err := c.postgresConfig()
-		if err == nil {
-			err = schema.CheckPostgresName(c.Schema)
-		}
 		if err != nil {
 			return doctor.Report{}, err
 		}
 		return doctor.Postgres(ctx, config.ConnConfig, c.Schema), nil
 	}
 	config, err := c.mysqlConfig()
-	if err == nil {
-		err = schema.CheckMySQLName(c.Schema)
-	}
 	if err != nil {
 		return doctor.Report{}, err
 	}

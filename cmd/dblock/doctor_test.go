@@ -134,7 +134,7 @@ func TestDoctorOnTables(t *testing.T) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
 		wantFinding(t, diagnose(t, database), "schema", doctor.OK, fmt.Sprint("version ", schema.Version))
 		wantFinding(t, diagnose(t, database, "--schema=nowhere"), "schema", doctor.Problem, "nowhere")
-		invoke(t, "", "doctor", database, "--schema=a.b").wantFailure(t, 1, "contains a dot")
+		invoke(t, "", "doctor", database, "--schema=a.b").wantFailure(t, 2, "contains a dot")
 
 		unsafe, text := "ALTER TABLE dblock_semaphore ENGINE = MyISAM", "ENGINE = InnoDB"
 		if kind == devdb.Postgres {
@@ -397,7 +397,7 @@ func TestDoctorWithoutAnAnswer(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		wantFinding(t, diagnose(t, "--database="+wrong), "connection", doctor.Problem, "check user, password")
-		invoke(t, "", "doctor", database, "--timeout=0s").wantFailure(t, 1, "--timeout")
+		invoke(t, "", "doctor", database, "--timeout=0s").wantFailure(t, 2, "--timeout")
 	})
 }
 

@@ -44,7 +44,7 @@ func (c *lockCmd) Run(ctx context.Context, s streams) (err error) {
 		argv = argv[1:]
 	}
 	if len(argv) == 0 {
-		return errors.New("no command: dblock lock KEY -- COMMAND ARGUMENT…")
+		return &dblock.InvalidError{Field: "COMMAND", Reason: "there is none: dblock lock KEY -- COMMAND ARGUMENT…"}
 	}
 	if c.Label == "" {
 		host, _ := os.Hostname()

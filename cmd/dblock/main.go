@@ -107,6 +107,8 @@ func run(ctx context.Context, args []string, s streams) int {
 			return ran.status // the command itself has said why
 		}
 		return fail(s, err, ran.status)
+	case errors.Is(err, dblock.ErrInvalid):
+		return fail(s, err, exitUsage)
 	default:
 		return fail(s, err, exitFailed)
 	}

@@ -217,7 +217,7 @@ func TestErrorsNeverShowThePassword(t *testing.T) {
 
 func TestBadSchemaName(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
-		invoke(t, "", "migrate", "up", "--schema=a.b", database).wantFailure(t, 1, "contains a dot")
+		invoke(t, "", "migrate", "up", "--schema=a.b", database).wantFailure(t, 2, "contains a dot")
 	})
 }
 

@@ -31,10 +31,12 @@ func changeJobs(ctx context.Context, f queueFlags, s streams, args []string, do 
 		shown := []shownChange{}
 		for _, id := range ids {
 			did, was, err := do(q, id)
-			c := shownChange{ID: id.String(), Did: did, Was: was}
+			c := shownChange{ID: id.String()}
 			if err != nil {
-				c.Did, c.Error = "", err.Error()
+				c.Error = err.Error()
 				wrong = append(wrong, err)
+			} else {
+				c.Did, c.Was = did, was
 			}
 			shown = append(shown, c)
 			if !f.JSON && err == nil {

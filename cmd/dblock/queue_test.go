@@ -82,8 +82,14 @@ func TestQueue(t *testing.T) {
 		} {
 			q(args...).wantFailure(t, 2, "name the queue")
 		}
-		q("show", "nonsense").wantFailure(t, 1, "not a UUID")
-		q("list", "--state=nonsense").wantFailure(t, 1, "there is no")
+		r := q("cancel", "00000000-0000-0000-0000-000000000001", "--json")
+		if r.code != exitFailed || strings.Contains(r.out, `"was"`) || !strings.Contains(r.out, "no such job") {
+			t.Errorf("of a job that never was: %+v", r)
+		}
+		q("show", "nonsense").wantFailure(t, 2, "not a UUID")
+		q("list", "--limit=1001").wantFailure(t, 2, "1001")
+		q("purge", "--older=-1h").wantFailure(t, 2, "age")
+		q("list", "--state=nonsense").wantFailure(t, 2, "there is no")
 		q("retry").wantFailure(t, 2, "--all")
 		q("purge").wantFailure(t, 2, "--older")
 	})
