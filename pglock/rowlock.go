@@ -19,8 +19,9 @@ import (
 // be qualified: "shop.seat"; names are taken as they are, and may contain anything but a dot. What
 // is read of the row before it is locked may be old: read it after, at READ COMMITTED.
 //
-// Each call looks at the table in the message that locks; the first for a column, and those over
-// SQLTx, in one before. What it finds decides about this call alone: table may be another one
+// Each call looks at the table in the message that locks; the first for a column, those over SQLTx,
+// and those in pgx's modes exec and simple_protocol with keys that are neither strings nor ints, in
+// one before. What it finds decides about this call alone: table may be another one
 // elsewhere, and along another search_path.
 //
 // Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a
@@ -68,6 +69,7 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 	if err := rowlock.CheckKeys(keys); err != nil {
 		return rows, err
 	}
+	tx = forKeys(tx, keys)
 	name := rowlock.Row(table, column, keys)
 	view, err := viewOf(ctx, tx, from, column)
 	if err != nil {
