@@ -17,74 +17,77 @@ import (
 // or somebody made its row at the same time.
 const tries = 6
 
+// exclusive acquires one key for one holder.
+type exclusive struct{ *holds }
+
 // ask asks the database for a key that its caller is to have for itself: the lock, or who has it.
-func (l *Locker) ask(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (x *exclusive) ask(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	over := false
 	for n := 1; ; n++ {
 		if w.pending != nil {
-			refused, err := l.awaitReaders(ctx, w)
+			refused, err := x.awaitReaders(ctx, w)
 			if refused != nil || err != nil {
 				return nil, refused, err
 			}
 		}
-		got, err := l.once(ctx, r, func(a *AcquireRequest) { w.adjust(a, gone, over) })
+		got, err := x.once(ctx, r, func(a *AcquireRequest) { w.adjust(a, gone, over) })
 		if err != nil {
 			return nil, nil, err
 		}
 		answer := got.AcquireResult
-		l.checkPending(w, &answer)
+		x.checkPending(w, &answer)
 		if answer.Token != 0 {
-			l.admitReaders(w)
+			x.admitReaders(w)
 		}
 		switch {
 		case answer.Token != 0 && got.ask.Over:
-			l.dropPending(w)
+			x.dropPending(w)
 			w.pending = got.given()
 			continue
 		case answer.Token != 0:
-			l.dropPending(w)
-			lock, err := l.grant(ctx, w, got, r)
+			x.dropPending(w)
+			lock, err := x.grant(ctx, w, got, r)
 			return lock, nil, err
 		case answer.Shared && n < tries:
-			if refused, err := l.anyReaders(ctx, w); refused != nil || err != nil {
+			if refused, err := x.anyReaders(ctx, w); refused != nil || err != nil {
 				return nil, refused, err
 			}
 			over = true
 			continue
 		case answer.Holder.Dead && n < tries:
 			answer.Held = false
-			if answer.Holder.Member != gone && l.evictions.evict(ctx, l, answer.Holder.Member) {
+			if answer.Holder.Member != gone && x.evictions.evict(ctx, x.requester, answer.Holder.Member) {
 				gone = answer.Holder.Member
 				continue
 			}
 		}
-		refused, err := l.pauseOrRefuse(ctx, r, got.life, answer, n)
+		refused, err := x.pauseOrRefuse(ctx, r, got.life, answer, n)
 		if refused != nil || err != nil {
 			return nil, refused, err
 		}
 		if over && w.waits {
-			l.standBackReaders(ctx, w)
+			x.standBackReaders(ctx, w)
 		}
 	}
 }
 
 // checkPending notes where what was granted to p is not its own any more. Its row may also have been locked for a
 // moment, when it was asked for in the place of that.
-func (l *Locker) checkPending(w *waiter, a *AcquireResult) {
+func (x *exclusive) checkPending(w *waiter, a *AcquireResult) {
 	switch {
 	case w.pending == nil || a.Token != 0:
 	case a.Held && a.Holder.Token == w.pending.Token:
 		a.Held = false
 	case a.Held || a.Shared:
-		l.dropPending(w)
+		x.dropPending(w)
 	}
 }
 
 // dropPending forgets what was granted to p: its row is another acquisition's, or its member is gone.
-func (l *Locker) dropPending(w *waiter) {
+func (x *exclusive) dropPending(w *waiter) {
 	if w.pending != nil {
-		l.reconciler.handles.remove(w.pending.ask.Handle)
+		x.reconciler.handles.remove(w.pending.ask.Handle)
 		w.pending = nil
 	}
 }
@@ -103,31 +106,31 @@ func (w *waiter) adjust(a *AcquireRequest, gone member.ID, over bool) {
 }
 
 // pauseOrRefuse returns who has a key, unless it is worth asking again at once: then it pauses.
-func (l *Locker) pauseOrRefuse(
+func (q *requester) pauseOrRefuse(
 	ctx context.Context, r root.Request, life *member.Life, answer AcquireResult, n int,
 ) (*dblock.HeldError, error) {
 	switch {
 	case answer.Held, n >= tries && (answer.Shared || answer.Holder.Dead):
 		refused := heldBy(r.Key, answer)
-		l.queues.see(r, refused)
+		q.queues.see(r, refused)
 		return refused, nil
 	case n >= tries:
-		return nil, l.lockedNow(ctx, r)
+		return nil, q.lockedNow(ctx, r)
 	}
 	if answer.MemberGone {
 		life.Suspect()
 	}
-	if err := l.sleep(ctx, time.Millisecond<<n); err != nil {
-		return nil, l.unanswered(ctx, err, r)
+	if err := q.sleep(ctx, time.Millisecond<<n); err != nil {
+		return nil, q.unanswered(ctx, err, r)
 	}
 	return nil, nil
 }
 
 // lockedNow is the error of a call that found no holder of its key, and could not have it all
 // the same.
-func (l *Locker) lockedNow(ctx context.Context, r root.Request) error {
+func (q *requester) lockedNow(ctx context.Context, r root.Request) error {
 	if ctx.Err() != nil {
-		return ended(l.queues.lastSeen(r), context.Cause(ctx))
+		return ended(q.queues.lastSeen(r), context.Cause(ctx))
 	}
 	return fmt.Errorf("%w: lock %q: its row is locked at this moment: nothing was written", dblock.ErrBusy, r.Key)
 }
@@ -141,71 +144,71 @@ type reply struct {
 }
 
 // once sends one ask, again where nothing of it was written, and puts an error into words.
-func (l *Locker) once(ctx context.Context, r root.Request, adjust func(*AcquireRequest)) (reply, error) {
+func (q *requester) once(ctx context.Context, r root.Request, adjust func(*AcquireRequest)) (reply, error) {
 	for n := 1; ; n++ {
-		if err := l.mayAsk(); err != nil {
+		if err := q.mayAsk(); err != nil {
 			return reply{}, err
 		}
-		life, err := l.member.Life(ctx)
+		life, err := q.member.Life(ctx)
 		if err != nil {
-			if !l.again(ctx, err, n) {
-				return reply{}, l.unjoined(ctx, err, r)
+			if !q.again(ctx, err, n) {
+				return reply{}, q.unjoined(ctx, err, r)
 			}
 			continue
 		}
-		got := reply{ask: l.asked(r), life: life, sent: l.o.Clock.Now()}
+		got := reply{ask: q.asked(r), life: life, sent: q.o.Clock.Now()}
 		adjust(&got.ask)
-		queue := l.acquires[r.Mode]
+		queue := q.acquires[r.Mode]
 		if got.ask.InTurn {
-			queue = l.inTurn
+			queue = q.inTurn
 		}
 		got.AcquireResult, err = queue.Do(ctx, ask{got.ask, life})
-		l.answered(life, err, got.Token != 0, got.ask.back(r.Mode))
+		q.answered(life, err, got.Token != 0, got.ask.back(r.Mode))
 		if err == nil {
 			return got, nil
 		}
-		if !l.again(ctx, err, n) {
-			return reply{}, l.unanswered(ctx, err, r)
+		if !q.again(ctx, err, n) {
+			return reply{}, q.unanswered(ctx, err, r)
 		}
 	}
 }
 
 // answered takes over how a statement that asked has ended: what may have been granted is reconciled, and what was not
 // granted is forgotten. If the caller left it before, late does that.
-func (l *Locker) answered(life *member.Life, err error, granted bool, backs ...ReleaseRequest) {
+func (q *requester) answered(life *member.Life, err error, granted bool, backs ...ReleaseRequest) {
 	switch {
 	case errors.Is(err, merge.ErrLeft):
-	case err != nil && l.mayStand(err):
-		l.doubt(life, backs...)
+	case err != nil && q.mayStand(err):
+		q.doubt(life, backs...)
 	case err != nil || !granted:
-		l.reconciler.handles.remove(backs[0].Handle)
+		q.reconciler.handles.remove(backs[0].Handle)
 	}
 }
 
 // unjoined is the error of a call whose process could not join: whatever became of that, nothing was asked for.
-func (l *Locker) unjoined(ctx context.Context, err error, r root.Request) error {
+func (q *requester) unjoined(ctx context.Context, err error, r root.Request) error {
 	switch {
 	case errors.Is(err, dblock.ErrClosed):
 		return err
 	case ctx.Err() != nil:
-		return ended(l.queues.lastSeen(r), sqlerr.NotSent(ctx))
+		return ended(q.queues.lastSeen(r), sqlerr.NotSent(ctx))
 	}
-	return sqlerr.Wrap(l.Traits.Classify(err).Harmless(), err, fmt.Sprintf("lock %q: nothing was asked for", r.Key), "")
+	return sqlerr.Wrap(q.Traits.Classify(err).Harmless(), err, fmt.Sprintf("lock %q: nothing was asked for", r.Key), "")
 }
 
 // again tells, after a pause, whether a statement that failed is to be sent again: nothing of it was
 // written. A pool may hold several connections that died, with a server that was restarted say.
-func (l *Locker) again(ctx context.Context, err error, n int) bool {
-	if is := l.Traits.Classify(err); is != sqlerr.Retryable && is != sqlerr.Unavailable || errors.Is(err, dblock.ErrClosed) {
+func (q *requester) again(ctx context.Context, err error, n int) bool {
+	if is := q.Traits.Classify(err); is != sqlerr.Retryable && is != sqlerr.Unavailable || errors.Is(err, dblock.ErrClosed) {
 		return false
 	}
-	return n < tries && l.sleep(ctx, time.Millisecond<<n) == nil
+	return n < tries && q.sleep(ctx, time.Millisecond<<n) == nil
 }
 
 // asked makes the AcquireRequest of a request, under a handle of its own, which is noted before anything is sent.
-func (l *Locker) asked(r root.Request) AcquireRequest {
+func (q *requester) asked(r root.Request) AcquireRequest {
 	a := AcquireRequest{
-		Key: r.Key, Handle: member.NewID(), Label: l.o.Label, Data: r.Data, Detached: r.Detached, Permits: r.Permits, Limit: r.Limit,
+		Key: r.Key, Handle: member.NewID(), Label: q.o.Label, Data: r.Data, Detached: r.Detached, Permits: r.Permits, Limit: r.Limit,
 	}
 	if r.Label != nil {
 		a.Label = *r.Label
@@ -213,8 +216,8 @@ func (l *Locker) asked(r root.Request) AcquireRequest {
 	if r.MaxHold != nil {
 		a.Hold = *r.MaxHold
 	}
-	l.reconciler.handles.add(a.Handle)
-	a.Contended = l.queues.contended(r)
+	q.reconciler.handles.add(a.Handle)
+	a.Contended = q.queues.contended(r)
 	return a
 }
 
@@ -230,34 +233,34 @@ func heldBy(key string, a AcquireResult) *dblock.HeldError {
 }
 
 // mayStand tells whether a lease may have been granted, or may yet be, though the answer is an error.
-func (l *Locker) mayStand(err error) bool {
+func (q *requester) mayStand(err error) bool {
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
 		return true
 	case errors.Is(err, merge.ErrNotSent), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrClosed):
 		return false // the queue refused it
 	}
-	return l.Traits.Classify(err) == sqlerr.Unresolved
+	return q.Traits.Classify(err) == sqlerr.Unresolved
 }
 
 // unanswered puts an error into the words of package dblock.
-func (l *Locker) unanswered(ctx context.Context, err error, r root.Request) error {
+func (q *requester) unanswered(ctx context.Context, err error, r root.Request) error {
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded):
 		return err
-	case sqlerr.Ended(ctx) && !l.mayStand(err):
-		return ended(l.queues.lastSeen(r), context.Cause(ctx))
+	case sqlerr.Ended(ctx) && !q.mayStand(err):
+		return ended(q.queues.lastSeen(r), context.Cause(ctx))
 	default:
-		return l.explain(err, r.Key)
+		return q.explain(err, r.Key)
 	}
 }
 
-func (l *Locker) explain(err error, key string) error {
-	return sqlerr.Wrap(l.Traits.Classify(err), err, fmt.Sprintf("lock %q", key), "no reply; if the lock was granted, dblock releases it")
+func (b *base) explain(err error, key string) error {
+	return sqlerr.Wrap(b.Traits.Classify(err), err, fmt.Sprintf("lock %q", key), "no reply; if the lock was granted, dblock releases it")
 }
 
 // bound is how long a statement may take, with what it waits for.
-func (l *Locker) bound() time.Duration { return statementBound(l.member) }
+func (b *base) bound() time.Duration { return statementBound(b.member) }
 
 // statementBound is half of the TTL: what is under way for longer is granted no more (see By). But nobody waits for
 // hours for a connection that went silent.

@@ -20,15 +20,15 @@ type runAsks[A any] func(ctx context.Context, by By, asks []AcquireRequest) ([]m
 // acquire is a statement of one kind.
 type acquire func(ctx context.Context, by By, asks []AcquireRequest) ([]AcquireResult, error)
 
-func (l *Locker) acquireOf(kind Kind) acquire {
+func (q *requester) acquireOf(kind Kind) acquire {
 	return func(ctx context.Context, by By, asks []AcquireRequest) ([]AcquireResult, error) {
-		return l.Driver.Acquire(ctx, AcquireBatch{kind, by, asks})
+		return q.Driver.Acquire(ctx, AcquireBatch{kind, by, asks})
 	}
 }
 
 // byLife runs one statement of a queue, or one for each life if the process has just joined again.
 // Asks that share an error, which may be of one of them, are asked again apart.
-func byLife[A any](ctx context.Context, l *Locker, batch []ask, run runAsks[A]) ([]merge.Answer[A], error) {
+func byLife[A any](ctx context.Context, l *base, batch []ask, run runAsks[A]) ([]merge.Answer[A], error) {
 	answers := make([]merge.Answer[A], len(batch))
 	lives := make(map[*member.Life][]int)
 	for i, a := range batch {

@@ -37,16 +37,16 @@ func (x *eviction) old(now time.Time) bool {
 const mostGone = 64
 
 // evict tells whether a member is gone for good, and sees to it that it is.
-func (e *evictions) evict(ctx context.Context, l *Locker, id member.ID) (gone bool) {
+func (e *evictions) evict(ctx context.Context, q *requester, id member.ID) (gone bool) {
 	e.mu.Lock()
 	x := e.of[id]
-	if x == nil || x.old(l.o.Clock.Now()) {
+	if x == nil || x.old(q.o.Clock.Now()) {
 		x = &eviction{done: make(chan struct{})}
 		if e.of == nil || len(e.of) >= mostGone {
 			e.of = make(map[member.ID]*eviction)
 		}
 		e.of[id] = x
-		if !l.background(func() { e.run(context.WithoutCancel(ctx), l, id, x) }) { // others wait for it, too
+		if !q.background(func() { e.run(context.WithoutCancel(ctx), q, id, x) }) { // others wait for it, too
 			delete(e.of, id)
 			close(x.done)
 		}
@@ -60,12 +60,12 @@ func (e *evictions) evict(ctx context.Context, l *Locker, id member.ID) (gone bo
 	}
 }
 
-func (e *evictions) run(ctx context.Context, l *Locker, id member.ID, x *eviction) {
+func (e *evictions) run(ctx context.Context, q *requester, id member.ID, x *eviction) {
 	defer close(x.done)
-	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	ctx, cancel := context.WithTimeout(ctx, q.bound())
 	defer cancel()
-	gone, err := l.Driver.Evict(ctx, id)
-	x.gone, x.at = gone && err == nil, l.o.Clock.Now()
+	gone, err := q.Driver.Evict(ctx, id)
+	x.gone, x.at = gone && err == nil, q.o.Clock.Now()
 	if x.gone {
 		return
 	}

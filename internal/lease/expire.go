@@ -11,7 +11,7 @@ import (
 )
 
 // margin is by how much earlier than the database this process ends a hold that lasts for d.
-func (l *Locker) margin(d time.Duration) time.Duration { return min(l.member.Margin(), d/4) }
+func (b *base) margin(d time.Duration) time.Duration { return min(b.member.Margin(), d/4) }
 
 // ExpireIn ends the lease d from now. The local end moves in before the statement is sent, and out only after the
 // server has confirmed it.

@@ -10,9 +10,9 @@ func Known[Of any](s *Share[Of]) int {
 
 // Kept counts the locks and the handles of a Locker.
 func Kept(l *Locker) (holds, handles int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.exclusive.holds.mu.Lock()
+	defer l.exclusive.holds.mu.Unlock()
 	l.reconciler.handles.mu.Lock()
 	defer l.reconciler.handles.mu.Unlock()
-	return len(l.holds), len(l.reconciler.handles.known)
+	return len(l.exclusive.holds.all), len(l.reconciler.handles.known)
 }

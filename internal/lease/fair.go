@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -19,6 +20,26 @@ import (
 // key back makes it that of the lowest one in the same statement, so that it is never free for others meanwhile, and
 // only the one who has it now is woken. Of a process, the one who came first looks whether it got it, where no
 // notification tells; it also serves the next one where nobody has given the key back, as its holder died.
+
+// fairQueue serves a Locker's calls in the order of their tickets.
+type fairQueue struct {
+	*exclusive
+	tickets *merge.Queue[ask, int64]
+
+	mu    sync.Mutex
+	turns map[string][]*turn // by key and in the order of their tickets
+}
+
+func newFairQueue(x *exclusive) *fairQueue {
+	f := &fairQueue{exclusive: x, turns: make(map[string][]*turn)}
+	f.tickets = merge.New(merge.Options[ask, int64]{
+		Run: f.runTickets, Key: func(a ask) string { return a.Key }, Classify: x.Traits.Classify,
+		Weight: askWeight, MaxWeight: x.Traits.maxWeight(), MaxQueue: x.o.MaxQueue,
+		MaxBatch: x.o.MaxBatch, MaxInFlight: x.o.MaxInFlight, Patience: x.o.patience,
+		Late: func(a ask, got merge.Answer[int64]) { x.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
+	})
+	return f
+}
 
 // turn is a call that waits with a ticket.
 type turn struct {
@@ -39,28 +60,28 @@ func onlyExclusive(r root.Request) error {
 }
 
 // tryInTurn asks once. Where somebody waits, it is refused.
-func (l *Locker) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (f *fairQueue) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	for n := 1; ; n++ {
-		got, err := l.once(ctx, r, func(a *AcquireRequest) { a.InTurn, a.Gone, a.Contended = true, gone, false })
+		got, err := f.once(ctx, r, func(a *AcquireRequest) { a.InTurn, a.Gone, a.Contended = true, gone, false })
 		if err != nil {
 			return nil, nil, err
 		}
 		answer := got.AcquireResult
 		switch {
 		case answer.Token != 0:
-			lock, err := l.grant(ctx, nil, got, r)
+			lock, err := f.grant(ctx, nil, got, r)
 			return lock, nil, err
-		case answer.Holder.Dead && answer.Holder.Member != gone && l.evictions.evict(ctx, l, answer.Holder.Member):
+		case answer.Holder.Dead && answer.Holder.Member != gone && f.evictions.evict(ctx, f.requester, answer.Holder.Member):
 			gone = answer.Holder.Member
 			continue
 		case answer.Shared && n < tries:
-			if refused, err := l.sendReadersOff(ctx, r.Key); refused != nil || err != nil {
+			if refused, err := f.sendReadersOff(ctx, r.Key); refused != nil || err != nil {
 				return nil, refused, err
 			}
 			continue
 		}
-		refused, err := l.pauseOrRefuse(ctx, r, got.life, answer, n)
+		refused, err := f.pauseOrRefuse(ctx, r, got.life, answer, n)
 		if refused != nil || err != nil {
 			return nil, refused, err
 		}
@@ -68,24 +89,24 @@ func (l *Locker) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock, *
 }
 
 // waitInTurn waits with a ticket, unless the key is free and nobody else does.
-func (l *Locker) waitInTurn(ctx context.Context, r root.Request) (*dblock.Lock, error) {
-	lock, _, err := l.tryInTurn(ctx, r)
+func (f *fairQueue) waitInTurn(ctx context.Context, r root.Request) (*dblock.Lock, error) {
+	lock, _, err := f.tryInTurn(ctx, r)
 	if lock != nil || err != nil && !sqlerr.IsContended(err) {
 		return lock, err
 	}
-	began := l.o.Clock.Now()
+	began := f.o.Clock.Now()
 	for {
-		t, err := l.takeTicket(ctx, r)
+		t, err := f.takeTicket(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		got, err := l.awaitTurn(ctx, r, t, began)
+		got, err := f.awaitTurn(ctx, r, t, began)
 		if err == nil && got != nil {
-			return l.grant(ctx, nil, *got, r)
+			return f.grant(ctx, nil, *got, r)
 		}
 		ask := t.ask.back(dblock.ModeExclusive)
-		if !l.background(func() { _, _ = l.giveBack(l.ending, t.life, ask) }) {
-			l.doubt(t.life, ask)
+		if !f.background(func() { _, _ = f.giveBack(f.ending, t.life, ask) }) {
+			f.doubt(t.life, ask)
 		}
 		if err != nil {
 			return nil, err
@@ -94,63 +115,63 @@ func (l *Locker) waitInTurn(ctx context.Context, r root.Request) (*dblock.Lock, 
 }
 
 // takeTicket notes that a call waits. Those of a process are noted in their order, many in a statement.
-func (l *Locker) takeTicket(ctx context.Context, r root.Request) (*turn, error) {
+func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*turn, error) {
 	for n := 1; ; n++ {
-		life, err := l.member.Life(ctx)
+		life, err := f.member.Life(ctx)
 		if err != nil {
-			if l.again(ctx, err, n) {
+			if f.again(ctx, err, n) {
 				continue
 			}
-			if err := l.pauseIfBusy(ctx, r, l.unjoined(ctx, err, r)); err != nil {
+			if err := f.pauseIfBusy(ctx, r, f.unjoined(ctx, err, r)); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		t := &turn{reply: reply{ask: l.asked(r), life: life, sent: l.o.Clock.Now()}, rung: make(chan struct{}, 1)}
-		l.waits.await(t)
-		ticket, err := l.tickets.Do(ctx, ask{t.ask, life})
-		l.answered(life, err, ticket != 0, t.ask.back(dblock.ModeExclusive))
+		t := &turn{reply: reply{ask: f.asked(r), life: life, sent: f.o.Clock.Now()}, rung: make(chan struct{}, 1)}
+		f.waits.await(t)
+		ticket, err := f.tickets.Do(ctx, ask{t.ask, life})
+		f.answered(life, err, ticket != 0, t.ask.back(dblock.ModeExclusive))
 		if err == nil && ticket != 0 {
-			l.waits.number(t, ticket)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			of := l.turns[r.Key]
+			f.waits.number(t, ticket)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			of := f.turns[r.Key]
 			i, _ := slices.BinarySearchFunc(of, t, func(a, b *turn) int { return cmp.Compare(a.ticket, b.ticket) })
-			l.turns[r.Key] = slices.Insert(of, i, t)
+			f.turns[r.Key] = slices.Insert(of, i, t)
 			return t, nil
 		}
-		l.waits.forget(t)
+		f.waits.forget(t)
 		if err == nil { // the member is gone
 			life.Suspect()
-			if err := l.sleep(ctx, time.Millisecond<<min(n, tries)); err != nil {
-				return nil, l.unanswered(ctx, err, r)
+			if err := f.sleep(ctx, time.Millisecond<<min(n, tries)); err != nil {
+				return nil, f.unanswered(ctx, err, r)
 			}
 			continue
 		}
-		if l.again(ctx, err, n) {
+		if f.again(ctx, err, n) {
 			continue
 		}
-		if err := l.pauseIfBusy(ctx, r, l.unanswered(ctx, err, r)); err != nil {
+		if err := f.pauseIfBusy(ctx, r, f.unanswered(ctx, err, r)); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // pauseIfBusy pauses after an error that does not end a wait. It returns any other error.
-func (l *Locker) pauseIfBusy(ctx context.Context, r root.Request, err error) error {
+func (f *fairQueue) pauseIfBusy(ctx context.Context, r root.Request, err error) error {
 	if !sqlerr.IsContended(err) {
 		return err
 	}
-	if err := l.sleep(ctx, l.o.DeafPoll); err != nil {
-		return ended(l.queues.lastSeen(r), err)
+	if err := f.sleep(ctx, f.o.DeafPoll); err != nil {
+		return ended(f.queues.lastSeen(r), err)
 	}
 	return nil
 }
 
 // runTickets is one statement for each life.
-func (l *Locker) runTickets(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[int64], error) {
-	return byLife(ctx, l, batch, func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[int64], error) {
-		got, err := l.Driver.Acquire(ctx, AcquireBatch{KindFair, by, asks})
+func (f *fairQueue) runTickets(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[int64], error) {
+	return byLife(ctx, f.base, batch, func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[int64], error) {
+		got, err := f.Driver.Acquire(ctx, AcquireBatch{KindFair, by, asks})
 		if err == nil {
 			err = checkNumber(asks, got)
 		}
@@ -166,12 +187,12 @@ func (l *Locker) runTickets(ctx context.Context, batch []ask, _ bool) ([]merge.A
 }
 
 // awaitTurn waits until a call has the key; nil: its ticket is gone, with its member.
-func (l *Locker) awaitTurn(ctx context.Context, r root.Request, t *turn, began time.Time) (got *reply, err error) {
-	defer l.leaveTurn(r.Key, t)
+func (f *fairQueue) awaitTurn(ctx context.Context, r root.Request, t *turn, began time.Time) (got *reply, err error) {
+	defer f.leaveTurn(r.Key, t)
 	for rung := true; ; {
 		refused := &dblock.HeldError{Key: r.Key}
-		if rung || l.isFirst(r.Key, t) {
-			state, err := l.seeTurn(ctx, r, t)
+		if rung || f.isFirst(r.Key, t) {
+			state, err := f.seeTurn(ctx, r, t)
 			if err != nil && !sqlerr.IsContended(err) {
 				return nil, err
 			}
@@ -191,7 +212,7 @@ func (l *Locker) awaitTurn(ctx context.Context, r root.Request, t *turn, began t
 				refused = heldBy(r.Key, state.AcquireResult)
 			}
 		}
-		if rung, err = l.untilRung(ctx, r.Key, t, refused, l.o.Clock.Now().Sub(began)); err != nil {
+		if rung, err = f.untilRung(ctx, r.Key, t, refused, f.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
 		}
 	}
@@ -204,17 +225,17 @@ type turnState struct {
 }
 
 // seeTurn looks what has become of a call, after it has served the next one where nobody has the key, or somebody who is dead.
-func (l *Locker) seeTurn(ctx context.Context, r root.Request, t *turn) (turnState, error) {
+func (f *fairQueue) seeTurn(ctx context.Context, r root.Request, t *turn) (turnState, error) {
 	for n := 1; ; n++ {
-		sent := l.o.Clock.Now()
-		bound, cancel := context.WithTimeout(ctx, l.bound())
-		state, err := l.Driver.Entry(bound, r.Key, t.ask.Handle, t.ticket)
+		sent := f.o.Clock.Now()
+		bound, cancel := context.WithTimeout(ctx, f.bound())
+		state, err := f.Driver.Entry(bound, r.Key, t.ask.Handle, t.ticket)
 		if err == nil {
 			err = t.ask.checkGrant(state.AcquireResult)
 		}
 		if err == nil && state.Token == 0 && n < tries {
 			var served bool
-			if served, err = l.serve(bound, r, t, state); served {
+			if served, err = f.serve(bound, r, t, state); served {
 				cancel()
 				continue
 			}
@@ -223,72 +244,72 @@ func (l *Locker) seeTurn(ctx context.Context, r root.Request, t *turn) (turnStat
 		if err == nil {
 			return turnState{state, sent}, nil
 		}
-		if !l.again(ctx, sqlerr.Unwritten(err), n) {
-			return turnState{}, l.unanswered(ctx, sqlerr.Unwritten(err), r) // whatever was granted, ours is withdrawn
+		if !f.again(ctx, sqlerr.Unwritten(err), n) {
+			return turnState{}, f.unanswered(ctx, sqlerr.Unwritten(err), r) // whatever was granted, ours is withdrawn
 		}
 	}
 }
 
 // serve has the next one served where the key is free for it; it may be this one.
-func (l *Locker) serve(ctx context.Context, r root.Request, t *turn, state QueueEntry) (served bool, err error) {
+func (f *fairQueue) serve(ctx context.Context, r root.Request, t *turn, state QueueEntry) (served bool, err error) {
 	var gone member.ID
 	switch {
-	case !l.isFirst(r.Key, t):
+	case !f.isFirst(r.Key, t):
 		return false, nil
 	case state.Missing:
-		if err := l.Driver.Make(ctx, []string{r.Key}, 0); err != nil {
+		if err := f.Driver.Make(ctx, []string{r.Key}, 0); err != nil {
 			return false, err
 		}
 	case state.Shared:
-		refused, err := l.sendReadersOff(ctx, r.Key)
+		refused, err := f.sendReadersOff(ctx, r.Key)
 		return refused == nil && err == nil, err
 	case state.Holder.Dead:
-		if !l.evictions.evict(ctx, l, state.Holder.Member) {
+		if !f.evictions.evict(ctx, f.requester, state.Holder.Member) {
 			return false, nil
 		}
 		gone = state.Holder.Member
 	case state.Held:
 		return false, nil
 	}
-	return l.Driver.Serve(ctx, r.Key, gone)
+	return f.Driver.Serve(ctx, r.Key, gone)
 }
 
 // untilRung waits until it is worth looking again; rung says that it was told so.
-func (l *Locker) untilRung(ctx context.Context, key string, t *turn, refused *dblock.HeldError, waited time.Duration) (rung bool, err error) {
-	every := l.o.Poll
+func (f *fairQueue) untilRung(ctx context.Context, key string, t *turn, refused *dblock.HeldError, waited time.Duration) (rung bool, err error) {
+	every := f.o.Poll
 	switch {
-	case !l.waits.hearsOfTurn(t):
-		every = pace.Interval(waited, l.o.DeafPoll)
-	case l.waits.hearing():
-		every = l.heardPoll(waited)
+	case !f.waits.hearsOfTurn(t):
+		every = pace.Interval(waited, f.o.DeafPoll)
+	case f.waits.hearing():
+		every = f.heardPoll(waited)
 	}
-	d := jitter(l.o.Clock, every)
-	if refused.Remaining > 0 && l.isFirst(key, t) {
+	d := jitter(f.o.Clock, every)
+	if refused.Remaining > 0 && f.isFirst(key, t) {
 		d = min(d, refused.Remaining+time.Millisecond)
 	}
-	return l.sleepOr(ctx, d, t.rung)
+	return f.sleepOr(ctx, d, t.rung)
 }
 
-func (l *Locker) isFirst(key string, t *turn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	of := l.turns[key]
+func (f *fairQueue) isFirst(key string, t *turn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := f.turns[key]
 	return len(of) > 0 && of[0] == t
 }
 
 // leaveTurn ends a wait; the next one of this process looks from now on.
-func (l *Locker) leaveTurn(key string, t *turn) {
-	l.waits.forget(t)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	of := l.turns[key]
+func (f *fairQueue) leaveTurn(key string, t *turn) {
+	f.waits.forget(t)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := f.turns[key]
 	i := slices.Index(of, t)
 	of = slices.Delete(of, i, i+1)
 	if len(of) == 0 {
-		delete(l.turns, key)
+		delete(f.turns, key)
 		return
 	}
-	l.turns[key] = of
+	f.turns[key] = of
 	if i == 0 {
 		signal(of[0].rung)
 	}

@@ -17,34 +17,34 @@ func (g *given) back() ReleaseRequest { return g.ask.back(dblock.ModeExclusive) 
 // handOver gives a lease to the next one in line, in one statement; false if it is to be given back. It is certain that
 // the lease is then as it was, unless the statement has failed. Only the database knows whether other processes wait, and
 // is asked when the process has had its turn.
-func (l *Locker) handOver(ctx context.Context, h *hold) (handed, certain bool) {
+func (s *holds) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 	if !h.life.Alive() {
 		return false, true
 	}
-	if l.queues.next(h.waiter, false) == nil {
+	if s.queues.next(h.waiter, false) == nil {
 		return false, true
 	}
-	if l.queues.hadItsShare(h.waiter) && l.waits.others(ctx, h.key(), h.life) {
-		l.queues.yield(h.waiter)
+	if s.queues.hadItsShare(h.waiter) && s.waits.others(ctx, h.key(), h.life) {
+		s.queues.yield(h.waiter)
 		return false, true
 	}
-	next := l.queues.next(h.waiter, true) // others() has taken a round trip: the waiter may have left since
+	next := s.queues.next(h.waiter, true) // others() has taken a round trip: the waiter may have left since
 	if next == nil {
 		return false, true
 	}
-	g := reply{ask: l.asked(next.request), life: h.life, sent: l.o.Clock.Now()}.given()
+	g := reply{ask: s.asked(next.request), life: h.life, sent: s.o.Clock.Now()}.given()
 	g.ask.Instead, g.ask.Contended = h.fences[0].Handle, false
-	answer, err := l.acquires[dblock.ModeExclusive].Do(ctx, ask{g.ask, h.life})
-	unresolved := err != nil && l.mayStand(err)
-	l.answered(h.life, err, answer.Token != 0, g.back())
+	answer, err := s.acquires[dblock.ModeExclusive].Do(ctx, ask{g.ask, h.life})
+	unresolved := err != nil && s.mayStand(err)
+	s.answered(h.life, err, answer.Token != 0, g.back())
 	if err != nil || answer.Token == 0 {
-		l.queues.notGiven(next, unresolved)
+		s.queues.notGiven(next, unresolved)
 		return false, err == nil
 	}
-	l.reconciler.handles.remove(g.ask.Instead) // its row is the next one's
+	s.reconciler.handles.remove(g.ask.Instead) // its row is the next one's
 	g.AcquireResult = answer
-	if !l.queues.give(next, g) {
-		_, _ = l.giveBack(ctx, g.life, g.back())
+	if !s.queues.give(next, g) {
+		_, _ = s.giveBack(ctx, g.life, g.back())
 	}
 	return true, true
 }

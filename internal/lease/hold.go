@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,9 +14,54 @@ import (
 	"github.com/dblock-go/dblock/internal/root"
 )
 
+// holds are the locks that this process has, until they are released.
+type holds struct {
+	*requester
+	locker dblock.Locker // whose locks they are
+
+	mu        sync.Mutex
+	all       map[*hold]struct{}
+	closed    bool
+	verifying clock.Timer   // the next check of all, or the one under way; nil: none
+	empty     chan struct{} // closed when none is left; made by close
+}
+
+func newHolds(of dblock.Locker, q *requester) *holds {
+	return &holds{requester: q, locker: of, all: make(map[*hold]struct{})}
+}
+
+// close refuses further holds. empty is closed when the last one was released.
+func (s *holds) close() (all []*hold, empty <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.empty == nil {
+		s.closed = true
+		s.empty = make(chan struct{})
+		if len(s.all) == 0 {
+			close(s.empty)
+		}
+	}
+	return slices.Collect(maps.Keys(s.all)), s.empty
+}
+
+// takeBack releases what callers still hold. Another Locker of the process may keep the member alive.
+func (s *holds) takeBack() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.all))
+	s.mu.Unlock()
+	for _, h := range all {
+		h.mu.Lock()
+		released := h.why == dblock.ReasonReleased
+		h.mu.Unlock()
+		if !released {
+			s.reconciler.add(h.life, s.o.Fair, true, h.backs()...)
+		}
+	}
+}
+
 // hold is one lease that this process has, or a set of them.
 type hold struct {
-	l        *Locker
+	l        *holds
 	waiter   *waiter // its place in the queue; nil: it has none
 	life     *member.Life
 	fences   []dblock.Fence
@@ -34,38 +80,38 @@ type hold struct {
 
 // grant makes the hold of a lease that was asked for at the given time. It came from the database, or from the one
 // before in line.
-func (l *Locker) grant(
+func (s *holds) grant(
 	ctx context.Context, w *waiter, got reply, r root.Request,
 ) (*dblock.Lock, error) {
 	a := got.ask
 	h := &hold{
-		l: l, life: got.life, detached: a.Detached, began: l.o.Clock.Now(),
+		l: s, life: got.life, detached: a.Detached, began: s.o.Clock.Now(),
 		fences: []dblock.Fence{{Key: a.Key, Token: got.Token, Handle: a.Handle, Mode: r.Mode}},
 	}
-	return l.hold(ctx, w, h, got, r)
+	return s.hold(ctx, w, h, got, r)
 }
 
 // hold begins what was granted.
-func (l *Locker) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.Request) (*dblock.Lock, error) {
+func (s *holds) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.Request) (*dblock.Lock, error) {
 	a, life := got.ask, got.life
 	var lock *dblock.Lock
 	if a.Hold > 0 {
 		h.until = got.sent.Add(a.Hold)
 	}
-	lock, h.tell = root.NewLock(ctx, l, r, h)
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		_, _ = l.giveBack(context.WithoutCancel(ctx), life, h.backs()...)
+	lock, h.tell = root.NewLock(ctx, s.locker, r, h)
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		_, _ = s.giveBack(context.WithoutCancel(ctx), life, h.backs()...)
 		return nil, fmt.Errorf("%w: what was granted is given back", dblock.ErrClosed)
 	}
-	l.holds[h] = struct{}{}
-	l.reconciler.handles.hold(h.fences[0].Handle, true)
-	l.verifySoon()
+	s.all[h] = struct{}{}
+	s.reconciler.handles.hold(h.fences[0].Handle, true)
+	s.verifySoon()
 	if h.waiter = w; w != nil {
-		l.queues.hold(w, h.began)
+		s.queues.hold(w, h.began)
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 	h.forget = func() {}
 	if !a.Detached {
 		h.forget = life.OnEnd(h.lose)
@@ -73,7 +119,7 @@ func (l *Locker) hold(ctx context.Context, w *waiter, h *hold, got reply, r root
 	if a.Hold > 0 {
 		h.mu.Lock()
 		h.most = got.sent.Add(a.Hold)
-		h.endAt(h.most.Add(-l.margin(a.Hold)))
+		h.endAt(h.most.Add(-s.margin(a.Hold)))
 		h.mu.Unlock()
 	}
 	return lock, nil
@@ -219,22 +265,22 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 }
 
 // vacate ends the hold's place in the queue.
-func (l *Locker) vacate(h *hold) {
+func (s *holds) vacate(h *hold) {
 	if h.waiter != nil {
-		l.queues.remove(h.waiter)
+		s.queues.remove(h.waiter)
 	}
 }
 
 // drop forgets a hold that nobody uses any more.
-func (l *Locker) drop(h *hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.holds, h)
-	if l.empty != nil && len(l.holds) == 0 {
+func (s *holds) drop(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, h)
+	if s.empty != nil && len(s.all) == 0 {
 		select {
-		case <-l.empty:
+		case <-s.empty:
 		default:
-			close(l.empty)
+			close(s.empty)
 		}
 	}
 }

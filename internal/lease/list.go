@@ -18,16 +18,19 @@ func ByKey(a, b HeldLease) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Mode, b.Mode), bytes.Compare(a.Handle[:], b.Handle[:]))
 }
 
+// Admin is what operators read and change.
+type Admin struct{ *base }
+
 // List reads what is held.
-func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
-	if err := l.notClosed(); err != nil {
+func (a *Admin) List(ctx context.Context) ([]dblock.HeldLock, error) {
+	if err := a.notClosed(); err != nil {
 		return nil, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, longBound)
 	defer cancel()
-	listed, err := l.Inspector.List(bounded, "")
+	listed, err := a.Inspector.List(bounded, "")
 	if err != nil {
-		return nil, l.notRead(ctx, err, "the list of held locks")
+		return nil, a.notRead(ctx, err, "the list of held locks")
 	}
 	held := make([]dblock.HeldLock, len(listed))
 	for i, x := range listed {
@@ -38,19 +41,19 @@ func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
 
 // Holder reads who holds a key, or one of several that do. With ErrNotHeld it returns the token of
 // the last acquisition, if that is known.
-func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
+func (a *Admin) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	if err := root.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 		return dblock.HeldLock{}, err
 	}
-	if err := l.notClosed(); err != nil {
+	if err := a.notClosed(); err != nil {
 		return dblock.HeldLock{}, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, l.bound())
+	bounded, cancel := context.WithTimeout(ctx, a.bound())
 	defer cancel()
-	listed, held, err := l.Inspector.Look(bounded, key)
+	listed, held, err := a.Inspector.Look(bounded, key)
 	switch {
 	case err != nil:
-		return dblock.HeldLock{}, l.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
+		return dblock.HeldLock{}, a.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
 	case held:
 		return listed.shown(), nil
 	}
@@ -59,21 +62,21 @@ func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error
 }
 
 // notClosed returns ErrClosed after Close.
-func (l *Locker) notClosed() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+func (t *tasks) notClosed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
 		return errNotSent()
 	}
 	return nil
 }
 
 // notRead explains the error of a statement that only reads: its outcome is never unknown.
-func (l *Locker) notRead(ctx context.Context, err error, what string) error {
+func (a *Admin) notRead(ctx context.Context, err error, what string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return sqlerr.Wrap(l.Traits.Classify(err).Harmless(), err, what+" was not read", "")
+	return sqlerr.Wrap(a.Traits.Classify(err).Harmless(), err, what+" was not read", "")
 }
 
 // shown is a lease as callers see it.
@@ -94,18 +97,18 @@ func (x HeldLease) shown() dblock.HeldLock {
 }
 
 // ForceRelease gives back what others hold, if the token is right: one acquisition, or all who share it.
-func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) error {
+func (a *Admin) ForceRelease(ctx context.Context, key string, token int64) error {
 	if err := root.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
 	}
-	if err := l.notClosed(); err != nil {
+	if err := a.notClosed(); err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, l.bound())
+	bounded, cancel := context.WithTimeout(ctx, a.bound())
 	defer cancel()
-	held, err := l.Inspector.List(bounded, key)
+	held, err := a.Inspector.List(bounded, key)
 	if err != nil {
-		return l.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
+		return a.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
 	}
 	if len(held) == 0 {
 		return fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
@@ -116,18 +119,18 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 		return fmt.Errorf("%w: %q is held with token %d by %s, not with %d", dblock.ErrNotHeld, key, other.Fence.Token, other.Holder, token)
 	}
 	for _, x := range held {
-		if err := l.forceRelease(ctx, x.shown().Fence); err != nil {
+		if err := a.forceRelease(ctx, x.shown().Fence); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Locker) forceRelease(ctx context.Context, f dblock.Fence) error {
+func (a *Admin) forceRelease(ctx context.Context, f dblock.Fence) error {
 	var got []ReleaseResult
-	err := l.change(ctx, l.bound(), fmt.Sprintf("the holder of %q", f.Key), func(ctx context.Context) (err error) {
-		got, err = l.Driver.Release(ctx, ReleaseBatch{
-			releaseKind(f.Mode, l.o.Fair), []ReleaseRequest{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}},
+	err := a.change(ctx, a.bound(), fmt.Sprintf("the holder of %q", f.Key), func(ctx context.Context) (err error) {
+		got, err = a.Driver.Release(ctx, ReleaseBatch{
+			releaseKind(f.Mode, a.o.Fair), []ReleaseRequest{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}},
 		})
 		return err
 	})

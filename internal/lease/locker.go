@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/dblock-go/dblock"
@@ -16,34 +14,52 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Locker is a dblock.Locker of leases. It is safe for concurrent use.
+// Locker is a dblock.Locker of leases. It is safe for concurrent use. Its parts stand in layers, each of
+// which uses those below it:
+//
+//	Locker                      waits for what its parts ask for
+//	sets, sharing, fairQueue    several keys; readers and permits; first come, first served
+//	exclusive                   one key for one holder, and the readers that stand in its way
+//	holds                       what this process holds, until its end
+//	requester                   acquisitions and releases, each in a batch of a statement
+//	pauser                      until when a call waits
+//	base                        what all parts use
 type Locker struct {
+	*Admin
+	exclusive *exclusive
+	sets      *sets
+	sharing   *sharing
+	fair      *fairQueue
+	deafen    func() // the heartbeat, to this Locker's Observer and Log
+}
+
+// base is what all parts of a Locker use.
+type base struct {
 	Backend
-	member   *member.Member
-	o        Options
-	acquires [3]*merge.Queue[ask, AcquireResult] // by mode
-	inTurn   *merge.Queue[ask, AcquireResult]    // for who gives way to those with tickets
-	tickets  *merge.Queue[ask, int64]
-	release  *merge.Queue[returning, ReleaseResult]
-	waits    *Waits
-
+	*tasks
+	o          Options
+	member     *member.Member
+	waits      *Waits
 	reconciler *reconciler
-	deafen     func() // the heartbeat, to this Locker's Observer and Log
+	queues     *waitQueues
+}
 
-	evictions evictions
-
-	queues *waitQueues
-
+// tasks are what a Locker does beside its callers, until it is closed.
+type tasks struct {
 	mu     sync.Mutex
-	turns  map[string][]*turn // of a fair Locker, by key and in the order of their tickets
-	holds  map[*hold]struct{}
 	closed bool
+	all    sync.WaitGroup
+	ending context.Context
+	end    context.CancelCauseFunc
+}
 
-	verifying clock.Timer   // the next check of the holds, or the one under way; nil: none
-	empty     chan struct{} // closed when no hold is left; made by Close
-	ending    context.Context
-	end       context.CancelCauseFunc
-	tasks     sync.WaitGroup
+// requester sends acquisitions and releases.
+type requester struct {
+	*pauser
+	acquires  [3]*merge.Queue[ask, AcquireResult] // by mode
+	inTurn    *merge.Queue[ask, AcquireResult]    // for calls that give way to those with tickets
+	release   *merge.Queue[returning, ReleaseResult]
+	evictions evictions
 }
 
 // ask is an AcquireRequest of one life.
@@ -56,37 +72,56 @@ var _ dblock.Locker = (*Locker)(nil)
 
 // New makes a Locker of what it shares with others; o has its defaults.
 func New[Of any](of *Share[Of], o Options) *Locker {
-	l := &Locker{Backend: of.backend, member: of.Member, waits: of.waits, reconciler: of.reconciler, o: o, turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
-	l.ending, l.end = context.WithCancelCause(context.Background())
-	l.queues = &waitQueues{clock: o.Clock, ending: l.ending, byName: make(map[string]*waitQueue)}
-	l.acquires[dblock.ModeExclusive] = l.acquiring(dblock.ModeExclusive, eachKeyOnce(l.acquireOf(KindExclusive)))
-	l.acquires[dblock.ModeShared] = l.acquiring(dblock.ModeShared, checked(l.acquireOf(KindShared)))
-	l.acquires[dblock.ModePermit] = l.acquiring(dblock.ModePermit, checked(l.acquireOf(KindPermits)))
-	l.inTurn = l.acquiring(dblock.ModeExclusive, eachKeyOnce(l.acquireOf(KindExclusive)))
-	l.tickets = merge.New(merge.Options[ask, int64]{
-		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Classify: l.Traits.Classify, Weight: askWeight, MaxWeight: l.Traits.maxWeight(), MaxQueue: o.MaxQueue,
-		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
-		Late: func(a ask, got merge.Answer[int64]) { l.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
-	})
-	l.release = merge.New(merge.Options[returning, ReleaseResult]{
-		Run: l.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Classify: l.Traits.Classify,
-		Weight: returning.weight, MaxWeight: l.Traits.maxWeight(),
-		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
-	})
-	l.deafen = l.member.Listen(member.Listener{Observer: o.Observer, Log: o.Log})
+	b := &base{
+		Backend: of.backend, tasks: newTasks(), o: o, member: of.Member, waits: of.waits, reconciler: of.reconciler,
+	}
+	b.queues = &waitQueues{clock: o.Clock, ending: b.ending, byName: make(map[string]*waitQueue)}
+	l := &Locker{Admin: &Admin{b}}
+	l.exclusive = &exclusive{newHolds(l, newRequester(&pauser{b}))}
+	l.sets, l.sharing, l.fair = &sets{l.exclusive}, &sharing{l.exclusive}, newFairQueue(l.exclusive)
+	l.deafen = b.member.Listen(member.Listener{Observer: o.Observer, Log: o.Log})
 	return l
 }
 
+func newTasks() *tasks {
+	t := &tasks{}
+	t.ending, t.end = context.WithCancelCause(context.Background())
+	return t
+}
+
+func newRequester(p *pauser) *requester {
+	q := &requester{pauser: p}
+	q.acquires[dblock.ModeExclusive] = q.acquiring(dblock.ModeExclusive, eachKeyOnce(q.acquireOf(KindExclusive)))
+	q.acquires[dblock.ModeShared] = q.acquiring(dblock.ModeShared, checked(q.acquireOf(KindShared)))
+	q.acquires[dblock.ModePermit] = q.acquiring(dblock.ModePermit, checked(q.acquireOf(KindPermits)))
+	q.inTurn = q.acquiring(dblock.ModeExclusive, eachKeyOnce(q.acquireOf(KindExclusive)))
+	q.release = merge.New(merge.Options[returning, ReleaseResult]{
+		Run: q.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Classify: p.Traits.Classify,
+		Weight: returning.weight, MaxWeight: p.Traits.maxWeight(),
+		MaxBatch: p.o.MaxBatch, MaxInFlight: p.o.MaxInFlight, Patience: p.o.patience,
+	})
+	return q
+}
+
+// close waits for what is under way.
+func (q *requester) close(ctx context.Context) error {
+	var errs []error
+	for _, acquire := range append(q.acquires[:], q.inTurn) {
+		errs = append(errs, acquire.Close(ctx))
+	}
+	return errors.Join(append(errs, q.release.Close(ctx))...)
+}
+
 // acquiring makes a queue of acquisitions.
-func (l *Locker) acquiring(mode dblock.Mode, run runAsks[AcquireResult]) *merge.Queue[ask, AcquireResult] {
+func (q *requester) acquiring(mode dblock.Mode, run runAsks[AcquireResult]) *merge.Queue[ask, AcquireResult] {
 	return merge.New(merge.Options[ask, AcquireResult]{
 		Run: func(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[AcquireResult], error) {
-			return byLife(ctx, l, batch, run)
+			return byLife(ctx, q.base, batch, run)
 		},
 		Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
-		Late:     func(a ask, got merge.Answer[AcquireResult]) { l.late(mode, a, got.Value.Token != 0, got.Err) },
-		Classify: l.Traits.Classify,
-		Weight:   askWeight, MaxWeight: l.Traits.maxWeight(), MaxQueue: l.o.MaxQueue, MaxBatch: l.o.MaxBatch, MaxInFlight: l.o.MaxInFlight, Patience: l.o.patience,
+		Late:     func(a ask, got merge.Answer[AcquireResult]) { q.late(mode, a, got.Value.Token != 0, got.Err) },
+		Classify: q.Traits.Classify,
+		Weight:   askWeight, MaxWeight: q.Traits.maxWeight(), MaxQueue: q.o.MaxQueue, MaxBatch: q.o.MaxBatch, MaxInFlight: q.o.MaxInFlight, Patience: q.o.patience,
 	})
 }
 
@@ -146,23 +181,23 @@ func (l *Locker) observed(
 func (l *Locker) try(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	switch {
 	case l.o.Fair:
-		lock, refused, err := l.tryInTurn(ctx, r)
+		lock, refused, err := l.fair.tryInTurn(ctx, r)
 		return lock, unless(lock, refused, err)
 	case r.Mode != dblock.ModeExclusive:
-		lock, refused, err := l.atOnce(ctx, r)
+		lock, refused, err := l.sharing.atOnce(ctx, r)
 		return lock, unless(lock, refused, err)
 	}
-	return l.tryAlone(ctx, r)
+	return l.exclusive.tryAlone(ctx, r)
 }
 
 // tryAlone asks, unless another call of this process holds the key or queues for it.
-func (l *Locker) tryAlone(ctx context.Context, r root.Request) (*dblock.Lock, error) {
-	w, held := l.queues.enqueue(r, false)
+func (x *exclusive) tryAlone(ctx context.Context, r root.Request) (*dblock.Lock, error) {
+	w, held := x.queues.enqueue(r, false)
 	if held != nil {
 		return nil, held
 	}
-	defer l.leave(w)
-	lock, refused, err := l.ask(ctx, w, r)
+	defer x.leave(w)
+	lock, refused, err := x.ask(ctx, w, r)
 	return lock, unless(lock, refused, err)
 }
 
@@ -184,24 +219,19 @@ func ended(refused *dblock.HeldError, why error) error {
 	return &told
 }
 
+// Holds reports whether the fence is of a lock of this process that has not ended, as far as the process knows.
+func (l *Locker) Holds(f dblock.Fence) bool { return l.reconciler.handles.held(f.Handle) }
+
+// Fenced ends the lock of a fence that a guard has refused.
+func (l *Locker) Fenced(f dblock.Fence) { l.exclusive.fenced(f) }
+
 // Close refuses further calls, ends the contexts of all locks, and waits until they are released. When
 // ctx ends, it has the rest released in the background.
 func (l *Locker) Close(ctx context.Context) error {
 	defer l.deafen()
-	l.mu.Lock()
-	if l.empty == nil {
-		l.closed = true
-		l.empty = make(chan struct{})
-		if len(l.holds) == 0 {
-			close(l.empty)
-		}
-	}
-	var all []*hold
-	for h := range l.holds {
-		all = append(all, h)
-	}
-	empty := l.empty
-	l.mu.Unlock()
+	x := l.exclusive
+	all, empty := x.holds.close()
+	x.tasks.close()
 	l.queues.close()
 	l.end(fmt.Errorf("%w", dblock.ErrClosed))
 	tells := make([]func(), len(all))
@@ -212,32 +242,20 @@ func (l *Locker) Close(ctx context.Context) error {
 		tell()
 	}
 	if err := clock.Await(ctx, empty, "locks are still in use"); err != nil {
-		l.takeBack()
+		x.takeBack()
 		return err
 	}
 	ctx, stop := clock.Late(ctx)
 	defer stop()
-	if err := clock.Await(ctx, clock.After(l.tasks.Wait), "operations are still under way"); err != nil {
+	if err := clock.Await(ctx, clock.After(x.tasks.all.Wait), "operations are still under way"); err != nil {
 		return err
 	}
-	var errs []error
-	for _, acquire := range append(l.acquires[:], l.inTurn) {
-		errs = append(errs, acquire.Close(ctx))
-	}
-	return errors.Join(append(errs, l.tickets.Close(ctx), l.release.Close(ctx))...)
+	return errors.Join(l.fair.tickets.Close(ctx), x.requester.close(ctx))
 }
 
-// takeBack releases what callers still hold. Another Locker of the process may keep the member alive.
-func (l *Locker) takeBack() {
-	l.mu.Lock()
-	holds := slices.Collect(maps.Keys(l.holds))
-	l.mu.Unlock()
-	for _, h := range holds {
-		h.mu.Lock()
-		released := h.why == dblock.ReasonReleased
-		h.mu.Unlock()
-		if !released {
-			l.reconciler.add(h.life, l.o.Fair, true, h.backs()...)
-		}
-	}
+// close refuses further tasks.
+func (t *tasks) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
 }

@@ -15,35 +15,35 @@ import (
 // the statement that grants would be one of an older snapshot.
 
 // awaitReaders tells who still keeps w from what was granted to it; nil: nobody, or it was taken away.
-func (l *Locker) awaitReaders(ctx context.Context, w *waiter) (*dblock.HeldError, error) {
+func (x *exclusive) awaitReaders(ctx context.Context, w *waiter) (*dblock.HeldError, error) {
 	if !w.pending.life.Alive() {
-		l.dropPending(w) // others may have it; readers that were there may be there still
+		x.dropPending(w) // others may have it; readers that were there may be there still
 		return nil, nil
 	}
-	refused, err := l.readers(ctx, w.request)
+	refused, err := x.readers(ctx, w.request)
 	if refused != nil {
-		l.queues.see(w.request, refused)
+		x.queues.see(w.request, refused)
 	}
 	return refused, err
 }
 
 // anyReaders is for who does not wait: readers that are there keep it out, and it is not to keep others from joining them.
-func (l *Locker) anyReaders(ctx context.Context, w *waiter) (*dblock.HeldError, error) {
+func (x *exclusive) anyReaders(ctx context.Context, w *waiter) (*dblock.HeldError, error) {
 	if w.waits {
 		return nil, nil
 	}
-	return l.readers(ctx, w.request)
+	return x.readers(ctx, w.request)
 }
 
 // readers tells who holds a key shared, after those were ended who are dead.
-func (l *Locker) readers(ctx context.Context, r root.Request) (*dblock.HeldError, error) {
+func (x *exclusive) readers(ctx context.Context, r root.Request) (*dblock.HeldError, error) {
 	for n := 1; ; n++ {
-		seen, err := l.seeReaders(ctx, r.Key)
-		if err != nil && l.again(ctx, sqlerr.Unwritten(err), n) {
+		seen, err := x.seeReaders(ctx, r.Key)
+		if err != nil && x.again(ctx, sqlerr.Unwritten(err), n) {
 			continue
 		}
 		if err != nil {
-			return nil, l.unanswered(ctx, sqlerr.Unwritten(err), r)
+			return nil, x.unanswered(ctx, sqlerr.Unwritten(err), r)
 		}
 		if len(seen) == 0 {
 			return nil, nil
@@ -63,23 +63,23 @@ func (l *Locker) readers(ctx context.Context, r root.Request) (*dblock.HeldError
 		if !ended || n >= tries {
 			return heldBy(r.Key, AcquireResult{Held: true, Holder: refused}), nil
 		}
-		l.reap(ctx, r, dead)
+		x.reap(ctx, r, dead)
 	}
 }
 
 // seeReaders waits no longer than for any other statement: who made itself the holder keeps all others out meanwhile.
-func (l *Locker) seeReaders(ctx context.Context, key string) ([]Holder, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.bound())
+func (x *exclusive) seeReaders(ctx context.Context, key string) ([]Holder, error) {
+	ctx, cancel := context.WithTimeout(ctx, x.bound())
 	defer cancel()
-	return l.Driver.Readers(ctx, key)
+	return x.Driver.Readers(ctx, key)
 }
 
 // reap ends what dead members hold of a key, and what has ended by itself. Where it fails, whoever looks next tries again.
-func (l *Locker) reap(ctx context.Context, r root.Request, dead []member.ID) {
+func (x *exclusive) reap(ctx context.Context, r root.Request, dead []member.ID) {
 	gone := make(map[member.ID]bool)
 	for _, id := range dead {
 		if _, seen := gone[id]; !seen {
-			gone[id] = l.evictions.evict(ctx, l, id)
+			gone[id] = x.evictions.evict(ctx, x.requester, id)
 		}
 	}
 	var ids []member.ID
@@ -88,13 +88,13 @@ func (l *Locker) reap(ctx context.Context, r root.Request, dead []member.ID) {
 			ids = append(ids, id)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	ctx, cancel := context.WithTimeout(ctx, x.bound())
 	defer cancel()
 	mode := r.Mode
 	if mode == dblock.ModeExclusive {
 		mode = dblock.ModeShared // they stand in its way
 	}
-	_ = l.Driver.Reap(ctx, mode, r.Key, ids)
+	_ = x.Driver.Reap(ctx, mode, r.Key, ids)
 }
 
 // readersStandBack is how long readers let a waiting writer go first, each time that it finds the key's row locked: each
@@ -103,22 +103,22 @@ func (l *Locker) reap(ctx context.Context, r root.Request, dead []member.ID) {
 const readersStandBack = time.Second
 
 // standBackReaders asks readers of a key to let the writer w go first.
-func (l *Locker) standBackReaders(ctx context.Context, w *waiter) {
+func (x *exclusive) standBackReaders(ctx context.Context, w *waiter) {
 	w.standsBack = true
-	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	ctx, cancel := context.WithTimeout(ctx, x.bound())
 	defer cancel()
-	_ = l.Driver.Wait(ctx, []string{w.request.Key}, member.ID{}, readersStandBack) // a courtesy
+	_ = x.Driver.Wait(ctx, []string{w.request.Key}, member.ID{}, readersStandBack) // a courtesy
 }
 
 // admitReaders ends standBackReaders, in the background.
-func (l *Locker) admitReaders(w *waiter) {
+func (x *exclusive) admitReaders(w *waiter) {
 	if !w.standsBack {
 		return
 	}
 	w.standsBack = false
-	l.background(func() {
-		ctx, cancel := context.WithTimeout(l.ending, l.bound())
+	x.background(func() {
+		ctx, cancel := context.WithTimeout(x.ending, x.bound())
 		defer cancel()
-		_ = l.Driver.Wait(ctx, []string{w.request.Key}, member.ID{}, 0) // else it ends by itself
+		_ = x.Driver.Wait(ctx, []string{w.request.Key}, member.ID{}, 0) // else it ends by itself
 	})
 }

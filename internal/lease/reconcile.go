@@ -105,8 +105,8 @@ func (r *reconciler) inOrder() []*operation {
 }
 
 // mayAsk refuses acquisitions while too many operations are without an answer: each may add one more.
-func (l *Locker) mayAsk() error {
-	r := l.reconciler
+func (q *requester) mayAsk() error {
+	r := q.reconciler
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.open) < mostOpen {

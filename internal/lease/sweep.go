@@ -15,9 +15,9 @@ const unused = time.Hour
 const longBound = time.Minute
 
 // Sweep tidies away what nobody has used for an hour.
-func (l *Locker) Sweep(ctx context.Context) (removed int64, err error) {
-	err = l.change(ctx, longBound, "what nobody has used", func(ctx context.Context) (err error) {
-		removed, err = l.Inspector.Sweep(ctx, unused)
+func (a *Admin) Sweep(ctx context.Context) (removed int64, err error) {
+	err = a.change(ctx, longBound, "what nobody has used", func(ctx context.Context) (err error) {
+		removed, err = a.Inspector.Sweep(ctx, unused)
 		return err
 	})
 	return removed, err
@@ -37,7 +37,7 @@ func (l *Locker) RunSweeper(ctx context.Context, every time.Duration) error {
 				if _, err := l.Sweep(ctx); err != nil {
 					return err
 				}
-				if err := l.sleep(ctx, every); err != nil {
+				if err := l.exclusive.sleep(ctx, every); err != nil {
 					return err
 				}
 			}
@@ -48,7 +48,7 @@ func (l *Locker) RunSweeper(ctx context.Context, every time.Duration) error {
 		if errors.Is(err, dblock.ErrClosed) {
 			return err
 		}
-		if err := l.sleep(ctx, every); err != nil { // the database is away, or the lock was lost: another one sweeps
+		if err := l.exclusive.sleep(ctx, every); err != nil { // the database is away, or the lock was lost: another one sweeps
 			return err
 		}
 	}

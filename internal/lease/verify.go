@@ -16,43 +16,43 @@ import (
 const verifyBatch = 1000
 
 // verifySoon arranges the next check; l.mu is held.
-func (l *Locker) verifySoon() {
-	if l.verifying == nil && !l.closed {
-		l.verifying = l.o.Clock.AfterFunc(l.member.TTL()/3, func() { l.background(l.verify) })
+func (s *holds) verifySoon() {
+	if s.verifying == nil && !s.closed {
+		s.verifying = s.o.Clock.AfterFunc(s.member.TTL()/3, func() { s.background(s.verify) })
 	}
 }
 
 // verify ends the holds that the database does not have any more.
-func (l *Locker) verify() {
-	l.mu.Lock()
+func (s *holds) verify() {
+	s.mu.Lock()
 	var byMode [3][]*hold
-	for h := range l.holds {
+	for h := range s.all {
 		if mode := h.fences[0].Mode; !h.ended() {
 			byMode[mode] = append(byMode[mode], h)
 		}
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 	for _, holds := range byMode {
-		l.verifyMode(holds)
+		s.verifyMode(holds)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.verifying = nil
-	if len(l.holds) > 0 {
-		l.verifySoon()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.verifying = nil
+	if len(s.all) > 0 {
+		s.verifySoon()
 	}
 }
 
 // verifyMode checks holds of one mode. If a read fails, the next one has to tell.
-func (l *Locker) verifyMode(holds []*hold) {
+func (s *holds) verifyMode(holds []*hold) {
 	var backs []ReleaseRequest
 	var of []*hold
 	flush := func() {
-		ctx, cancel := context.WithTimeout(l.ending, min(l.bound(), longestRead))
+		ctx, cancel := context.WithTimeout(s.ending, min(s.bound(), longestRead))
 		defer cancel()
-		ours, err := l.Driver.Holding(ctx, backs)
+		ours, err := s.Driver.Holding(ctx, backs)
 		if err == nil {
-			l.loseMissing(ctx, of, ours)
+			s.loseMissing(ctx, of, ours)
 		}
 		backs, of = backs[:0], of[:0]
 	}
@@ -71,7 +71,7 @@ func (l *Locker) verifyMode(holds []*hold) {
 
 // loseMissing loses the holds that are not ours any more, but for those that were released meanwhile. It asks the database
 // once for each life why.
-func (l *Locker) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
+func (s *holds) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 	asked := make(map[*member.Life]dblock.Reason)
 	var tells []func()
 	for i, h := range holds {
@@ -81,7 +81,7 @@ func (l *Locker) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 		why := dblock.ReasonStolen
 		if !h.detached {
 			if asked[h.life] == "" {
-				asked[h.life] = l.whyGone(ctx, h.life)
+				asked[h.life] = s.whyGone(ctx, h.life)
 			}
 			why = asked[h.life]
 		}
@@ -95,8 +95,8 @@ func (l *Locker) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 }
 
 // whyGone is why what a life held is not ours any more: its member may be gone, which its heartbeat has not noticed yet.
-func (l *Locker) whyGone(ctx context.Context, life *member.Life) dblock.Reason {
-	if gone, err := l.Driver.Evict(ctx, life.ID); gone && err == nil {
+func (s *holds) whyGone(ctx context.Context, life *member.Life) dblock.Reason {
+	if gone, err := s.Driver.Evict(ctx, life.ID); gone && err == nil {
 		return dblock.ReasonEvicted
 	}
 	return dblock.ReasonStolen
@@ -105,21 +105,18 @@ func (l *Locker) whyGone(ctx context.Context, life *member.Life) dblock.Reason {
 // longestRead is how long an answer is awaited, however long the TTL.
 const longestRead = 5 * time.Second
 
-// Holds reports whether the fence is of a lock of this process that has not ended, as far as the process knows.
-func (l *Locker) Holds(f dblock.Fence) bool { return l.reconciler.handles.held(f.Handle) }
-
-// Fenced ends the lock of a fence that a guard has refused.
-func (l *Locker) Fenced(f dblock.Fence) {
-	l.mu.Lock()
+// fenced ends the lock of a fence that a guard has refused.
+func (s *holds) fenced(f dblock.Fence) {
+	s.mu.Lock()
 	var fenced *hold
-	for h := range l.holds {
+	for h := range s.all {
 		for _, own := range h.fences {
 			if own.Handle == f.Handle {
 				fenced = h
 			}
 		}
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 	if fenced != nil {
 		go fenced.lose(dblock.ReasonStolen)() // the guard's transaction is open still, and not to wait for the Observer
 	}

@@ -16,10 +16,10 @@ import (
 // wait queues for the key, and asks for it when it is active, until it is granted.
 func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	if l.o.Fair {
-		return l.waitInTurn(ctx, r)
+		return l.fair.waitInTurn(ctx, r)
 	}
 	if r.Mode != dblock.ModeExclusive {
-		lock, _, err := l.atOnce(ctx, r)
+		lock, _, err := l.sharing.atOnce(ctx, r)
 		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !sqlerr.IsContended(err) {
 			return lock, err
 		}
@@ -28,15 +28,16 @@ func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error)
 	if err != nil {
 		return nil, err
 	}
-	defer l.leave(w)
+	x := l.exclusive
+	defer x.leave(w)
 	if err := l.queues.await(ctx, w); err != nil {
 		return nil, err
 	}
 	if g := w.given; g != nil {
-		return l.grant(ctx, w, g.reply, r)
+		return x.grant(ctx, w, g.reply, r)
 	}
 	if l.queues.yields(w) {
-		if err := l.standBack(ctx); err != nil {
+		if err := x.standBack(ctx); err != nil {
 			return nil, ended(l.queues.lastSeen(r), err)
 		}
 	}
@@ -49,20 +50,20 @@ func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error)
 
 // leave ends the place of a call in its queue, unless a hold has taken it. What was granted too late
 // is released, and the next waiter asks after that.
-func (l *Locker) leave(w *waiter) {
-	l.admitReaders(w)
-	late := l.queues.leave(w)
+func (x *exclusive) leave(w *waiter) {
+	x.admitReaders(w)
+	late := x.queues.leave(w)
 	if late == nil {
 		return
 	}
-	begun := l.background(func() {
-		_, _ = l.giveBack(l.ending, late.life, late.back())
-		l.waits.ring(w.request.Key)
-		l.queues.remove(w)
+	begun := x.background(func() {
+		_, _ = x.giveBack(x.ending, late.life, late.back())
+		x.waits.ring(w.request.Key)
+		x.queues.remove(w)
 	})
 	if !begun { // the Locker is closed
-		l.doubt(late.life, late.back())
-		l.queues.remove(w)
+		x.doubt(late.life, late.back())
+		x.queues.remove(w)
 	}
 }
 
@@ -87,7 +88,7 @@ func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.L
 			}
 		}
 		seen := r.Mode == dblock.ModeExclusive && w.pending == nil // when it is free; nothing shows that readers have gone, or permits come back
-		if err := l.pause(ctx, told, seen, refused, l.o.Clock.Now().Sub(began)); err != nil {
+		if err := l.exclusive.pause(ctx, told, seen, refused, l.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
 		}
 	}
@@ -96,45 +97,48 @@ func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.L
 // askFor asks for what a waiter wants.
 func (l *Locker) askFor(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	if r.Mode == dblock.ModeExclusive {
-		return l.ask(ctx, w, r)
+		return l.exclusive.ask(ctx, w, r)
 	}
-	lock, refused, err := l.askBeside(ctx, r)
+	lock, refused, err := l.sharing.askBeside(ctx, r)
 	if lock != nil && r.Mode == dblock.ModeShared {
 		l.queues.activateReaders(w)
 	}
 	return lock, refused, err
 }
 
-func (l *Locker) stopWaiting(b *bell) {
-	if b != nil {
-		l.waits.stop(b)
+func (b *base) stopWaiting(of *bell) {
+	if of != nil {
+		b.waits.stop(of)
 	}
 }
 
+// pauser says until when a call waits.
+type pauser struct{ *base }
+
 // pause waits until it is worth asking again: the bell rings, the holder's time is up, or the poll
 // is due, with jitter so that processes don't ask in step. Where no bell can be heard it is the poll that counts.
-func (l *Locker) pause(ctx context.Context, b *bell, seen bool, refused *dblock.HeldError, waited time.Duration) error {
-	every := l.o.Poll
+func (p *pauser) pause(ctx context.Context, b *bell, seen bool, refused *dblock.HeldError, waited time.Duration) error {
+	every := p.o.Poll
 	var rung chan struct{}
 	if b != nil {
 		rung = b.rung
 	}
-	hears := b != nil && (l.waits.hearing() || seen && l.waits.hearsOf(b.key))
+	hears := b != nil && (p.waits.hearing() || seen && p.waits.hearsOf(b.key))
 	switch {
 	case !hears:
-		every = pace.Interval(waited, l.o.DeafPoll)
-	case l.waits.hearing():
-		every = l.heardPoll(l.o.Clock.Now().Sub(b.began))
+		every = pace.Interval(waited, p.o.DeafPoll)
+	case p.waits.hearing():
+		every = p.heardPoll(p.o.Clock.Now().Sub(b.began))
 	}
-	d := jitter(l.o.Clock, every)
+	d := jitter(p.o.Clock, every)
 	if refused.Remaining > 0 {
 		d = min(d, refused.Remaining+time.Millisecond)
 	}
-	if err := l.sleepUntil(ctx, d, rung); err != nil || hears {
+	if err := p.sleepUntil(ctx, d, rung); err != nil || hears {
 		return err
 	}
-	now := l.o.Clock.Now() // planned when it is due: one that is due late must not hold up those that are due soon
-	return l.sleepUntil(ctx, l.waits.pace.Plan(now, now).Sub(now), rung)
+	now := p.o.Clock.Now() // planned when it is due: one that is due late must not hold up those that are due soon
+	return p.sleepUntil(ctx, p.waits.pace.Plan(now, now).Sub(now), rung)
 }
 
 // jitter returns d give or take a half, so that processes do not ask in step.
@@ -143,17 +147,17 @@ func jitter(c clock.Clock, d time.Duration) time.Duration { return d/2 + clock.D
 // heardPoll is how often a call asks again that is notified of releases, and has waited so long. A release that is under
 // way when a wait begins does not see the waiter, and notifies no one. It may commit after the waiter has asked. So the
 // first polls are soon, and each comes after twice the time: such a release costs little more than it takes itself.
-func (l *Locker) heardPoll(waited time.Duration) time.Duration {
-	return min(max(waited, heardWithin), l.o.Poll)
+func (p *pauser) heardPoll(waited time.Duration) time.Duration {
+	return min(max(waited, heardWithin), p.o.Poll)
 }
 
 // standBack lets another process have a key that this one has given back for its sake: for the longest that a
 // poll takes, where it does not hear of it.
-func (l *Locker) standBack(ctx context.Context) error {
-	if l.waits.hearing() || l.waits.watches() {
-		return l.sleep(ctx, heardWithin)
+func (p *pauser) standBack(ctx context.Context) error {
+	if p.waits.hearing() || p.waits.watches() {
+		return p.sleep(ctx, heardWithin)
 	}
-	return l.sleep(ctx, l.o.DeafPoll*3/2)
+	return p.sleep(ctx, p.o.DeafPoll*3/2)
 }
 
 // heardWithin is how long it takes, with much to spare, until another process has heard of a release and
@@ -161,21 +165,21 @@ func (l *Locker) standBack(ctx context.Context) error {
 const heardWithin = 20 * time.Millisecond
 
 // sleep waits while ctx lives.
-func (l *Locker) sleep(ctx context.Context, d time.Duration) error { return l.sleepUntil(ctx, d, nil) }
+func (p *pauser) sleep(ctx context.Context, d time.Duration) error { return p.sleepUntil(ctx, d, nil) }
 
 // brief is what a pause is shorter than that only lets others finish: whoever stops the clock must not stop
 // that, or a call would hang for a reason that its caller can't see.
 const brief = 100 * time.Millisecond
 
 // sleepUntil is sleep that ends early when rung is.
-func (l *Locker) sleepUntil(ctx context.Context, d time.Duration, rung <-chan struct{}) error {
-	_, err := l.sleepOr(ctx, d, rung)
+func (p *pauser) sleepUntil(ctx context.Context, d time.Duration, rung <-chan struct{}) error {
+	_, err := p.sleepOr(ctx, d, rung)
 	return err
 }
 
 // sleepOr is sleepUntil, and tells whether it was rung.
-func (l *Locker) sleepOr(ctx context.Context, d time.Duration, rung <-chan struct{}) (bool, error) {
-	c := l.o.Clock
+func (p *pauser) sleepOr(ctx context.Context, d time.Duration, rung <-chan struct{}) (bool, error) {
+	c := p.o.Clock
 	if d < brief {
 		c = clock.Real{}
 	}
@@ -189,7 +193,7 @@ func (l *Locker) sleepOr(ctx context.Context, d time.Duration, rung <-chan struc
 		return true, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
-	case <-l.ending.Done():
-		return false, context.Cause(l.ending)
+	case <-p.ending.Done():
+		return false, context.Cause(p.ending)
 	}
 }
