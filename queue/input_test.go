@@ -93,6 +93,7 @@ func TestBadInput(t *testing.T) {
 	}
 	second := func(_ any, err error) error { return err }
 	for what, err := range map[string]error{
+		"a nil Queue":    second(functions{}.EnqueueIn(ctx, nil, nil, nil)),
 		"too many tasks": second(q.EnqueueMany(ctx, make([]Task, MaxTasks+1))),
 		"two handlers":   Handle(q, "k", nop),
 		"no kind":        Handle(q, "", nop),

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
@@ -33,6 +34,9 @@ func (functions) Driver(q *Queue) driver.Driver { return q.driver }
 
 // EnqueueIn sends what EnqueueMany would share with other calls in a statement of its own.
 func (functions) EnqueueIn(ctx context.Context, q *Queue, tx *driver.CallerTx, tasks []Task) ([]ID, error) {
+	if q == nil {
+		return nil, &dblock.InvalidError{Field: "q", Reason: "it is nil"}
+	}
 	if err := q.enter(); err != nil {
 		return nil, err
 	}
