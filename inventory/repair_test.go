@@ -2,9 +2,13 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
@@ -63,5 +67,37 @@ func TestRepairLocksOnlyWhatIsWrong(t *testing.T) {
 	}
 	if want := []string{"counted", "lost"}; !slices.Equal(c.repairs, want) {
 		t.Errorf("repaired %q, want %q", c.repairs, want)
+	}
+}
+
+// losesReplies is a driver whose adjustments are committed without a reply.
+type losesReplies struct{ driver.Driver }
+
+func (losesReplies) Caps() driver.Caps { return driver.Caps{} }
+
+func (losesReplies) Failure(error) driver.Failure { return driver.Failure{Class: sqlerr.Unresolved} }
+
+func (losesReplies) Adjust(context.Context, func(driver.AdjustTx) (bool, error)) error {
+	return errLost
+}
+
+// TestARestockWithoutAReplyIsForSale: its units may have come in.
+func TestARestockWithoutAReplyIsForSale(t *testing.T) {
+	t.Parallel()
+	o, err := Options{SoldOutTTL: time.Second, Timeout: minTimeout}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(losesReplies{}, o)
+	s.cache.noteSoldOut(s.cache.begin(), "sale")
+	want := order{Request: req("k", "sale", 1)}
+	if _, soldOut := s.cache.soldOut(&want, time.Now()); !soldOut {
+		t.Fatal("the SKU is not known to be sold out")
+	}
+	if _, err := s.Restock(t.Context(), Adjustment{ID: "1", SKU: "sale", Delta: 5}); !errors.Is(err, dblock.ErrOutcomeUnknown) {
+		t.Errorf("Restock: %v", err)
+	}
+	if _, soldOut := s.cache.soldOut(&want, time.Now()); soldOut {
+		t.Error("the SKU counts as sold out after a Restock")
 	}
 }

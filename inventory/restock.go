@@ -43,10 +43,10 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 		}
 		return nil
 	})
+	s.cache.cameIn(a.SKU) // also without a reply: it may have been committed
 	if err != nil {
 		return false, err
 	}
-	s.cache.cameIn(a.SKU)
 	return replayed, verdict
 }
 
