@@ -43,6 +43,9 @@ type Guards struct {
 // back and begin again. A shared lease that tx does not see is always ErrConflict there. Others are
 // pgx's.
 func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
+	if guards[f.Mode] == "" {
+		return fmt.Errorf("%w: lease %q: there is no mode %d", dblock.ErrFenced, f.Key, f.Mode)
+	}
 	idle := g.IdleTimeout
 	if idle <= 0 {
 		idle = 10 * time.Second

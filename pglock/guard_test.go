@@ -59,3 +59,11 @@ func (counted) Close() error                                 { return nil }
 func (n counted) NumInput() int                              { return int(n) }
 func (n counted) Exec([]driver.Value) (driver.Result, error) { return driver.RowsAffected(1), nil }
 func (n counted) Query([]driver.Value) (driver.Rows, error)  { return nil, driver.ErrSkip }
+
+// TestAFenceOfNoModeIsFenced: a Fence is data that services send along. Nothing is sent.
+func TestAFenceOfNoModeIsFenced(t *testing.T) {
+	t.Parallel()
+	if err := (pglock.Guards{}).Guard(t.Context(), nil, dblock.Fence{Key: "k", Token: 1, Mode: 9}); !errors.Is(err, dblock.ErrFenced) {
+		t.Error(err)
+	}
+}
