@@ -46,7 +46,8 @@ var packages = [][]string{
 	{"internal/schema"},
 	{"internal/root"},
 	{"."},
-	{"internal/callback", "internal/clock", "internal/contract", "internal/guardian", "internal/keyname", "internal/pace"},
+	{"internal/callback", "internal/clock", "internal/contract", "internal/guardian", "internal/keyname", "internal/pace",
+		"internal/sqlconn"},
 }
 
 // drivers says which packages may import a database driver, and which one.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/sqlconn"
 )
 
 // DefaultTimeout is how long a waiter waits where no Timeout is set.
@@ -61,27 +62,39 @@ var errShared = fmt.Errorf("%w: the session holds the lock already, for another 
 
 var errNotHeld = errors.New("the session did not hold the lock: is there a pooler between?")
 
-// discard takes conn out of its pool and closes it, which ends the lock on the server.
-func discard(conn *sql.Conn, end Closer) {
-	// The only error is that the connection is closed already.
-	_ = conn.Raw(func(driverConn any) error {
-		if end != nil {
-			end(driverConn)
-		}
-		return driver.ErrBadConn
-	})
+// inTime runs ask until ctx ends. If the connection is lost, database/sql waits for the end of the host's transaction
+// on it, whatever ctx does.
+func inTime(ctx context.Context, ask func(context.Context) (bool, error)) (bool, error) {
+	type reply struct {
+		held bool
+		err  error
+	}
+	replies := make(chan reply, 1)
+	go func() {
+		held, err := ask(ctx)
+		replies <- reply{held, err}
+	}()
+	select {
+	case r := <-replies:
+		return r.held, r.err
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
 }
 
 // unlock runs ask, which must answer true when the lock was held and is now free.
 func unlock(ctx context.Context, conn *sql.Conn, end Closer, ask func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockBound)
 	defer cancel()
-	held, err := ask(ctx)
+	held, err := false, driver.ErrBadConn
+	if sqlconn.IsValid(conn) {
+		held, err = inTime(ctx, ask)
+	}
 	if err == nil && !held {
 		err = errNotHeld
 	}
 	if err != nil {
-		discard(conn, end)
+		sqlconn.Discard(conn, end)
 		return errUnlock(err)
 	}
 	return nil

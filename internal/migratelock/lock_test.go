@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -178,7 +179,44 @@ func TestUnconfirmedUnlockEndsTheSession(t *testing.T) {
 	})
 }
 
-// The control to the test above: a connection that only goes back to its pool keeps the lock.
+// TestUnlockBesideAnOpenTransaction: a transaction of the host that is still open keeps the connection in use, and its
+// statement has failed. SessionUnlock returns, and the lock is free.
+func TestUnlockBesideAnOpenTransaction(t *testing.T) {
+	each(t, func(b bench) {
+		first, second := b.conn(), b.conn()
+		l := b.locker(b.schema, time.Minute)
+		b.must(l.SessionLock(b.Context(), first))
+		tx, err := first.BeginTx(context.WithoutCancel(b.Context()), nil)
+		b.must(err)
+		defer func() { _ = tx.Rollback() }()
+		if b.kind == devdb.Postgres {
+			_, err = tx.ExecContext(b.Context(), "SELECT 1 / 0")
+		} else {
+			var id int64
+			b.must(tx.QueryRowContext(b.Context(), "SELECT CONNECTION_ID()").Scan(&id))
+			_, err = b.db.ExecContext(b.Context(), fmt.Sprint("KILL ", id))
+			b.must(err)
+			_, err = tx.ExecContext(b.Context(), "DO 1")
+		}
+		if err == nil {
+			b.Fatal("the statement has not failed")
+		}
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- l.SessionUnlock(b.Context(), first) }()
+		select {
+		case err := <-unlocked:
+			if err == nil {
+				b.Error("an unlock that was not confirmed gave no error")
+			}
+		case <-time.After(time.Minute):
+			b.Fatal("SessionUnlock does not return")
+		}
+		b.must(l.SessionLock(b.Context(), second))
+		b.must(l.SessionUnlock(b.Context(), second))
+	})
+}
+
+// The control to TestUnconfirmedUnlockEndsTheSession: a connection that only goes back to its pool keeps the lock.
 func TestPooledSessionKeepsTheLock(t *testing.T) {
 	each(t, func(b bench) {
 		first, second := b.conn(), b.conn()

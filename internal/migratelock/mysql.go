@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlconn"
 )
 
 // MySQL is a lock of GET_LOCK on MySQL or MariaDB, bound to a session.
@@ -53,7 +54,7 @@ func (m *MySQL) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		}
 		got, err := ask(ctx, conn, tryGet, m.name(), m.name(), wait)
 		if err != nil {
-			discard(conn, m.Close)
+			sqlconn.Discard(conn, m.Close)
 			return errTaking(ctx, err)
 		}
 		if got {

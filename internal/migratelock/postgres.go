@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlconn"
 )
 
 // A waiter asks again after a random part of a growing bound: at first soon, because most
@@ -48,7 +49,7 @@ func (p *Postgres) SessionLock(ctx context.Context, conn *sql.Conn) error {
 			err = errShared
 		}
 		if err != nil {
-			discard(conn, p.Close)
+			sqlconn.Discard(conn, p.Close)
 			return errTaking(ctx, err)
 		}
 		if got.Bool {
@@ -66,7 +67,7 @@ func (p *Postgres) SessionLock(ctx context.Context, conn *sql.Conn) error {
 
 // Refuse closes conn. err says why a lock of conn would not exclude others.
 func (p *Postgres) Refuse(ctx context.Context, conn *sql.Conn, err error) error {
-	discard(conn, p.Close)
+	sqlconn.Discard(conn, p.Close)
 	return errTaking(ctx, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/sqlconn"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -151,42 +152,11 @@ func SetBack(ctx context.Context, conn *sql.Conn, statement string) {
 	}
 }
 
-// Discard closes a connection whose transaction may still be open: the pool must not get it. Rows that the host's
-// code has left open keep it in the pool; then Discard ends it at the server, and does not wait for them.
-func Discard(conn *sql.Conn) {
-	var own driver.Conn
-	_ = conn.Raw(func(c any) error {
-		own, _ = c.(driver.Conn)
-		return nil
-	})
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-	}()
-	timer := time.NewTimer(longestClose)
-	defer timer.Stop()
-	select {
-	case <-closed:
-	case <-timer.C:
-		if own != nil {
-			_ = own.Close()
-		}
-	}
-}
+// Discard closes a connection whose transaction may still be open: the pool must not get it.
+func Discard(conn *sql.Conn) { sqlconn.Discard(conn, nil) }
 
-// longestClose is how long Discard waits for the connection to close.
-const longestClose = 500 * time.Millisecond
-
-// IsValid reports whether a connection can take a statement: it is not closed, and all rows were read.
-func IsValid(conn *sql.Conn) (valid bool) {
-	_ = conn.Raw(func(c any) error {
-		v, ok := c.(driver.Validator)
-		valid = !ok || v.IsValid()
-		return nil
-	})
-	return valid
-}
+// IsValid reports whether a connection can take a statement.
+func IsValid(conn *sql.Conn) bool { return sqlconn.IsValid(conn) }
 
 // execLast runs a statement within a second, even if ctx has ended. It does not begin on a connection with open rows:
 // database/sql would wait until they are closed.
