@@ -55,7 +55,7 @@ func (c *lockCmd) Run(ctx context.Context, s streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
-	lock, err := c.acquire(ctx, l, c.options())
+	lock, err := c.acquire(ctx, s, l, c.options())
 	if err != nil {
 		return err
 	}
@@ -92,16 +92,42 @@ func (c *lockCmd) options() []dblock.Option {
 	}
 }
 
-func (c *lockCmd) acquire(ctx context.Context, l leases, opts []dblock.Option) (*dblock.Lock, error) {
+func (c *lockCmd) acquire(ctx context.Context, s streams, l leases, opts []dblock.Option) (*dblock.Lock, error) {
 	switch {
 	case c.Wait == nil:
-		return l.Acquire(ctx, c.Key, opts...)
+		return c.await(ctx, s, l, opts)
 	case *c.Wait == 0:
 		return l.TryAcquire(ctx, c.Key, opts...)
 	default:
 		ctx, cancel := context.WithTimeout(ctx, *c.Wait)
 		defer cancel()
-		return l.Acquire(ctx, c.Key, opts...)
+		return c.await(ctx, s, l, opts)
+	}
+}
+
+// passing are the errors that do not end a wait.
+var passing = []error{
+	dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrOverloaded,
+}
+
+// askAgain is the pause after an error that does not end a wait.
+const askAgain = time.Second
+
+// await waits for the lock while ctx lives, also while the server is restarted or does not reply.
+func (c *lockCmd) await(ctx context.Context, s streams, l leases, opts []dblock.Option) (*dblock.Lock, error) {
+	for said := false; ; said = true {
+		lock, err := l.Acquire(ctx, c.Key, opts...)
+		passes := slices.ContainsFunc(passing, func(is error) bool { return errors.Is(err, is) })
+		if err == nil || !passes || ctx.Err() != nil {
+			return lock, err
+		}
+		if !said {
+			_, _ = fmt.Fprintf(s.err, "dblock: still waiting for %s: %v\n", printable(c.Key), err)
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+		}
 	}
 }
 
