@@ -14,51 +14,54 @@ import (
 )
 
 // Acquire grants what is free of a batch.
-func (e *leaseDriver) Acquire(ctx context.Context, b lease.AcquireBatch) ([]lease.AcquireResult, error) {
+func (d *leaseDriver) Acquire(ctx context.Context, b lease.AcquireBatch) ([]lease.AcquireResult, error) {
 	switch b.Kind {
 	case lease.KindShared:
-		return e.acquireShared(ctx, b.By, b.Requests)
+		return d.readers.acquireShared(ctx, b.By, b.Requests)
 	case lease.KindPermits:
-		return e.acquirePermits(ctx, b.By, b.Requests)
+		return d.permits.acquirePermits(ctx, b.By, b.Requests)
 	case lease.KindSet:
-		return e.acquireSet(ctx, b.By, b.Requests)
+		return d.leases.acquireSet(ctx, b.By, b.Requests)
 	case lease.KindFair:
-		return e.enqueue(ctx, b.By, b.Requests)
+		return d.tickets.enqueue(ctx, b.By, b.Requests)
 	}
-	return e.acquireExclusive(ctx, b.By, b.Requests)
+	if b.Requests[0].InTurn {
+		if err := lease.CheckKeys(b.Requests); err != nil {
+			return nil, err
+		}
+		return d.tickets.inTurn(ctx, b.By, b.Requests)
+	}
+	return d.leases.acquireExclusive(ctx, b.By, b.Requests)
 }
 
 // acquireExclusive is one UPDATE where all of a batch is granted, and one SELECT more where not. Rows that are missing are made,
 // and granted by that; a lone ask tries it before it looks. What was held before is looked at first, so that a poll
 // locks nothing.
-func (e *leaseDriver) acquireExclusive(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+func (l *leaseRows) acquireExclusive(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	if err := lease.CheckKeys(asks); err != nil {
 		return nil, err
 	}
-	if asks[0].InTurn {
-		return e.inTurn(ctx, by, asks)
-	}
 	if !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return !a.Contended }) {
-		return e.poll(ctx, by, asks)
+		return l.poll(ctx, by, asks)
 	}
 	if len(asks) == 1 {
-		return e.acquireOne(ctx, by, asks[0])
+		return l.acquireOne(ctx, by, asks[0])
 	}
 	if slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return a.Over }) {
-		return e.apart(ctx, by, asks)
+		return l.apart(ctx, by, asks)
 	}
 	answers := make([]lease.AcquireResult, len(asks))
-	taken, token, err := e.take(ctx, by, asks)
+	taken, token, err := l.take(ctx, by, asks)
 	if err != nil || taken == int64(len(asks)) && token != 0 {
 		return counted(asks, token), err
 	}
-	missing, err := e.see(ctx, by, asks, answers, taken)
+	missing, err := l.see(ctx, by, asks, answers, taken)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(missing, func(i, j int) int { return strings.Compare(asks[i].Key, asks[j].Key) })
-	e.makeMissing(ctx, by, asks, missing, answers)
-	e.takeLeft(ctx, by, asks, answers)
+	l.makeMissing(ctx, by, asks, missing, answers)
+	l.takeLeft(ctx, by, asks, answers)
 	return answers, nil
 }
 
@@ -74,9 +77,9 @@ func failed(answers []lease.AcquireResult, left []int, err error) ([]lease.Acqui
 }
 
 // poll asks for those only that are not held any more.
-func (e *leaseDriver) poll(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+func (l *leaseRows) poll(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	answers := make([]lease.AcquireResult, len(asks))
-	if _, err := e.see(ctx, by, asks, answers, 0); err != nil {
+	if _, err := l.see(ctx, by, asks, answers, 0); err != nil {
 		return nil, err
 	}
 	var left []lease.AcquireRequest
@@ -88,15 +91,15 @@ func (e *leaseDriver) poll(ctx context.Context, by lease.By, asks []lease.Acquir
 			left, at = append(left, asked), append(at, i)
 		}
 	}
-	return e.acquireAt(ctx, by, left, at, answers)
+	return l.acquireAt(ctx, by, left, at, answers)
 }
 
 // acquireAt asks for those of a batch that stand at the given places, if there are any.
-func (e *leaseDriver) acquireAt(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) ([]lease.AcquireResult, error) {
+func (l *leaseRows) acquireAt(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) ([]lease.AcquireResult, error) {
 	if len(asks) == 0 {
 		return answers, nil
 	}
-	got, err := e.acquireExclusive(ctx, by, asks)
+	got, err := l.acquireExclusive(ctx, by, asks)
 	if err != nil {
 		return failed(answers, at, err)
 	}
@@ -107,7 +110,7 @@ func (e *leaseDriver) acquireAt(ctx context.Context, by lease.By, asks []lease.A
 }
 
 // apart asks singly for what is wanted over readers, and for the rest together.
-func (e *leaseDriver) apart(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+func (l *leaseRows) apart(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	answers := make([]lease.AcquireResult, len(asks))
 	var rest []lease.AcquireRequest
 	var at []int
@@ -116,22 +119,22 @@ func (e *leaseDriver) apart(ctx context.Context, by lease.By, asks []lease.Acqui
 			rest, at = append(rest, a), append(at, i)
 			continue
 		}
-		if got, err := e.acquireOne(ctx, by, a); err != nil {
+		if got, err := l.acquireOne(ctx, by, a); err != nil {
 			answers[i].Err = err
 		} else {
 			answers[i] = got[0]
 		}
 	}
-	return e.acquireAt(ctx, by, rest, at, answers)
+	return l.acquireAt(ctx, by, rest, at, answers)
 }
 
 // acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it. On MySQL, where
 // making a row takes three round trips, it looks first whether it is missing.
-func (e *leaseDriver) acquireOne(ctx context.Context, by lease.By, a lease.AcquireRequest) ([]lease.AcquireResult, error) {
+func (l *leaseRows) acquireOne(ctx context.Context, by lease.By, a lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	asks, answers := []lease.AcquireRequest{a}, make([]lease.AcquireResult, 1)
-	taken, token, err := e.takeOne(ctx, by, a)
-	if err == nil && taken == 0 && e.db.MariaDB {
-		token, taken, err = e.makeRows(ctx, by, asks)
+	taken, token, err := l.takeOne(ctx, by, a)
+	if err == nil && taken == 0 && l.db.MariaDB {
+		token, taken, err = l.makeRows(ctx, by, asks)
 	}
 	if err != nil && !mysql.IsLocked(err) {
 		return nil, err
@@ -139,9 +142,9 @@ func (e *leaseDriver) acquireOne(ctx context.Context, by lease.By, a lease.Acqui
 	if taken == 1 && token != 0 {
 		return counted(asks, token), nil
 	}
-	missing, err := e.see(ctx, by, asks, answers, taken)
-	if err == nil && !e.db.MariaDB {
-		e.makeMissing(ctx, by, asks, missing, answers)
+	missing, err := l.see(ctx, by, asks, answers, taken)
+	if err == nil && !l.db.MariaDB {
+		l.makeMissing(ctx, by, asks, missing, answers)
 		return answers, nil
 	}
 	suspect(missing, answers)
@@ -149,32 +152,32 @@ func (e *leaseDriver) acquireOne(ctx context.Context, by lease.By, a lease.Acqui
 }
 
 // take grants what is free. All have the same token.
-func (e *leaseDriver) take(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (taken, token int64, err error) {
+func (l *leaseRows) take(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (taken, token int64, err error) {
 	if len(asks) == 1 {
-		return e.takeOne(ctx, by, asks[0])
+		return l.takeOne(ctx, by, asks[0])
 	}
-	if e.db.MariaDB && alike(asks) {
-		taken, token, err = e.takeAlike(ctx, by, asks)
+	if l.db.MariaDB && alike(asks) {
+		taken, token, err = l.takeAlike(ctx, by, asks)
 		if !mysql.IsLocked(err) {
 			return taken, token, err
 		}
 	}
-	return e.grantFound(ctx, mysqldb.AcquireLeases, append(askArgs(by, asks), boundUs(ctx)))
+	return l.grantFound(ctx, mysqldb.AcquireLeases, append(askArgs(by, asks), boundUs(ctx)))
 }
 
 // takeLeft tries what was free, and not granted with the others: it was locked for a moment, or its token is ahead of
 // the clock. An error of one is its own.
-func (e *leaseDriver) takeLeft(ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult) {
+func (l *leaseRows) takeLeft(ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult) {
 	for i, a := range answers {
 		if a.Err != nil || a.Token != 0 || a.Held || a.Shared || a.MemberGone {
 			continue
 		}
 		one := asks[i : i+1]
-		taken, token, err := e.takeOne(ctx, by, asks[i])
+		taken, token, err := l.takeOne(ctx, by, asks[i])
 		switch {
 		case err != nil:
 		case taken == 1 && token == 0:
-			_, err = e.see(ctx, by, one, answers[i:i+1], taken)
+			_, err = l.see(ctx, by, one, answers[i:i+1], taken)
 		case taken == 1:
 			answers[i] = counted(one, token)[0]
 		}
@@ -185,8 +188,8 @@ func (e *leaseDriver) takeLeft(ctx context.Context, by lease.By, asks []lease.Ac
 }
 
 // change runs a statement, which may carry a token as its insert id. See changed.
-func (e *leaseDriver) change(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
-	err = e.once(ctx, func(on mysqldb.DBTX) error {
+func (c *conns) change(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
+	err = c.once(ctx, func(on mysqldb.DBTX) error {
 		rows, token, err = execChange(ctx, on, statement, args)
 		return err
 	})
@@ -194,8 +197,8 @@ func (e *leaseDriver) change(ctx context.Context, statement string, args []any) 
 }
 
 // changeAtOnce is change that fails as locked on MariaDB if a row is. On MySQL the statement passes over such rows.
-func (e *leaseDriver) changeAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
-	err = e.once(ctx, func(on mysqldb.DBTX) error {
+func (c *conns) changeAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
+	err = c.once(ctx, func(on mysqldb.DBTX) error {
 		rows, token, err = execChange(ctx, mysql.AtOnce(on), statement, args)
 		return err
 	})
@@ -226,10 +229,10 @@ var errUnseen = errors.New("dblock: a lease was granted, and not found when it w
 
 // see reads who has what; a lease that is there under an ask's handle was granted to it, and so many were at least. It
 // returns which of the rows are missing.
-func (e *leaseDriver) see(
+func (l *leaseRows) see(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult, granted int64,
 ) (missing []int, err error) {
-	of, err := e.seeKeys(ctx, by, asks)
+	of, err := l.seeKeys(ctx, by, asks)
 	if err != nil {
 		return nil, half(err, granted > 0)
 	}
@@ -286,7 +289,7 @@ func alike(asks []lease.AcquireRequest) bool {
 }
 
 // takeAlike fails as locked where any of the rows is.
-func (e *leaseDriver) takeAlike(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (taken, token int64, err error) {
+func (l *leaseRows) takeAlike(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (taken, token int64, err error) {
 	var whens []any
 	var keys, insteads, gones mysql.List
 	for _, a := range asks {
@@ -300,14 +303,14 @@ func (e *leaseDriver) takeAlike(ctx context.Context, by lease.By, asks []lease.A
 		}
 	}
 	args := append(whens, by.Member[:], []byte(asks[0].Label), keys, insteads, insteads, gones, by.Member[:], by.Beat)
-	return e.grantAtOnce(ctx, mysqldb.AcquireAlike, args)
+	return l.grantAtOnce(ctx, mysqldb.AcquireAlike, args)
 }
 
 // acquireSet is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
 // whole locks nothing, for others to find it free.
-func (e *leaseDriver) acquireSet(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+func (l *leaseRows) acquireSet(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	answers := make([]lease.AcquireResult, len(asks))
-	missing, err := e.see(ctx, by, asks, answers, 0)
+	missing, err := l.see(ctx, by, asks, answers, 0)
 	if err != nil || len(missing) > 0 {
 		return answers, err
 	}
@@ -322,7 +325,7 @@ func (e *leaseDriver) acquireSet(ctx context.Context, by lease.By, asks []lease.
 	}
 	one := asks[0] // all are alike but for the key
 	args = append(args, int64(len(asks)), boundUs(ctx), one.Handle[:], keeper(by, one), one.Hold.Microseconds(), []byte(one.Label), one.Data)
-	granted, token, err := e.grantFound(ctx, mysqldb.AcquireSet, args)
+	granted, token, err := l.grantFound(ctx, mysqldb.AcquireSet, args)
 	if err != nil {
 		return nil, err
 	}
@@ -336,7 +339,7 @@ func (e *leaseDriver) acquireSet(ctx context.Context, by lease.By, asks []lease.
 	default:
 		return nil, errUnseen
 	}
-	if _, err = e.see(ctx, by, asks, answers, granted); err == nil && slices.ContainsFunc(answers, refusedOne) {
+	if _, err = l.see(ctx, by, asks, answers, granted); err == nil && slices.ContainsFunc(answers, refusedOne) {
 		err = errUnseen
 	}
 	return answers, err

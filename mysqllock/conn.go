@@ -17,11 +17,11 @@ import (
 // once runs one autocommit statement on a connection of the pool. One that had no chance is
 // repeated: its connection was dead, or it was rolled back for others' sake. To have the connection
 // first tells what never reached the server from what may have: the pool's own methods don't.
-func (e *leaseDriver) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
-	return e.repeat(ctx, e.db.Conn, e.db.GiveBack, func(conn *sql.Conn) error { return statement(e.db.On(conn)) })
+func (c *conns) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
+	return c.repeat(ctx, c.db.Conn, c.db.GiveBack, func(conn *sql.Conn) error { return statement(c.db.On(conn)) })
 }
 
-func (e *leaseDriver) repeat(
+func (c *conns) repeat(
 	ctx context.Context, take func(context.Context) (*sql.Conn, error), giveBack func(context.Context, *sql.Conn),
 	statement func(*sql.Conn) error,
 ) error {
@@ -32,7 +32,7 @@ func (e *leaseDriver) repeat(
 		}
 		err = statement(conn)
 		giveBack(ctx, conn)
-		if n == mysql.Attempts || !errors.Is(err, driver.ErrBadConn) && e.Classify(err) != sqlerr.Retryable {
+		if n == mysql.Attempts || !errors.Is(err, driver.ErrBadConn) && c.Classify(err) != sqlerr.Retryable {
 			return mysql.Sent(err)
 		}
 	}
@@ -60,22 +60,22 @@ func bounds(db *mysql.Database) (set, setBack string) {
 
 // grant is once for a statement that acquires. It waits for a lock for boundWait at most, and no
 // heartbeat waits for it.
-func (e *leaseDriver) grant(ctx context.Context, statement func(mysqldb.DBTX) error) error {
-	return e.repeat(ctx, e.kept.Take, e.kept.GiveBack, func(conn *sql.Conn) error { return statement(e.db.On(conn)) })
+func (c *conns) grant(ctx context.Context, statement func(mysqldb.DBTX) error) error {
+	return c.repeat(ctx, c.kept.Take, c.kept.GiveBack, func(conn *sql.Conn) error { return statement(c.db.On(conn)) })
 }
 
 // grantOne is grant for a single row, which takes no time: if grant would need more round trips than
 // once, it is once.
-func (e *leaseDriver) grantOne(ctx context.Context, statement func(mysqldb.DBTX) error) error {
-	if e.kept.HasSpare() {
-		return e.grant(ctx, statement)
+func (c *conns) grantOne(ctx context.Context, statement func(mysqldb.DBTX) error) error {
+	if c.kept.HasSpare() {
+		return c.grant(ctx, statement)
 	}
-	return e.once(ctx, statement)
+	return c.once(ctx, statement)
 }
 
 // grantAtOnce is grant that fails as locked on MariaDB if a row is. On MySQL the statement passes over such rows.
-func (e *leaseDriver) grantAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
-	err = e.grant(ctx, func(on mysqldb.DBTX) error {
+func (c *conns) grantAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
+	err = c.grant(ctx, func(on mysqldb.DBTX) error {
 		rows, token, err = execChange(ctx, mysql.AtOnce(on), statement, args)
 		return err
 	})
@@ -84,8 +84,8 @@ func (e *leaseDriver) grantAtOnce(ctx context.Context, statement string, args []
 
 // grantFound is grant for a statement that writes rows which it has found and locked, with ON DUPLICATE KEY UPDATE: the server
 // counts each as two.
-func (e *leaseDriver) grantFound(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
-	err = e.grant(ctx, func(on mysqldb.DBTX) error {
+func (c *conns) grantFound(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
+	err = c.grant(ctx, func(on mysqldb.DBTX) error {
 		rows, token, err = execChange(ctx, on, statement, args)
 		return err
 	})
@@ -104,15 +104,15 @@ func boundUs(ctx context.Context) int64 {
 // bounded is once for a statement that makes or deletes rows, which would wait for a transaction that
 // has locked a row or a gap. It waits for boundWait on MySQL, and on MariaDB for as long as it is told.
 // It fails as locked then.
-func (e *leaseDriver) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
-	if e.db.MariaDB {
-		return e.once(ctx, func(on mysqldb.DBTX) error { return statement(wait(on)) })
+func (c *conns) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
+	if c.db.MariaDB {
+		return c.once(ctx, func(on mysqldb.DBTX) error { return statement(wait(on)) })
 	}
-	return e.grant(ctx, statement)
+	return c.grant(ctx, statement)
 }
 
 // read is once for a query.
-func read[T any](ctx context.Context, e *leaseDriver, query func(mysqldb.DBTX) (T, error)) (answer T, err error) {
+func read[T any](ctx context.Context, e *conns, query func(mysqldb.DBTX) (T, error)) (answer T, err error) {
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
 		answer, err = query(on)
 		return err

@@ -37,7 +37,7 @@ func ofBatch(err error, size int) error {
 }
 
 // Classify tells what an error means.
-func (*leaseDriver) Classify(err error) sqlerr.Class {
+func (*conns) Classify(err error) sqlerr.Class {
 	var part *partial
 	var locked *batchLocked
 	switch {

@@ -16,7 +16,7 @@ func TestPublicErrors(t *testing.T) {
 	t.Parallel()
 	t.Run("lease", func(t *testing.T) {
 		answers.SameEverywhere(t, devdb.MySQL, func(err error) error {
-			return answers.Lease(t, new(leaseDriver).Classify, err)
+			return answers.Lease(t, new(conns).Classify, err)
 		})
 	})
 	t.Run("session lock", func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // enqueue is one INSERT for the batch, and one SELECT for its tickets. A release may serve a ticket, and drop it, between
 // the two. Such a call gets number 1, which comes before all others: it has the key.
-func (e *leaseDriver) enqueue(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+func (t *ticketRows) enqueue(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	args := []any{by.Member[:], by.Beat}
 	var keys, handles [][]byte
 	for i, a := range asks {
@@ -27,7 +27,7 @@ func (e *leaseDriver) enqueue(ctx context.Context, by lease.By, asks []lease.Acq
 		keys, handles = append(keys, []byte(a.Key)), append(handles, a.Handle[:])
 	}
 	var noted int64
-	err := e.grant(ctx, func(on mysqldb.DBTX) (err error) {
+	err := t.grant(ctx, func(on mysqldb.DBTX) (err error) {
 		noted, _, err = execChange(ctx, on, mysqldb.Enqueue, args)
 		return err
 	})
@@ -38,8 +38,8 @@ func (e *leaseDriver) enqueue(ctx context.Context, by lease.By, asks []lease.Acq
 	if noted != int64(len(asks)) {
 		return nil, errUnseen
 	}
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.TicketsOfRow, error) {
-		return e.q.TicketsOf(ctx, on, keys, handles)
+	rows, err := read(ctx, t.conns, func(on mysqldb.DBTX) ([]mysqldb.TicketsOfRow, error) {
+		return t.q.TicketsOf(ctx, on, keys, handles)
 	})
 	if err != nil {
 		return nil, half(err, true)
@@ -55,9 +55,9 @@ func (e *leaseDriver) enqueue(ctx context.Context, by lease.By, asks []lease.Acq
 }
 
 // inTurn is acquireExclusive for those whose keys nobody has a ticket for; the others are told who has them.
-func (e *leaseDriver) inTurn(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	queued, err := read(ctx, e, func(on mysqldb.DBTX) ([][]byte, error) {
-		return e.q.QueuedKeys(ctx, on, askedKeys(asks))
+func (t *ticketRows) inTurn(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+	queued, err := read(ctx, t.conns, func(on mysqldb.DBTX) ([][]byte, error) {
+		return t.q.QueuedKeys(ctx, on, askedKeys(asks))
 	})
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (e *leaseDriver) inTurn(ctx context.Context, by lease.By, asks []lease.Acqu
 	}
 	if len(behind) > 0 {
 		seen := make([]lease.AcquireResult, len(behind))
-		if _, err := e.see(ctx, by, pick(asks, behind), seen, 0); err != nil {
+		if _, err := t.see(ctx, by, pick(asks, behind), seen, 0); err != nil {
 			return nil, err
 		}
 		for n, i := range behind {
@@ -88,7 +88,7 @@ func (e *leaseDriver) inTurn(ctx context.Context, by lease.By, asks []lease.Acqu
 	for n := range alone {
 		alone[n].InTurn = false
 	}
-	return e.acquireAt(ctx, by, alone, first, answers)
+	return t.acquireAt(ctx, by, alone, first, answers)
 }
 
 // pick returns those at the given places.
@@ -101,9 +101,9 @@ func pick[T any](of []T, at []int) []T {
 }
 
 // Entry reads one row.
-func (e *leaseDriver) Entry(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.QueueEntry, error) {
-	r, err := read(ctx, e, func(on mysqldb.DBTX) (mysqldb.SeeTurnRow, error) {
-		return e.q.SeeTurn(ctx, on, mysqldb.SeeTurnParams{Handle: handle[:], Ticket: ticket, Waiting: handle[:], LeaseKey: []byte(key)})
+func (d *leaseDriver) Entry(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.QueueEntry, error) {
+	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.SeeTurnRow, error) {
+		return d.q.SeeTurn(ctx, on, mysqldb.SeeTurnParams{Handle: handle[:], Ticket: ticket, Waiting: handle[:], LeaseKey: []byte(key)})
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return lease.QueueEntry{Missing: true, Waits: true}, nil
@@ -119,20 +119,20 @@ func (e *leaseDriver) Entry(ctx context.Context, key string, handle lease.Handle
 }
 
 // Serve is an UPDATE of the row that is free and of the ticket.
-func (e *leaseDriver) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
-	return e.next(ctx, key, lease.Handle{}, func(on mysqldb.DBTX, ticket int64) (int64, error) {
-		return e.q.Serve(ctx, on, []byte(key), gone[:], ticket)
+func (d *leaseDriver) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
+	return d.tickets.next(ctx, key, lease.Handle{}, func(on mysqldb.DBTX, ticket int64) (int64, error) {
+		return d.q.Serve(ctx, on, []byte(key), gone[:], ticket)
 	})
 }
 
 // next has a key granted to the next one who waits, and drops its ticket; false where nobody does, or the key is not
 // to be had. Only who has the lease's row locked changes a ticket, so it does not matter that it was read before.
-func (e *leaseDriver) next(
+func (t *ticketRows) next(
 	ctx context.Context, key string, but lease.Handle, grant func(on mysqldb.DBTX, ticket int64) (int64, error),
 ) (bool, error) {
 	for tried := int64(0); ; {
-		ticket, err := read(ctx, e, func(on mysqldb.DBTX) (int64, error) {
-			return e.q.NextTicket(ctx, on, []byte(key), but[:])
+		ticket, err := read(ctx, t.conns, func(on mysqldb.DBTX) (int64, error) {
+			return t.q.NextTicket(ctx, on, []byte(key), but[:])
 		})
 		if errors.Is(err, sql.ErrNoRows) || err == nil && ticket == tried {
 			return false, nil
@@ -141,7 +141,7 @@ func (e *leaseDriver) next(
 			return false, err
 		}
 		var rows int64
-		err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
+		err = t.once(ctx, func(on mysqldb.DBTX) (err error) {
 			rows, err = grant(on, ticket)
 			return err
 		})
@@ -149,16 +149,16 @@ func (e *leaseDriver) next(
 			return false, err
 		}
 		if rows > 0 {
-			_, _ = e.dropTicket(ctx, key, ticket) // it is served and counts no more: else it is swept away
+			_, _ = t.dropTicket(ctx, key, ticket) // it is served and counts no more: else it is swept away
 			return true, nil
 		}
 		tried = ticket // it may have been withdrawn; then there is another one
 	}
 }
 
-func (e *leaseDriver) dropTicket(ctx context.Context, key string, ticket int64) (dropped int64, err error) {
-	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
-		dropped, err = e.q.DropTicket(ctx, on, []byte(key), ticket)
+func (t *ticketRows) dropTicket(ctx context.Context, key string, ticket int64) (dropped int64, err error) {
+	err = t.once(ctx, func(on mysqldb.DBTX) (err error) {
+		dropped, err = t.q.DropTicket(ctx, on, []byte(key), ticket)
 		return err
 	})
 	return dropped, err
@@ -166,17 +166,17 @@ func (e *leaseDriver) dropTicket(ctx context.Context, key string, ticket int64) 
 
 // passOnAll withdraws what may wait still: without a ticket it is granted no more. Then each key that one of the batch
 // holds is passed on by itself, as each may go to another waiter.
-func (e *leaseDriver) passOnAll(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
-	if err := e.withdraw(ctx, lease.MayWait(backs)); err != nil {
+func (t *ticketRows) passOnAll(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
+	if err := t.withdraw(ctx, lease.MayWait(backs)); err != nil {
 		return nil, ofBatch(err, len(backs))
 	}
 	answers := make([]lease.ReleaseResult, len(backs))
-	held, err := e.heldOf(ctx, backs)
+	held, err := t.heldOf(ctx, backs)
 	if err != nil {
 		return nil, err
 	}
 	for n, i := range held {
-		if answers[i], err = e.passOn(ctx, backs[i]); err != nil {
+		if answers[i], err = t.passOn(ctx, backs[i]); err != nil {
 			return nil, half(err, n > 0)
 		}
 	}
@@ -184,13 +184,13 @@ func (e *leaseDriver) passOnAll(ctx context.Context, backs []lease.ReleaseReques
 }
 
 // heldOf returns the places of those that hold their keys, or may: what was granted needs no look.
-func (e *leaseDriver) heldOf(ctx context.Context, backs []lease.ReleaseRequest) (held []int, err error) {
+func (t *ticketRows) heldOf(ctx context.Context, backs []lease.ReleaseRequest) (held []int, err error) {
 	unsure := lease.MayWait(backs)
 	if len(unsure) == 0 {
 		return places(len(backs)), nil
 	}
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
-		return e.q.LeaseHandles(ctx, on, keysOf(unsure))
+	rows, err := read(ctx, t.conns, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
+		return t.q.LeaseHandles(ctx, on, keysOf(unsure))
 	})
 	holds := make(map[string]member.ID, len(rows))
 	for _, r := range rows {
@@ -205,14 +205,14 @@ func (e *leaseDriver) heldOf(ctx context.Context, backs []lease.ReleaseRequest) 
 }
 
 // passOn gives a key to the next waiter, or back if there is none.
-func (e *leaseDriver) passOn(ctx context.Context, b lease.ReleaseRequest) (lease.ReleaseResult, error) {
-	passed, err := e.next(ctx, b.Key, b.Handle, func(on mysqldb.DBTX, ticket int64) (int64, error) {
-		return e.q.PassOn(ctx, on, []byte(b.Key), b.Handle[:], ticket)
+func (t *ticketRows) passOn(ctx context.Context, b lease.ReleaseRequest) (lease.ReleaseResult, error) {
+	passed, err := t.next(ctx, b.Key, b.Handle, func(on mysqldb.DBTX, ticket int64) (int64, error) {
+		return t.q.PassOn(ctx, on, []byte(b.Key), b.Handle[:], ticket)
 	})
 	if passed || err != nil {
 		return lease.ReleaseResult{Freed: passed}, err
 	}
-	got, err := e.release(ctx, []lease.ReleaseRequest{b})
+	got, err := t.release(ctx, []lease.ReleaseRequest{b})
 	if err != nil {
 		return lease.ReleaseResult{}, err
 	}
@@ -220,12 +220,12 @@ func (e *leaseDriver) passOn(ctx context.Context, b lease.ReleaseRequest) (lease
 }
 
 // withdraw ends what waits.
-func (e *leaseDriver) withdraw(ctx context.Context, backs []lease.ReleaseRequest) error {
+func (t *ticketRows) withdraw(ctx context.Context, backs []lease.ReleaseRequest) error {
 	if len(backs) == 0 {
 		return nil
 	}
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.TicketsOfRow, error) {
-		return e.q.TicketsOf(ctx, on, keysOf(backs), handlesIn(backs))
+	rows, err := read(ctx, t.conns, func(on mysqldb.DBTX) ([]mysqldb.TicketsOfRow, error) {
+		return t.q.TicketsOf(ctx, on, keysOf(backs), handlesIn(backs))
 	})
 	if err != nil || len(rows) == 0 {
 		return err
@@ -234,7 +234,7 @@ func (e *leaseDriver) withdraw(ctx context.Context, backs []lease.ReleaseRequest
 	for _, r := range rows {
 		args = append(args, r.LeaseKey, r.Ticket)
 	}
-	return sqlerr.Unwritten(e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
+	return sqlerr.Unwritten(t.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
 		_, err := on.ExecContext(ctx, mysqldb.DropTickets, args...)
 		return err
 	}))

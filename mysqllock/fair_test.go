@@ -21,9 +21,9 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 			r.Fatalf("over readers: %+v", got)
 		}
 		waiter := ask("a")
-		tickets, err := r.enqueue(r.ctx, us, []lease.AcquireRequest{waiter})
+		tickets, err := r.tickets.enqueue(r.ctx, us, []lease.AcquireRequest{waiter})
 		r.ok(err)
-		returned, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{{Key: "a", Handle: over.Handle}})
+		returned, err := r.tickets.passOnAll(r.ctx, []lease.ReleaseRequest{{Key: "a", Handle: over.Handle}})
 		r.ok(err)
 		if !returned[0].Freed {
 			r.Errorf("it was not given back: %+v", returned[0])
@@ -43,7 +43,7 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 		us := r.join("us")
 		waits, held := lease.AcquireRequest{Key: "locked", Handle: member.NewID()}, lease.AcquireRequest{Key: "free", Handle: member.NewID()}
 		r.acquire(us, lease.AcquireRequest{Key: "locked", Handle: member.NewID()}, held)
-		_, err := r.enqueue(r.ctx, us, []lease.AcquireRequest{waits})
+		_, err := r.tickets.enqueue(r.ctx, us, []lease.AcquireRequest{waits})
 		r.ok(err)
 		tx, err := r.db.BeginTx(r.ctx, nil)
 		r.ok(err)
@@ -51,13 +51,13 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 		_, err = tx.ExecContext(r.ctx, "SELECT ticket FROM dblock_ticket FOR UPDATE")
 		r.ok(err)
 		withdrawn, released := lease.ReleaseRequest{Key: "locked", Handle: waits.Handle}, lease.ReleaseRequest{Key: "free", Handle: held.Handle}
-		if _, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{withdrawn, released}); err == nil || r.Classify(err) != sqlerr.BadInput {
+		if _, err := r.tickets.passOnAll(r.ctx, []lease.ReleaseRequest{withdrawn, released}); err == nil || r.Classify(err) != sqlerr.BadInput {
 			r.Errorf("a batch with a locked ticket: %v, want an error that splits it", err)
 		}
-		if _, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{withdrawn}); err == nil || r.Classify(err) != sqlerr.Busy {
+		if _, err := r.tickets.passOnAll(r.ctx, []lease.ReleaseRequest{withdrawn}); err == nil || r.Classify(err) != sqlerr.Busy {
 			r.Errorf("the withdrawal of a locked ticket: %v, want a busy row", err)
 		}
-		got, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{released})
+		got, err := r.tickets.passOnAll(r.ctx, []lease.ReleaseRequest{released})
 		r.ok(err)
 		if !got[0].Freed {
 			r.Errorf("the other release: %+v", got)
@@ -75,9 +75,9 @@ func TestReleasesABatchOfOneKey(t *testing.T) {
 			r.Fatalf("a free key: %+v", got)
 		}
 		waits := []lease.AcquireRequest{ask("a"), ask("a"), ask("a")}
-		tickets, err := r.enqueue(r.ctx, us, waits)
+		tickets, err := r.tickets.enqueue(r.ctx, us, waits)
 		r.ok(err)
-		returned, err := r.passOnAll(r.ctx, []lease.ReleaseRequest{
+		returned, err := r.tickets.passOnAll(r.ctx, []lease.ReleaseRequest{
 			{Key: "a", Handle: waits[0].Handle}, {Key: "a", Handle: held.Handle}, {Key: "a", Handle: waits[1].Handle},
 		})
 		r.ok(err)

@@ -52,14 +52,14 @@ func FuzzVerdicts(f *testing.F) {
 	f.Add(uint16(1105), "40001", "")
 	f.Fuzz(func(t *testing.T, number uint16, state, message string) {
 		err := faultconn.MySQLError(number, state, message)
-		class := (*leaseDriver)(nil).Classify(err)
+		class := (*conns)(nil).Classify(err)
 		if class < sqlerr.Unclassified || class > sqlerr.Overloaded || class == sqlerr.Retryable && !Retryable(err) {
 			t.Errorf("%v is of class %d", err, class)
 		}
 		if IsDeadlock(err) && !Retryable(err) || IsLockTimeout(err) && class != sqlerr.Busy && class != sqlerr.Retryable {
 			t.Errorf("%v: deadlock %v, timeout %v, class %d", err, IsDeadlock(err), IsLockTimeout(err), class)
 		}
-		if (*leaseDriver)(nil).Classify(half(err, true)) != sqlerr.Unresolved {
+		if (*conns)(nil).Classify(half(err, true)) != sqlerr.Unresolved {
 			t.Errorf("%v after a part was written is not unknown", err)
 		}
 		for _, final := range []error{dblock.ErrFenced, dblock.ErrLost, dblock.ErrOutcomeUnknown} {

@@ -114,8 +114,8 @@ func (g Guards) CheckFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, reso
 // default, and with it the places of neighbouring keys, until the caller's transaction ends. So an
 // acquisition that this process does not hold any more is looked for first. If that fails, the guard has
 // to tell.
-func (e *leaseDriver) isGone(ctx context.Context, f dblock.Fence) bool {
-	if e.db.Exhausted() {
+func (d *leaseDriver) isGone(ctx context.Context, f dblock.Fence) bool {
+	if d.db.Exhausted() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestLook)
@@ -123,14 +123,14 @@ func (e *leaseDriver) isGone(ctx context.Context, f dblock.Fence) bool {
 	backs := []lease.ReleaseRequest{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}}
 	switch f.Mode {
 	case dblock.ModeShared:
-		tokens, err := e.readerTokens(ctx, backs)
+		tokens, err := d.readers.readerTokens(ctx, backs)
 		return err == nil && tokens[f.Handle] == 0
 	case dblock.ModePermit:
-		rows, err := e.slots(ctx, backs)
+		rows, err := d.permits.slots(ctx, backs)
 		return err == nil && len(rows) == 0
 	}
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
-		return e.q.LeaseHandles(ctx, on, keysOf(backs))
+	rows, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
+		return d.q.LeaseHandles(ctx, on, keysOf(backs))
 	})
 	return err == nil && (len(rows) == 0 || id(rows[0].Handle.String) != f.Handle)
 }

@@ -31,7 +31,7 @@ func TestNoAcquisitionLocksItsMember(t *testing.T) {
 		us := r.join("us")
 		known := []lease.AcquireRequest{ask("a"), ask("b")}
 		r.ok(r.Make(r.ctx, []string{"a", "b", "p", "q", "r", "s"}, 0))
-		r.ok(r.makeSemaphore(r.ctx, "permits", 2))
+		r.ok(r.permits.makeSemaphore(r.ctx, "permits", 2))
 		set, data := []lease.AcquireRequest{ask("p"), ask("q")}, []lease.AcquireRequest{ask("r"), ask("s")}
 		set[1].Handle = set[0].Handle
 		data[0].Data = []byte("data")
@@ -109,7 +109,7 @@ func TestAnAcquisitionEndsWithItsClient(t *testing.T) {
 			return asks
 		}
 		set, batch := alike("a", "b", "c", "d", "e", "f", "g", "h"), alike("i", "j", "k", "l", "m", "n", "o", "p")
-		r.ok(r.makeSemaphore(r.ctx, "permits", 8))
+		r.ok(r.permits.makeSemaphore(r.ctx, "permits", 8))
 		permits := ask("permits")
 		permits.Permits, permits.Limit = 8, 8
 		r.slow(100 * time.Millisecond)

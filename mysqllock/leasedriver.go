@@ -10,16 +10,44 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 )
 
-// leaseDriver executes the statements of lease locks on MySQL and MariaDB.
+// leaseDriver executes the statements of lease locks on MySQL and MariaDB. It has a part for the rows of
+// each table.
 type leaseDriver struct {
-	*mysql.Members
-	db    *mysql.Database
-	kept  *mysql.Kept   // on which locks are acquired
-	watch time.Duration // between two looks at what is waited for; 0: none
+	*conns
+	leases  *leaseRows
+	readers *readerRows
+	permits *permitRows
+	tickets *ticketRows
+	watch   time.Duration // between two looks at what is waited for; 0: none
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do
+}
 
-	q mysqldb.Queries
+// conns are the connections on which statements run.
+type conns struct {
+	*mysql.Members
+	db   *mysql.Database
+	kept *mysql.Kept // on which locks are acquired
+	q    mysqldb.Queries
+}
+
+// leaseRows are the rows of dblock_lease: one holder for each key.
+type leaseRows struct{ *conns }
+
+// readerRows are the rows of dblock_reader: shared holders of keys whose leases are open to them.
+type readerRows struct{ *leaseRows }
+
+// permitRows are the rows of dblock_semaphore and dblock_permit.
+type permitRows struct{ *conns }
+
+// ticketRows are the rows of dblock_ticket: calls that wait for leases in their order.
+type ticketRows struct{ *leaseRows }
+
+func newLeaseDriver(c *conns, watch time.Duration) *leaseDriver {
+	leases := &leaseRows{c}
+	return &leaseDriver{
+		conns: c, leases: leases, readers: &readerRows{leases}, permits: &permitRows{c}, tickets: &ticketRows{leases}, watch: watch,
+	}
 }
 
 var (
@@ -28,14 +56,14 @@ var (
 )
 
 // backend returns what a LeaseLocker needs. A statement may wait for a gap when its client has given up.
-func (e *leaseDriver) backend() lease.Backend {
-	traits := lease.Traits{Classify: e.Classify, MaxStatementBytes: e.db.LongestStatement(), LockWait: 2 * boundWait}
-	if !e.db.MariaDB {
-		traits.LockWait = e.db.LockWait
+func (d *leaseDriver) backend() lease.Backend {
+	traits := lease.Traits{Classify: d.Classify, MaxStatementBytes: d.db.LongestStatement(), LockWait: 2 * boundWait}
+	if !d.db.MariaDB {
+		traits.LockWait = d.db.LockWait
 	}
-	return lease.Backend{Member: e, Driver: e, Inspector: e, Traits: traits, Close: func() {
-		e.kept.Close()
-		e.Close()
+	return lease.Backend{Member: d, Driver: d, Inspector: d, Traits: traits, Close: func() {
+		d.kept.Close()
+		d.Close()
 	}}
 }
 
@@ -48,7 +76,7 @@ func openDriver(
 		return nil, lease.Backend{}, err
 	}
 	set, setBack := bounds(db)
-	e := &leaseDriver{Members: mysql.NewMembers(db, false), db: db, kept: mysql.NewKept(db.Pool, set, setBack), watch: watch}
+	e := newLeaseDriver(&conns{Members: mysql.NewMembers(db, false), db: db, kept: mysql.NewKept(db.Pool, set, setBack)}, watch)
 	if e.notDurable, err = e.undurable(ctx); err != nil {
 		return nil, lease.Backend{}, mysql.Unavailable(err)
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 // List reads what is held, of all keys or of one, in one statement, and so in one snapshot.
-func (e *leaseDriver) List(ctx context.Context, key string) ([]lease.HeldLease, error) {
+func (d *leaseDriver) List(ctx context.Context, key string) ([]lease.HeldLease, error) {
 	if key != "" {
-		return e.holdersOf(ctx, key)
+		return d.holdersOf(ctx, key)
 	}
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ListHeldRow, error) {
-		return e.q.ListHeld(ctx, on)
+	rows, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([]mysqldb.ListHeldRow, error) {
+		return d.q.ListHeld(ctx, on)
 	})
 	if err != nil {
 		return nil, err
@@ -37,9 +37,9 @@ func (e *leaseDriver) List(ctx context.Context, key string) ([]lease.HeldLease, 
 }
 
 // holdersOf reads the acquisitions that hold one key.
-func (e *leaseDriver) holdersOf(ctx context.Context, key string) ([]lease.HeldLease, error) {
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.HoldersOfKeyRow, error) {
-		return e.q.HoldersOfKey(ctx, on, []byte(key), []byte(key), []byte(key))
+func (d *leaseDriver) holdersOf(ctx context.Context, key string) ([]lease.HeldLease, error) {
+	rows, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([]mysqldb.HoldersOfKeyRow, error) {
+		return d.q.HoldersOfKey(ctx, on, []byte(key), []byte(key), []byte(key))
 	})
 	if err != nil {
 		return nil, err
@@ -55,10 +55,10 @@ func (e *leaseDriver) holdersOf(ctx context.Context, key string) ([]lease.HeldLe
 }
 
 // HeldBy reads what stands under a member, in one statement.
-func (e *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseRequest, error) {
+func (d *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseRequest, error) {
 	of := sql.NullString{String: string(m[:]), Valid: true}
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.HeldByMemberRow, error) {
-		return e.q.HeldByMember(ctx, on, mysqldb.HeldByMemberParams{OfLeases: of, OfReaders: of, OfPermits: of, OfTickets: m[:]})
+	rows, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([]mysqldb.HeldByMemberRow, error) {
+		return d.q.HeldByMember(ctx, on, mysqldb.HeldByMemberParams{OfLeases: of, OfReaders: of, OfPermits: of, OfTickets: m[:]})
 	})
 	if err != nil {
 		return nil, err
@@ -71,12 +71,12 @@ func (e *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseR
 }
 
 // Look reads one lease.
-func (e *leaseDriver) Look(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
-	r, err := read(ctx, e, func(on mysqldb.DBTX) (mysqldb.LookAtLeaseRow, error) {
-		return e.q.LookAtLease(ctx, on, []byte(key))
+func (d *leaseDriver) Look(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
+	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.LookAtLeaseRow, error) {
+		return d.q.LookAtLease(ctx, on, []byte(key))
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return e.lookBeside(ctx, key)
+		return d.lookBeside(ctx, key)
 	}
 	if err != nil {
 		return l, false, err
@@ -91,9 +91,9 @@ func (e *leaseDriver) Look(ctx context.Context, key string) (l lease.HeldLease, 
 }
 
 // lookBeside reads a holder of a key that none holds exclusively, or else the key's last token.
-func (e *leaseDriver) lookBeside(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
-	r, err := read(ctx, e, func(on mysqldb.DBTX) (mysqldb.LookAtSharedOrPermitsRow, error) {
-		return e.q.LookAtSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
+func (d *leaseDriver) lookBeside(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
+	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.LookAtSharedOrPermitsRow, error) {
+		return d.q.LookAtSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
 	})
 	switch {
 	case err == nil:
@@ -109,8 +109,8 @@ func (e *leaseDriver) lookBeside(ctx context.Context, key string) (l lease.HeldL
 		return l, false, err
 	}
 	l.Key = key
-	l.Token, err = read(ctx, e, func(on mysqldb.DBTX) (int64, error) {
-		return e.q.LastToken(ctx, on, []byte(key))
+	l.Token, err = read(ctx, d.conns, func(on mysqldb.DBTX) (int64, error) {
+		return d.q.LastToken(ctx, on, []byte(key))
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil

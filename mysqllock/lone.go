@@ -10,7 +10,7 @@ import (
 )
 
 // takeOne grants one key where it is free, and not locked by anybody at this moment.
-func (e *leaseDriver) takeOne(ctx context.Context, by lease.By, a lease.AcquireRequest) (taken, token int64, err error) {
+func (l *leaseRows) takeOne(ctx context.Context, by lease.By, a lease.AcquireRequest) (taken, token int64, err error) {
 	p := mysqldb.AcquireLeaseParams{
 		Handle: a.Handle[:], Keeper: keeper(by, a), HoldUs: a.Hold.Microseconds(), Label: []byte(a.Label), Data: a.Data,
 		LeaseKey: []byte(a.Key), Instead: a.Instead[:], Gone: a.Gone[:], MemberID: by.Member[:], Beat: by.Beat,
@@ -18,13 +18,13 @@ func (e *leaseDriver) takeOne(ctx context.Context, by lease.By, a lease.AcquireR
 	if a.Over {
 		p.Pending = 1
 	}
-	err = e.grantOne(ctx, func(on mysqldb.DBTX) error {
+	err = l.grantOne(ctx, func(on mysqldb.DBTX) error {
 		var result sql.Result
 		var err error
-		if e.db.MariaDB {
-			result, err = e.q.AcquireLease(ctx, mysql.AtOnce(on), p)
+		if l.db.MariaDB {
+			result, err = l.q.AcquireLease(ctx, mysql.AtOnce(on), p)
 		} else {
-			result, err = e.q.AcquireLeaseSkipping(ctx, on, mysqldb.AcquireLeaseSkippingParams{
+			result, err = l.q.AcquireLeaseSkipping(ctx, on, mysqldb.AcquireLeaseSkippingParams{
 				Handle: p.Handle, Keeper: p.Keeper, HoldUs: p.HoldUs, Label: p.Label, Data: p.Data,
 				MemberID: p.MemberID, Beat: p.Beat, LeaseKey: p.LeaseKey, Instead: p.Instead, Gone: p.Gone, Pending: p.Pending,
 			})
@@ -42,13 +42,13 @@ func (e *leaseDriver) takeOne(ctx context.Context, by lease.By, a lease.AcquireR
 }
 
 // freeOne gives one lease back, where nobody has locked it at this moment.
-func (e *leaseDriver) freeOne(ctx context.Context, b lease.ReleaseRequest) (freed int64, err error) {
+func (l *leaseRows) freeOne(ctx context.Context, b lease.ReleaseRequest) (freed int64, err error) {
 	p := mysqldb.ReleaseLeaseParams{LeaseKey: []byte(b.Key), Handle: b.Handle[:], Token: b.Token}
-	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
-		if e.db.MariaDB {
-			freed, err = e.q.ReleaseLease(ctx, mysql.AtOnce(on), p)
+	err = l.once(ctx, func(on mysqldb.DBTX) (err error) {
+		if l.db.MariaDB {
+			freed, err = l.q.ReleaseLease(ctx, mysql.AtOnce(on), p)
 		} else {
-			freed, err = e.q.ReleaseLeaseSkipping(ctx, on, mysqldb.ReleaseLeaseSkippingParams(p))
+			freed, err = l.q.ReleaseLeaseSkipping(ctx, on, mysqldb.ReleaseLeaseSkippingParams(p))
 		}
 		return err
 	})

@@ -22,7 +22,7 @@ func TestLongestStatement(t *testing.T) {
 			a.Data = make([]byte, 3<<10)
 			asks = append(asks, a)
 		}
-		if _, err := r.acquireExclusive(r.ctx, us, asks); r.Classify(err) != sqlerr.BadInput {
+		if _, err := r.leases.acquireExclusive(r.ctx, us, asks); r.Classify(err) != sqlerr.BadInput {
 			r.Errorf("a batch that is too long: %v", err)
 		}
 		var rows int64

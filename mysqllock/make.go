@@ -12,48 +12,48 @@ import (
 )
 
 // Make makes rows that are missing and free: leases, or a semaphore of so many permits.
-func (e *leaseDriver) Make(ctx context.Context, keys []string, permits int) error {
+func (d *leaseDriver) Make(ctx context.Context, keys []string, permits int) error {
 	if permits > 0 {
-		return e.makeSemaphore(ctx, keys[0], permits)
+		return d.permits.makeSemaphore(ctx, keys[0], permits)
 	}
-	return e.makeUnheld(ctx, false, slices.Sorted(slices.Values(keys)))
+	return d.leases.makeUnheld(ctx, false, slices.Sorted(slices.Values(keys)))
 }
 
 // makeMissing inserts the rows of keys that have none, in the order of the keys. If another
 // transaction has locked the place of a row, the batch is halved while there is time to wait for
 // each half, so that one locked place delays few keys. Any other error is the answer of those that
 // were in the failed statement, once the batch was divided by a sqlerr.Trial.
-func (e *leaseDriver) makeMissing(ctx context.Context, by lease.By, asks []lease.AcquireRequest, missing []int, answers []lease.AcquireResult) {
+func (l *leaseRows) makeMissing(ctx context.Context, by lease.By, asks []lease.AcquireRequest, missing []int, answers []lease.AcquireResult) {
 	if len(missing) > 0 {
-		e.makeDivided(ctx, by, asks, missing, answers, new(sqlerr.Trial))
+		l.makeDivided(ctx, by, asks, missing, answers, new(sqlerr.Trial))
 	}
 }
 
-func (e *leaseDriver) makeDivided(
+func (l *leaseRows) makeDivided(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, missing []int, answers []lease.AcquireResult, trial *sqlerr.Trial,
 ) {
 	fresh := pick(asks, missing)
-	token, made, err := e.makeRows(ctx, by, fresh)
+	token, made, err := l.makeRows(ctx, by, fresh)
 	locked := mysql.IsLocked(err)
 	from, to := 0, 0
 	switch {
-	case locked && e.hasTime(ctx):
+	case locked && l.hasTime(ctx):
 		to = len(missing) / 2
 	case err != nil && !locked:
-		from, to = trial.Split(len(missing), e.Classify(err))
+		from, to = trial.Split(len(missing), l.Classify(err))
 	case err == nil:
 		trial.Worked()
 	}
 	if to > 0 {
-		e.makeDivided(ctx, by, asks, slices.Clone(missing[from:to]), answers, trial)
-		e.makeDivided(ctx, by, asks, slices.Concat(missing[:from], missing[to:]), answers, trial)
+		l.makeDivided(ctx, by, asks, slices.Clone(missing[from:to]), answers, trial)
+		l.makeDivided(ctx, by, asks, slices.Concat(missing[:from], missing[to:]), answers, trial)
 		return
 	}
 	got := counted(fresh, token)
-	if locked && e.db.MariaDB || err == nil && (made < int64(len(fresh)) || token == 0) {
+	if locked && l.db.MariaDB || err == nil && (made < int64(len(fresh)) || token == 0) {
 		var still []int
 		clear(got)
-		still, err = e.see(ctx, by, fresh, got, made)
+		still, err = l.see(ctx, by, fresh, got, made)
 		suspect(still, got)
 	}
 	for n, i := range missing {
@@ -65,9 +65,9 @@ func (e *leaseDriver) makeDivided(
 }
 
 // hasTime reports whether two statements can wait for their full bound before ctx ends.
-func (e *leaseDriver) hasTime(ctx context.Context) bool {
+func (c *conns) hasTime(ctx context.Context) bool {
 	deadline, has := ctx.Deadline()
-	return e.db.MariaDB || !has || time.Until(deadline) > 2*boundWait
+	return c.db.MariaDB || !has || time.Until(deadline) > 2*boundWait
 }
 
 // suspect marks rows that are still missing: this process's member seems to be gone, or another transaction has locked the gap.
@@ -81,21 +81,21 @@ func suspect(missing []int, answers []lease.AcquireResult) {
 // locked the place of a row, the error is a locked one. On MySQL the statement passes over a row that another transaction has
 // inserted and not committed. With a short TTL ctx may end before the server stops waiting: makeRows waits for the answer all
 // the same.
-func (e *leaseDriver) makeRows(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (token, made int64, err error) {
+func (l *leaseRows) makeRows(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (token, made int64, err error) {
 	args := []any{by.Member[:], by.Beat}
 	for _, a := range asks {
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}
 	statement := mysqldb.MakeLeasesSkipping
-	if e.db.MariaDB {
+	if l.db.MariaDB {
 		statement = mysqldb.MakeLeases
 	} else if deadline, has := ctx.Deadline(); has && time.Until(deadline) < 2*boundWait {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 2*boundWait)
 		defer cancel()
 	}
-	err = e.grant(ctx, func(on mysqldb.DBTX) error {
-		if e.db.MariaDB {
+	err = l.grant(ctx, func(on mysqldb.DBTX) error {
+		if l.db.MariaDB {
 			on = mysql.AtOnce(on)
 		}
 		made, token, err = execChange(ctx, on, statement, args)

@@ -21,7 +21,7 @@ type limited struct {
 
 // acquirePermits is one UPDATE for each semaphore, and one SELECT more where not all was granted. What was held
 // before is looked at first, so that a poll locks nothing.
-func (e *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+func (p *permitRows) acquirePermits(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	of := make(map[limited][]int)
 	var order []limited
 	for i, a := range asks {
@@ -33,7 +33,7 @@ func (e *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []le
 	}
 	answers := make([]lease.AcquireResult, len(asks))
 	for _, s := range order {
-		left, err := e.permitsOf(ctx, by, asks, of[s], answers)
+		left, err := p.permitsOf(ctx, by, asks, of[s], answers)
 		if err == nil {
 			continue
 		}
@@ -46,24 +46,24 @@ func (e *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []le
 
 // permitsOf answers those at the given places, who ask for one semaphore. Whoever wants fewest comes first: who is refused then
 // would not have fitted in beside the others either. An error is that of those who are left.
-func (e *leaseDriver) permitsOf(
+func (p *permitRows) permitsOf(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (left []int, err error) {
 	at = slices.SortedStableFunc(slices.Values(at), func(i, j int) int { return cmp.Compare(asks[i].Permits, asks[j].Permits) })
 	beyond := 0
 	if !slices.ContainsFunc(at, func(i int) bool { return !asks[i].Contended }) {
 		var usable int
-		usable, beyond, err = e.seePermits(ctx, by, asks, at, answers)
+		usable, beyond, err = p.seePermits(ctx, by, asks, at, answers)
 		if err != nil || usable < asks[at[0]].Permits {
 			return at, err
 		}
 	}
 	for {
-		n, err := e.takePermits(ctx, by, asks, at, beyond, answers)
+		n, err := p.takePermits(ctx, by, asks, at, beyond, answers)
 		if at = at[n:]; err != nil || len(at) == 0 {
 			return at, err
 		}
-		usable, past, err := e.seePermits(ctx, by, asks, at, answers)
+		usable, past, err := p.seePermits(ctx, by, asks, at, answers)
 		if err != nil || past <= beyond || usable < asks[at[0]].Permits {
 			return at, err
 		}
@@ -73,7 +73,7 @@ func (e *leaseDriver) permitsOf(
 
 // takePermits grants what there is to the first of those at the given places; so many are believed to be held past
 // the semaphore's number.
-func (e *leaseDriver) takePermits(
+func (p *permitRows) takePermits(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, beyond int, answers []lease.AcquireResult,
 ) (granted int, err error) {
 	first, total := asks[at[0]], int64(0)
@@ -84,9 +84,9 @@ func (e *leaseDriver) takePermits(
 		total += int64(a.Permits)
 	}
 	args := append([]any{by.Member[:], by.Beat, []byte(first.Key), int64(first.Limit), total + int64(beyond)}, of...)
-	rows, token, err := e.grantFound(ctx, mysqldb.AcquirePermits, append(args, boundUs(ctx)))
+	rows, token, err := p.grantFound(ctx, mysqldb.AcquirePermits, append(args, boundUs(ctx)))
 	if err == nil && rows > 0 && token == 0 {
-		token, err = e.permitToken(ctx, pick(asks, at))
+		token, err = p.permitToken(ctx, pick(asks, at))
 	}
 	if err != nil {
 		return 0, err
@@ -106,12 +106,12 @@ func (e *leaseDriver) takePermits(
 }
 
 // permitToken reads the token of permits that one statement granted. Not all of the asks need to be granted.
-func (e *leaseDriver) permitToken(ctx context.Context, asks []lease.AcquireRequest) (token int64, err error) {
+func (p *permitRows) permitToken(ctx context.Context, asks []lease.AcquireRequest) (token int64, err error) {
 	backs := make([]lease.ReleaseRequest, len(asks))
 	for i, a := range asks {
 		backs[i] = lease.ReleaseRequest{Key: a.Key, Handle: a.Handle}
 	}
-	rows, err := e.slots(ctx, backs)
+	rows, err := p.slots(ctx, backs)
 	for _, r := range rows {
 		token = max(token, r.Token)
 	}
@@ -123,11 +123,11 @@ func (e *leaseDriver) permitToken(ctx context.Context, asks []lease.AcquireReque
 
 // seePermits says why those at the given places, who ask for one semaphore, were refused, how many of its permits are
 // free for them, and how many are held past its number.
-func (e *leaseDriver) seePermits(
+func (p *permitRows) seePermits(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (usable, beyond int, err error) {
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeePermitsRow, error) {
-		return e.q.SeePermits(ctx, on, by.Member[:], by.Beat, []byte(asks[at[0]].Key))
+	rows, err := read(ctx, p.conns, func(on mysqldb.DBTX) ([]mysqldb.SeePermitsRow, error) {
+		return p.q.SeePermits(ctx, on, by.Member[:], by.Beat, []byte(asks[at[0]].Key))
 	})
 	if err != nil {
 		return 0, 0, err
@@ -158,22 +158,22 @@ func (e *leaseDriver) seePermits(
 }
 
 // makeSemaphore is two statements: the permits stand before their number does.
-func (e *leaseDriver) makeSemaphore(ctx context.Context, key string, limit int) error {
-	if err := e.makePermits(ctx, key, limit); err != nil {
+func (p *permitRows) makeSemaphore(ctx context.Context, key string, limit int) error {
+	if err := p.makePermits(ctx, key, limit); err != nil {
 		return err
 	}
-	return e.bounded(ctx, mysql.Briefly, func(on mysqldb.DBTX) error {
-		return e.q.MakeSemaphore(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
+	return p.bounded(ctx, mysql.Briefly, func(on mysqldb.DBTX) error {
+		return p.q.MakeSemaphore(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
 	})
 }
 
 // SetPermits is two statements, as makeSemaphore is.
-func (e *leaseDriver) SetPermits(ctx context.Context, key string, limit int) error {
-	if err := e.makePermits(ctx, key, limit); err != nil {
+func (d *leaseDriver) SetPermits(ctx context.Context, key string, limit int) error {
+	if err := d.permits.makePermits(ctx, key, limit); err != nil {
 		return sqlerr.Unwritten(err) // permits that nobody may have yet
 	}
-	return e.once(ctx, func(on mysqldb.DBTX) error {
-		return e.q.SetPermits(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
+	return d.once(ctx, func(on mysqldb.DBTX) error {
+		return d.q.SetPermits(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
 	})
 }
 
@@ -181,9 +181,9 @@ func (e *leaseDriver) SetPermits(ctx context.Context, key string, limit int) err
 const permitsStep = 1000
 
 // makePermits makes those that are missing. It leaves the others alone, which may be locked.
-func (e *leaseDriver) makePermits(ctx context.Context, key string, limit int) error {
-	latest, err := read(ctx, e, func(on mysqldb.DBTX) (int64, error) {
-		return e.q.LatestPermit(ctx, on, []byte(key))
+func (p *permitRows) makePermits(ctx context.Context, key string, limit int) error {
+	latest, err := read(ctx, p.conns, func(on mysqldb.DBTX) (int64, error) {
+		return p.q.LatestPermit(ctx, on, []byte(key))
 	})
 	for slot := int(latest) + 1; err == nil && slot <= limit; slot += permitsStep {
 		step := min(permitsStep, limit-slot+1)
@@ -191,7 +191,7 @@ func (e *leaseDriver) makePermits(ctx context.Context, key string, limit int) er
 		for n := range step {
 			args = append(args, []byte(key), int64(slot+n))
 		}
-		err = e.bounded(ctx, mysql.Briefly, func(on mysqldb.DBTX) error {
+		err = p.bounded(ctx, mysql.Briefly, func(on mysqldb.DBTX) error {
 			_, err := on.ExecContext(ctx, mysqldb.MakePermits, args...)
 			return err
 		})
@@ -201,10 +201,10 @@ func (e *leaseDriver) makePermits(ctx context.Context, key string, limit int) er
 
 // releasePermits looks for the permits first, without a lock, and then frees them by their numbers. An acquisition is freed
 // when all of its permits are.
-func (e *leaseDriver) releasePermits(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
+func (p *permitRows) releasePermits(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	answers := make([]lease.ReleaseResult, len(backs))
 	for n := 1; ; n++ {
-		ours, err := e.slots(ctx, backs)
+		ours, err := p.slots(ctx, backs)
 		if err != nil {
 			return nil, half(err, n > 1)
 		}
@@ -219,7 +219,7 @@ func (e *leaseDriver) releasePermits(ctx context.Context, backs []lease.ReleaseR
 		if len(ours) == 0 || n > passes {
 			return answers, nil
 		}
-		freed, err := e.endPermits(ctx, ours)
+		freed, err := p.endPermits(ctx, ours)
 		if err != nil {
 			return nil, half(err, n > 1)
 		}
@@ -236,9 +236,9 @@ func (e *leaseDriver) releasePermits(ctx context.Context, backs []lease.ReleaseR
 }
 
 // slots reads which permits are those of some acquisitions.
-func (e *leaseDriver) slots(ctx context.Context, backs []lease.ReleaseRequest) ([]mysqldb.PermitSlotsRow, error) {
-	return read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.PermitSlotsRow, error) {
-		return e.q.PermitSlots(ctx, on, keysOf(backs), nullable(handlesOf(backs)))
+func (p *permitRows) slots(ctx context.Context, backs []lease.ReleaseRequest) ([]mysqldb.PermitSlotsRow, error) {
+	return read(ctx, p.conns, func(on mysqldb.DBTX) ([]mysqldb.PermitSlotsRow, error) {
+		return p.q.PermitSlots(ctx, on, keysOf(backs), nullable(handlesOf(backs)))
 	})
 }
 
@@ -261,13 +261,13 @@ func nullable(ids []member.ID) []sql.NullString {
 
 // endPermits frees permits that still belong to the acquisition, in steps that fit into a statement. It passes over rows
 // that are locked at this moment.
-func (e *leaseDriver) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) (freed int64, err error) {
+func (p *permitRows) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) (freed int64, err error) {
 	for step := range slices.Chunk(rows, permitsStep) {
 		var args []any
 		for _, r := range step {
 			args = append(args, r.LeaseKey, r.Slot, []byte(r.Handle.String))
 		}
-		n, _, err := e.change(ctx, mysqldb.ReleasePermits, args)
+		n, _, err := p.change(ctx, mysqldb.ReleasePermits, args)
 		if err != nil {
 			return freed, half(err, freed > 0)
 		}
@@ -277,9 +277,9 @@ func (e *leaseDriver) endPermits(ctx context.Context, rows []mysqldb.PermitSlots
 }
 
 // reapPermits ends what dead members have, and what has ended by itself.
-func (e *leaseDriver) reapPermits(ctx context.Context, key string, gone []member.ID) error {
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.EndedPermitsRow, error) {
-		return e.q.EndedPermits(ctx, on, []byte(key), nullable(gone))
+func (p *permitRows) reapPermits(ctx context.Context, key string, gone []member.ID) error {
+	rows, err := read(ctx, p.conns, func(on mysqldb.DBTX) ([]mysqldb.EndedPermitsRow, error) {
+		return p.q.EndedPermits(ctx, on, []byte(key), nullable(gone))
 	})
 	if err != nil || len(rows) == 0 {
 		return err
@@ -288,6 +288,6 @@ func (e *leaseDriver) reapPermits(ctx context.Context, key string, gone []member
 	for i, r := range rows {
 		ended[i] = mysqldb.PermitSlotsRow(r)
 	}
-	_, err = e.endPermits(ctx, ended)
+	_, err = p.endPermits(ctx, ended)
 	return err
 }

@@ -23,7 +23,7 @@ func permits(key string, n, limit int) lease.AcquireRequest {
 
 func (r rig) takePermitsOf(by lease.By, asks ...lease.AcquireRequest) []lease.AcquireResult {
 	r.Helper()
-	answers, err := r.acquirePermits(r.ctx, by, asks)
+	answers, err := r.permits.acquirePermits(r.ctx, by, asks)
 	r.ok(err)
 	return answers
 }
@@ -36,8 +36,8 @@ func permitsBack(a lease.AcquireRequest) lease.ReleaseRequest {
 func TestPermitsBatch(t *testing.T) {
 	each(t, settings, func(r rig) {
 		us, them := r.join("us"), r.join("them")
-		r.ok(r.makeSemaphore(r.ctx, "a", 5))
-		r.ok(r.makeSemaphore(r.ctx, "a", 9))
+		r.ok(r.permits.makeSemaphore(r.ctx, "a", 5))
+		r.ok(r.permits.makeSemaphore(r.ctx, "a", 9))
 		r.ok(r.SetPermits(r.ctx, "b", 1500))
 		theirs := permits("a", 1, 5)
 		before := r.takePermitsOf(them, theirs)[0]
@@ -86,7 +86,7 @@ func TestPermitsBatch(t *testing.T) {
 func TestPermitsRace(t *testing.T) {
 	each(t, races, func(r rig) {
 		const limit = 5
-		r.ok(r.makeSemaphore(r.ctx, "k", limit))
+		r.ok(r.permits.makeSemaphore(r.ctx, "k", limit))
 		var within, most, grants atomic.Int64
 		var crowd sync.WaitGroup
 		for range 8 {
@@ -101,7 +101,7 @@ func TestPermitsRace(t *testing.T) {
 						us.Beat = beat
 					}
 					asks := []lease.AcquireRequest{permits("k", 1+rand.IntN(3), limit), permits("k", 1, limit)}[:1+n%2]
-					got, err := r.acquirePermits(r.ctx, us, asks)
+					got, err := r.permits.acquirePermits(r.ctx, us, asks)
 					if err != nil {
 						r.Errorf("acquire: %v", err)
 						return
@@ -139,7 +139,7 @@ func TestPermitsRace(t *testing.T) {
 func TestGuardPermits(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, them := r.join("us"), r.join("them")
-		r.ok(r.makeSemaphore(r.ctx, "k", 4))
+		r.ok(r.permits.makeSemaphore(r.ctx, "k", 4))
 		begin := func() *sql.Tx {
 			tx, err := r.db.BeginTx(r.ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 			r.ok(err)

@@ -41,7 +41,7 @@ func TestRace(t *testing.T) {
 					for i, k := range keys {
 						asks[i] = ask(fmt.Sprint(k))
 					}
-					got, err := r.acquireExclusive(r.ctx, us, asks)
+					got, err := r.leases.acquireExclusive(r.ctx, us, asks)
 					if err != nil {
 						fail("acquire: %v", err)
 						return
@@ -99,7 +99,7 @@ func TestFreshKeys(t *testing.T) {
 			us := r.join("racer")
 			crowd.Go(func() {
 				for n := range granted {
-					got, err := r.acquireExclusive(r.ctx, us, []lease.AcquireRequest{ask(fmt.Sprint("fresh ", n))})
+					got, err := r.leases.acquireExclusive(r.ctx, us, []lease.AcquireRequest{ask(fmt.Sprint("fresh ", n))})
 					if err != nil {
 						r.Errorf("acquire: %v", err)
 						return
@@ -134,7 +134,7 @@ func TestAHeartbeatComesThrough(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
 		defer cancel()
-		if _, err := r.acquireExclusive(short, us, []lease.AcquireRequest{ask("k")}); r.Classify(err) != sqlerr.Busy {
+		if _, err := r.leases.acquireExclusive(short, us, []lease.AcquireRequest{ask("k")}); r.Classify(err) != sqlerr.Busy {
 			r.Errorf("no connection: %v", err)
 		}
 		// A connection that broke is made anew.
@@ -180,7 +180,7 @@ func TestHeartbeatsAmongAcquires(t *testing.T) {
 			crowd.Go(func() {
 				for n := range r.rounds(60) {
 					a := ask(fmt.Sprint(g%8, " ", n%3))
-					got, err := r.acquireExclusive(r.ctx, lease.By{Member: us.Member, Beat: beat.Load() + 1000}, []lease.AcquireRequest{a})
+					got, err := r.leases.acquireExclusive(r.ctx, lease.By{Member: us.Member, Beat: beat.Load() + 1000}, []lease.AcquireRequest{a})
 					if err != nil {
 						r.Errorf("acquire: %v", err)
 						return

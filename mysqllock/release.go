@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/mysql"
@@ -17,26 +16,32 @@ import (
 const passes = 8
 
 // Release releases what is still held of a batch.
-func (e *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.ReleaseResult, error) {
+func (d *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.ReleaseResult, error) {
 	switch b.Kind {
 	case lease.KindSet:
-		return e.releaseSet(ctx, b.Requests)
+		return d.leases.releaseSet(ctx, b.Requests)
 	case lease.KindFair:
-		return e.passOnAll(ctx, b.Requests)
+		return d.tickets.passOnAll(ctx, b.Requests)
 	case lease.KindPermits:
-		return e.releasePermits(ctx, b.Requests)
+		return d.permits.releasePermits(ctx, b.Requests)
+	case lease.KindShared:
+		return release(ctx, b.Requests, d.readers.freeShared, d.readers.standingShared)
 	}
-	return e.release(ctx, b.Requests)
+	return d.leases.release(ctx, b.Requests)
 }
 
 // release is one UPDATE where all of a batch are ours, and one SELECT more where not all were freed.
 // The server counts what it freed, and does not say which. Where not all were freed, a lease that has its token counts as
 // freed if its row is free now. One without its token does not: the acquisition may be under way still.
-func (e *leaseDriver) release(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
-	free, standing := e.free, e.standing
-	if backs[0].Mode == dblock.ModeShared {
-		free, standing = e.freeShared, e.standingShared
-	}
+func (l *leaseRows) release(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
+	return release(ctx, backs, l.free, l.standing)
+}
+
+// release frees rows, and looks which of them still stand if it has not freed all.
+func release(
+	ctx context.Context, backs []lease.ReleaseRequest, free func(context.Context, []lease.ReleaseRequest, []int) (int64, error),
+	standing func(context.Context, []lease.ReleaseRequest, []int, int64, []lease.ReleaseResult) ([]int, error),
+) ([]lease.ReleaseResult, error) {
 	answers := make([]lease.ReleaseResult, len(backs))
 	left := places(len(backs))
 	for n := 1; ; n++ {
@@ -60,12 +65,12 @@ func (e *leaseDriver) release(ctx context.Context, backs []lease.ReleaseRequest)
 }
 
 // free gives back those at the given places.
-func (e *leaseDriver) free(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
+func (l *leaseRows) free(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
 	if len(at) == 1 {
-		return e.freeOne(ctx, backs[at[0]])
+		return l.freeOne(ctx, backs[at[0]])
 	}
-	if e.db.MariaDB {
-		freed, err = e.freeAlike(ctx, backs, at)
+	if l.db.MariaDB {
+		freed, err = l.freeAlike(ctx, backs, at)
 		if !mysql.IsLocked(err) {
 			return freed, err
 		}
@@ -74,23 +79,23 @@ func (e *leaseDriver) free(ctx context.Context, backs []lease.ReleaseRequest, at
 	for _, i := range at {
 		args = append(args, []byte(backs[i].Key), backs[i].Handle[:], backs[i].Token)
 	}
-	freed, _, err = e.change(ctx, mysqldb.ReleaseLeases, args)
+	freed, _, err = l.change(ctx, mysqldb.ReleaseLeases, args)
 	return freed, err
 }
 
 // freeAlike fails as locked where any of the rows is.
-func (e *leaseDriver) freeAlike(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
+func (l *leaseRows) freeAlike(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
 	var keys, handles mysql.List
 	for _, i := range at {
 		keys, handles = append(keys, []byte(backs[i].Key)), append(handles, backs[i].Handle[:])
 	}
-	freed, _, err = e.changeAtOnce(ctx, mysqldb.ReleaseAlike, []any{keys, handles})
+	freed, _, err = l.changeAtOnce(ctx, mysqldb.ReleaseAlike, []any{keys, handles})
 	return freed, err
 }
 
 // standing reads which rows are still ours, and notes which of the others were freed: all, where they are
 // as many as were freed.
-func (e *leaseDriver) standing(
+func (l *leaseRows) standing(
 	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
 ) (left []int, err error) {
 	keys := make([][]byte, len(at))
@@ -100,8 +105,8 @@ func (e *leaseDriver) standing(
 		places[backs[i].Key] = i
 		answers[i] = lease.ReleaseResult{}
 	}
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
-		return e.q.LeaseHandles(ctx, on, keys)
+	rows, err := read(ctx, l.conns, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
+		return l.q.LeaseHandles(ctx, on, keys)
 	})
 	for _, r := range rows {
 		i := places[string(r.LeaseKey)]
@@ -128,7 +133,7 @@ func again(ctx context.Context, pass int) bool {
 }
 
 // releaseSet is one UPDATE where all of a set are ours. Where some are not any more, or are locked, a SELECT tells how many are.
-func (e *leaseDriver) releaseSet(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
+func (l *leaseRows) releaseSet(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	answers := make([]lease.ReleaseResult, len(backs))
 	at := places(len(backs))
 	for n := 1; ; n++ {
@@ -136,7 +141,7 @@ func (e *leaseDriver) releaseSet(ctx context.Context, backs []lease.ReleaseReque
 		for _, i := range at {
 			args = append(args, []byte(backs[i].Key), backs[i].Handle[:])
 		}
-		freed, _, err := e.change(ctx, mysqldb.ReleaseSet, append(args, int64(len(at))))
+		freed, _, err := l.change(ctx, mysqldb.ReleaseSet, append(args, int64(len(at))))
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +151,7 @@ func (e *leaseDriver) releaseSet(ctx context.Context, backs []lease.ReleaseReque
 			}
 			return answers, nil
 		}
-		if at, err = e.standing(ctx, backs, at, 0, answers); err != nil {
+		if at, err = l.standing(ctx, backs, at, 0, answers); err != nil {
 			return nil, err
 		}
 		if len(at) == 0 || n == passes || !again(ctx, n) {

@@ -160,7 +160,7 @@ func (r rig) join(label string) lease.By {
 
 func (r rig) acquire(by lease.By, asks ...lease.AcquireRequest) []lease.AcquireResult {
 	r.Helper()
-	answers, err := r.acquireExclusive(r.ctx, by, asks)
+	answers, err := r.leases.acquireExclusive(r.ctx, by, asks)
 	r.ok(err)
 	return answers
 }

@@ -19,21 +19,21 @@ const openings = 3
 
 // acquireShared is one INSERT where all keys of a batch are open to readers already. Those that are free are opened, and
 // asked for again. What was held before is looked at first, so that a poll locks nothing.
-func (e *leaseDriver) acquireShared(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+func (r *readerRows) acquireShared(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	answers := make([]lease.AcquireResult, len(asks))
 	left := places(len(asks))
 	looks := !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return !a.Contended })
 	for n := 1; ; n++ {
 		var err error
 		if n > 1 || !looks {
-			if left, err = e.enter(ctx, by, asks, left, answers); err != nil {
+			if left, err = r.enter(ctx, by, asks, left, answers); err != nil {
 				return failed(answers, left, err)
 			}
 		}
 		if len(left) == 0 {
 			return answers, nil
 		}
-		opened, err := e.open(ctx, by, asks, left, answers)
+		opened, err := r.open(ctx, by, asks, left, answers)
 		if err != nil {
 			return failed(answers, left, err)
 		}
@@ -58,7 +58,7 @@ func places(n int) []int {
 }
 
 // enter lets those at the given places in where keys are open; the others are left.
-func (e *leaseDriver) enter(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (left []int, err error) {
+func (r *readerRows) enter(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (left []int, err error) {
 	args := []any{by.Member[:], by.Beat}
 	one := true
 	for _, i := range at {
@@ -66,7 +66,7 @@ func (e *leaseDriver) enter(ctx context.Context, by lease.By, asks []lease.Acqui
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 		one = one && a.Key == asks[at[0]].Key
 	}
-	entered, token, err := e.grantAtOnce(ctx, mysqldb.AcquireShared, args)
+	entered, token, err := r.grantAtOnce(ctx, mysqldb.AcquireShared, args)
 	switch {
 	case mysql.IsLocked(err) && len(at) == len(asks) && len(asks) > 1:
 		return at, ofBatch(err, len(asks)) // nothing was granted before
@@ -80,21 +80,21 @@ func (e *leaseDriver) enter(ctx context.Context, by lease.By, asks []lease.Acqui
 		}
 		return nil, nil
 	}
-	if left, err = e.readBack(ctx, asks, at, answers, entered); err != nil {
+	if left, err = r.readBack(ctx, asks, at, answers, entered); err != nil {
 		return at, half(err, true)
 	}
 	return left, nil
 }
 
 // readBack tells which of those at the given places were let in, as so many were.
-func (e *leaseDriver) readBack(
+func (r *readerRows) readBack(
 	ctx context.Context, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult, entered int64,
 ) (left []int, err error) {
 	backs := make([]lease.ReleaseRequest, len(at))
 	for n, i := range at {
 		backs[n] = lease.ReleaseRequest{Key: asks[i].Key, Handle: asks[i].Handle}
 	}
-	tokens, err := e.readerTokens(ctx, backs)
+	tokens, err := r.readerTokens(ctx, backs)
 	if err != nil {
 		return nil, err
 	}
@@ -113,13 +113,13 @@ func (e *leaseDriver) readBack(
 }
 
 // readerTokens reads which acquisitions stand.
-func (e *leaseDriver) readerTokens(ctx context.Context, backs []lease.ReleaseRequest) (map[lease.Handle]int64, error) {
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ReaderHandlesRow, error) {
-		return e.q.ReaderHandles(ctx, on, keysOf(backs), handlesIn(backs))
+func (r *readerRows) readerTokens(ctx context.Context, backs []lease.ReleaseRequest) (map[lease.Handle]int64, error) {
+	rows, err := read(ctx, r.conns, func(on mysqldb.DBTX) ([]mysqldb.ReaderHandlesRow, error) {
+		return r.q.ReaderHandles(ctx, on, keysOf(backs), handlesIn(backs))
 	})
 	tokens := make(map[lease.Handle]int64, len(rows))
-	for _, r := range rows {
-		tokens[id(string(r.Handle))] = r.Token
+	for _, row := range rows {
+		tokens[id(string(row.Handle))] = row.Token
 	}
 	return tokens, err
 }
@@ -154,32 +154,32 @@ func handlesIn(backs []lease.ReleaseRequest) [][]byte {
 }
 
 // open says who has the keys at the given places, and has those shared that are free; false where none was.
-func (e *leaseDriver) open(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (opened bool, err error) {
-	seen, err := e.seeKeys(ctx, by, pick(asks, at))
+func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (opened bool, err error) {
+	seen, err := r.seeKeys(ctx, by, pick(asks, at))
 	if err != nil {
 		return false, err
 	}
 	missing, free := make(map[string]bool), make(map[string]member.ID)
 	for _, i := range at {
 		a := asks[i]
-		r, is := seen[a.Key]
-		answers[i] = refused(r, a)
+		row, is := seen[a.Key]
+		answers[i] = refused(row, a)
 		switch {
 		case !is:
 			missing[a.Key] = true
 			answers[i] = lease.AcquireResult{}
-		case !r.Alive, r.Shared && !r.Handle.Valid, !freeFor(r, a):
+		case !row.Alive, row.Shared && !row.Handle.Valid, !freeFor(row, a):
 		default:
 			free[a.Key] = a.Gone
 		}
 		answers[i].Shared = false // readers are in nobody's way here
 	}
-	if err := e.makeUnheld(ctx, true, slices.Sorted(maps.Keys(missing))); err != nil {
+	if err := r.makeUnheld(ctx, true, slices.Sorted(maps.Keys(missing))); err != nil {
 		return false, err
 	}
 	for key, gone := range free {
-		err := sqlerr.Unwritten(e.once(ctx, func(on mysqldb.DBTX) error {
-			_, err := e.q.OpenShared(ctx, on, []byte(key), gone[:])
+		err := sqlerr.Unwritten(r.once(ctx, func(on mysqldb.DBTX) error {
+			_, err := r.q.OpenShared(ctx, on, []byte(key), gone[:])
 			return err
 		}))
 		for _, i := range at {
@@ -192,9 +192,9 @@ func (e *leaseDriver) open(ctx context.Context, by lease.By, asks []lease.Acquir
 }
 
 // seeKeys reads the rows of some keys.
-func (e *leaseDriver) seeKeys(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (map[string]mysqldb.SeeLeasesRow, error) {
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeeLeasesRow, error) {
-		return e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, askedKeys(asks))
+func (l *leaseRows) seeKeys(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (map[string]mysqldb.SeeLeasesRow, error) {
+	rows, err := read(ctx, l.conns, func(on mysqldb.DBTX) ([]mysqldb.SeeLeasesRow, error) {
+		return l.q.SeeLeases(ctx, on, by.Member[:], by.Beat, askedKeys(asks))
 	})
 	seen := make(map[string]mysqldb.SeeLeasesRow, len(rows))
 	for _, r := range rows {
@@ -205,13 +205,13 @@ func (e *leaseDriver) seeKeys(ctx context.Context, by lease.By, asks []lease.Acq
 
 // makeUnheld makes rows that are missing, and grants nothing. The keys are in order. One whose place another transaction has
 // locked is told apart from the others by halves, while there is time to wait for each, and is left out.
-func (e *leaseDriver) makeUnheld(ctx context.Context, shared bool, keys []string) error {
+func (l *leaseRows) makeUnheld(ctx context.Context, shared bool, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
 	statement, args := mysqldb.MakeFreeLeases, []any(nil)
 	switch {
-	case !e.db.MariaDB:
+	case !l.db.MariaDB:
 		statement = mysqldb.MakeUnheldSkipping
 	case shared:
 		statement = mysqldb.MakeShared
@@ -219,30 +219,30 @@ func (e *leaseDriver) makeUnheld(ctx context.Context, shared bool, keys []string
 	for _, key := range keys {
 		args = append(args, []byte(key))
 		switch {
-		case e.db.MariaDB:
+		case l.db.MariaDB:
 		case shared:
 			args = append(args, int64(1))
 		default:
 			args = append(args, int64(0))
 		}
 	}
-	err := e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
+	err := l.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
 		_, err := on.ExecContext(ctx, statement, args...)
 		return err
 	})
-	if half := len(keys) / 2; mysql.IsLocked(err) && half > 0 && e.hasTime(ctx) {
-		return cmp.Or(e.makeUnheld(ctx, shared, keys[:half]), e.makeUnheld(ctx, shared, keys[half:]))
+	if half := len(keys) / 2; mysql.IsLocked(err) && half > 0 && l.hasTime(ctx) {
+		return cmp.Or(l.makeUnheld(ctx, shared, keys[:half]), l.makeUnheld(ctx, shared, keys[half:]))
 	}
-	if mysql.IsLocked(err) && e.db.MariaDB {
+	if mysql.IsLocked(err) && l.db.MariaDB {
 		return nil
 	}
 	return sqlerr.Unwritten(err)
 }
 
 // Readers is one statement in a snapshot of its own.
-func (e *leaseDriver) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.SeeReadersRow, error) {
-		return e.q.SeeReaders(ctx, on, []byte(key))
+func (d *leaseDriver) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
+	rows, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([]mysqldb.SeeReadersRow, error) {
+		return d.q.SeeReaders(ctx, on, []byte(key))
 	})
 	readers := make([]lease.Holder, len(rows))
 	for i, r := range rows {
@@ -254,12 +254,12 @@ func (e *leaseDriver) Readers(ctx context.Context, key string) ([]lease.Holder, 
 }
 
 // Reap ends what dead members hold, and what has ended by itself.
-func (e *leaseDriver) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
+func (d *leaseDriver) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
 	if mode == dblock.ModePermit {
-		return e.reapPermits(ctx, key, gone)
+		return d.permits.reapPermits(ctx, key, gone)
 	}
-	handles, err := read(ctx, e, func(on mysqldb.DBTX) ([][]byte, error) {
-		return e.q.EndedReaders(ctx, on, []byte(key), nullable(gone))
+	handles, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([][]byte, error) {
+		return d.q.EndedReaders(ctx, on, []byte(key), nullable(gone))
 	})
 	if err != nil || len(handles) == 0 {
 		return err
@@ -268,30 +268,30 @@ func (e *leaseDriver) Reap(ctx context.Context, mode dblock.Mode, key string, go
 	for i, h := range handles {
 		ended[i] = lease.ReleaseRequest{Key: key, Handle: id(string(h))}
 	}
-	_, err = e.endShared(ctx, ended)
+	_, err = d.readers.endShared(ctx, ended)
 	return err
 }
 
 // freeShared gives back those at the given places.
-func (e *leaseDriver) freeShared(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
-	return e.endShared(ctx, pick(backs, at))
+func (r *readerRows) freeShared(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
+	return r.endShared(ctx, pick(backs, at))
 }
 
 // endShared deletes readers where nobody has locked them at this moment.
-func (e *leaseDriver) endShared(ctx context.Context, backs []lease.ReleaseRequest) (ended int64, err error) {
+func (r *readerRows) endShared(ctx context.Context, backs []lease.ReleaseRequest) (ended int64, err error) {
 	var args []any
 	for _, b := range backs {
 		args = append(args, []byte(b.Key), b.Handle[:])
 	}
-	ended, _, err = e.change(ctx, mysqldb.ReleaseShared, args)
+	ended, _, err = r.change(ctx, mysqldb.ReleaseShared, args)
 	return ended, err
 }
 
 // standingShared is standing for readers.
-func (e *leaseDriver) standingShared(
+func (r *readerRows) standingShared(
 	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
 ) (left []int, err error) {
-	tokens, err := e.readerTokens(ctx, pick(backs, at))
+	tokens, err := r.readerTokens(ctx, pick(backs, at))
 	for _, i := range at {
 		if tokens[backs[i].Handle] != 0 {
 			answers[i] = lease.ReleaseResult{Stood: true}

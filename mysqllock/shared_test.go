@@ -16,7 +16,7 @@ import (
 // enterShared asks for a batch as readers.
 func (r rig) enterShared(by lease.By, asks ...lease.AcquireRequest) []lease.AcquireResult {
 	r.Helper()
-	answers, err := r.acquireShared(r.ctx, by, asks)
+	answers, err := r.readers.acquireShared(r.ctx, by, asks)
 	r.ok(err)
 	return answers
 }
@@ -24,10 +24,10 @@ func (r rig) enterShared(by lease.By, asks ...lease.AcquireRequest) []lease.Acqu
 // write takes a key for itself, after its readers have gone; false where somebody has it. looks is whether it looks for them.
 func (r rig) write(by lease.By, key string, looks bool) (lease.ReleaseRequest, bool) {
 	a := ask(key)
-	got, err := r.acquireExclusive(r.ctx, by, []lease.AcquireRequest{a})
+	got, err := r.leases.acquireExclusive(r.ctx, by, []lease.AcquireRequest{a})
 	if err == nil && got[0].Shared {
 		a.Over = true
-		got, err = r.acquireExclusive(r.ctx, by, []lease.AcquireRequest{a})
+		got, err = r.leases.acquireExclusive(r.ctx, by, []lease.AcquireRequest{a})
 	}
 	if err != nil {
 		r.Errorf("write: %v", err)
@@ -52,7 +52,7 @@ func (r rig) write(by lease.By, key string, looks bool) (lease.ReleaseRequest, b
 	held := ask(key)
 	held.Instead = a.Handle
 	for {
-		got, err := r.acquireExclusive(r.ctx, by, []lease.AcquireRequest{held})
+		got, err := r.leases.acquireExclusive(r.ctx, by, []lease.AcquireRequest{held})
 		if err != nil {
 			r.Errorf("write: %v", err)
 			return lease.ReleaseRequest{}, false
@@ -109,7 +109,7 @@ func (r rig) meetings(rounds int, looks bool) (met, reads, writes int64) {
 					continue
 				}
 				a := ask("k")
-				got, err := r.acquireShared(r.ctx, us, []lease.AcquireRequest{a})
+				got, err := r.readers.acquireShared(r.ctx, us, []lease.AcquireRequest{a})
 				if err != nil {
 					r.Errorf("read: %v", err)
 					return

@@ -20,12 +20,21 @@ const (
 	leastUnused = time.Minute
 )
 
+// sweeper deletes rows that are not used any more.
+type sweeper struct {
+	*conns
+	leases  *leaseRows
+	readers *readerRows
+	tickets *ticketRows
+}
+
 // Sweep tidies in small steps: rows are found without a lock, and deleted by their keys. Leases come
 // before members: one whose member was gone when it was read is free for good.
-func (e *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
+func (d *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
 	older := max(unused, leastUnused).Microseconds()
+	s := &sweeper{d.conns, d.leases, d.readers, d.tickets}
 	for _, sweep := range []func(context.Context, int64) (int64, error){
-		e.sweepLeases, e.sweepShared, e.sweepReaders, e.sweepTickets, e.sweepMembers, e.sweepWaiters,
+		s.sweepLeases, s.sweepShared, s.sweepReaders, s.sweepTickets, s.sweepMembers, s.sweepWaiters,
 	} {
 		n, err := sweep(ctx, older)
 		removed += n
@@ -36,33 +45,33 @@ func (e *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed 
 	return removed, nil
 }
 
-func (e *leaseDriver) sweepLeases(ctx context.Context, older int64) (int64, error) {
-	return e.steps(ctx,
+func (s *sweeper) sweepLeases(ctx context.Context, older int64) (int64, error) {
+	return s.steps(ctx,
 		func(on mysqldb.DBTX, after []byte) ([][]byte, error) {
-			return e.q.UnusedLeases(ctx, on, after, older, sweepStep)
+			return s.q.UnusedLeases(ctx, on, after, older, sweepStep)
 		},
-		func(on mysqldb.DBTX, keys [][]byte) (int64, error) { return e.q.SweepLeases(ctx, on, keys, older) })
+		func(on mysqldb.DBTX, keys [][]byte) (int64, error) { return s.q.SweepLeases(ctx, on, keys, older) })
 }
 
-func (e *leaseDriver) sweepMembers(ctx context.Context, older int64) (int64, error) {
-	return e.steps(ctx,
+func (s *sweeper) sweepMembers(ctx context.Context, older int64) (int64, error) {
+	return s.steps(ctx,
 		func(on mysqldb.DBTX, after []byte) ([][]byte, error) {
-			return e.q.ExpiredMembers(ctx, on, after, older, sweepStep)
+			return s.q.ExpiredMembers(ctx, on, after, older, sweepStep)
 		},
-		func(on mysqldb.DBTX, ids [][]byte) (int64, error) { return e.q.SweepMembers(ctx, on, ids, older) })
+		func(on mysqldb.DBTX, ids [][]byte) (int64, error) { return s.q.SweepMembers(ctx, on, ids, older) })
 }
 
 // steps finds and deletes along the primary key until nothing more is found.
-func (e *leaseDriver) steps(
+func (s *sweeper) steps(
 	ctx context.Context, find func(on mysqldb.DBTX, after []byte) ([][]byte, error),
 	remove func(on mysqldb.DBTX, keys [][]byte) (int64, error),
 ) (removed int64, err error) {
 	for after := []byte{}; ; {
-		found, err := read(ctx, e, func(on mysqldb.DBTX) ([][]byte, error) { return find(on, after) })
+		found, err := read(ctx, s.conns, func(on mysqldb.DBTX) ([][]byte, error) { return find(on, after) })
 		if err != nil || len(found) == 0 {
 			return removed, err
 		}
-		err = e.once(ctx, func(on mysqldb.DBTX) error {
+		err = s.once(ctx, func(on mysqldb.DBTX) error {
 			n, err := remove(on, found)
 			removed += n
 			return err
@@ -76,22 +85,22 @@ func (e *leaseDriver) steps(
 
 // sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then
 // looks for readers.
-func (e *leaseDriver) sweepShared(ctx context.Context, older int64) (int64, error) {
-	return e.steps(ctx,
+func (s *sweeper) sweepShared(ctx context.Context, older int64) (int64, error) {
+	return s.steps(ctx,
 		func(on mysqldb.DBTX, after []byte) ([][]byte, error) {
-			return e.q.UnusedShared(ctx, on, after, older, sweepStep)
+			return s.q.UnusedShared(ctx, on, after, older, sweepStep)
 		},
 		func(on mysqldb.DBTX, keys [][]byte) (int64, error) {
 			handle := member.NewID()
-			claimed, err := e.q.ClaimShared(ctx, on, keys, older, handle[:])
+			claimed, err := s.q.ClaimShared(ctx, on, keys, older, handle[:])
 			if err != nil || claimed == 0 {
 				return 0, err
 			}
-			read, err := e.q.KeysRead(ctx, on, keys)
+			read, err := s.q.KeysRead(ctx, on, keys)
 			if err != nil {
 				return 0, err // they are free again within a minute
 			}
-			if err := e.unclaim(ctx, read, handle); err != nil {
+			if err := s.unclaim(ctx, read, handle); err != nil {
 				return 0, err
 			}
 			keys = slices.DeleteFunc(slices.Clone(keys), func(key []byte) bool {
@@ -100,12 +109,12 @@ func (e *leaseDriver) sweepShared(ctx context.Context, older int64) (int64, erro
 			if len(keys) == 0 {
 				return 0, nil
 			}
-			return e.q.SweepClaimed(ctx, on, keys, handle[:])
+			return s.q.SweepClaimed(ctx, on, keys, handle[:])
 		})
 }
 
 // unclaim gives keys back that have readers after all.
-func (e *leaseDriver) unclaim(ctx context.Context, keys [][]byte, handle lease.Handle) error {
+func (s *sweeper) unclaim(ctx context.Context, keys [][]byte, handle lease.Handle) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -113,15 +122,15 @@ func (e *leaseDriver) unclaim(ctx context.Context, keys [][]byte, handle lease.H
 	for i, key := range keys {
 		ours[i] = lease.ReleaseRequest{Key: string(key), Handle: handle}
 	}
-	_, err := e.release(ctx, ours)
+	_, err := s.leases.release(ctx, ours)
 	return err
 }
 
 // sweepReaders ends those whose members were gone for good when they were read, or whose time was up.
-func (e *leaseDriver) sweepReaders(ctx context.Context, older int64) (removed int64, err error) {
+func (s *sweeper) sweepReaders(ctx context.Context, older int64) (removed int64, err error) {
 	for from := []byte{}; ; {
-		found, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.UnusedReadersRow, error) {
-			return e.q.UnusedReaders(ctx, on, from, older, sweepStep)
+		found, err := read(ctx, s.conns, func(on mysqldb.DBTX) ([]mysqldb.UnusedReadersRow, error) {
+			return s.q.UnusedReaders(ctx, on, from, older, sweepStep)
 		})
 		if err != nil || len(found) == 0 {
 			return removed, err
@@ -130,7 +139,7 @@ func (e *leaseDriver) sweepReaders(ctx context.Context, older int64) (removed in
 		for i, r := range found {
 			ended[i] = lease.ReleaseRequest{Key: string(r.LeaseKey), Handle: id(string(r.Handle))}
 		}
-		n, err := e.endShared(ctx, ended)
+		n, err := s.readers.endShared(ctx, ended)
 		removed += n
 		if err != nil || n == 0 || len(found) < sweepStep {
 			return removed, err // what is locked is left to the next sweep
@@ -140,17 +149,17 @@ func (e *leaseDriver) sweepReaders(ctx context.Context, older int64) (removed in
 }
 
 // sweepWaiters deletes one row a statement: their key has two parts, and they are few.
-func (e *leaseDriver) sweepWaiters(ctx context.Context, _ int64) (removed int64, err error) {
+func (s *sweeper) sweepWaiters(ctx context.Context, _ int64) (removed int64, err error) {
 	for from := []byte{}; ; {
-		found, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.ExpiredWaitersRow, error) {
-			return e.q.ExpiredWaiters(ctx, on, from, sweepStep)
+		found, err := read(ctx, s.conns, func(on mysqldb.DBTX) ([]mysqldb.ExpiredWaitersRow, error) {
+			return s.q.ExpiredWaiters(ctx, on, from, sweepStep)
 		})
 		if err != nil {
 			return removed, err
 		}
 		for _, w := range found {
-			err := e.once(ctx, func(on mysqldb.DBTX) error {
-				n, err := e.q.SweepWaiter(ctx, on, w.LeaseKey, w.MemberID)
+			err := s.once(ctx, func(on mysqldb.DBTX) error {
+				n, err := s.q.SweepWaiter(ctx, on, w.LeaseKey, w.MemberID)
 				removed += n
 				return err
 			})
@@ -166,16 +175,16 @@ func (e *leaseDriver) sweepWaiters(ctx context.Context, _ int64) (removed int64,
 }
 
 // sweepTickets deletes one row a statement, by its key.
-func (e *leaseDriver) sweepTickets(ctx context.Context, _ int64) (removed int64, err error) {
+func (s *sweeper) sweepTickets(ctx context.Context, _ int64) (removed int64, err error) {
 	for {
-		found, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.UnusedTicketsRow, error) {
-			return e.q.UnusedTickets(ctx, on, sweepStep)
+		found, err := read(ctx, s.conns, func(on mysqldb.DBTX) ([]mysqldb.UnusedTicketsRow, error) {
+			return s.q.UnusedTickets(ctx, on, sweepStep)
 		})
 		if err != nil {
 			return removed, err
 		}
 		for _, q := range found {
-			n, err := e.dropTicket(ctx, string(q.LeaseKey), q.Ticket)
+			n, err := s.tickets.dropTicket(ctx, string(q.LeaseKey), q.Ticket)
 			removed += n
 			if err != nil {
 				return removed, err

@@ -9,13 +9,13 @@ import (
 )
 
 // Evict deletes the member's row, and looks in a statement of its own whether it is gone.
-func (e *leaseDriver) Evict(ctx context.Context, id member.ID) (gone bool, err error) {
-	err = e.once(ctx, func(on mysqldb.DBTX) error { return e.q.Evict(ctx, on, id[:]) })
+func (d *leaseDriver) Evict(ctx context.Context, id member.ID) (gone bool, err error) {
+	err = d.once(ctx, func(on mysqldb.DBTX) error { return d.q.Evict(ctx, on, id[:]) })
 	if err != nil {
 		return false, sqlerr.Unwritten(err) // an eviction gives nobody anything
 	}
-	stands, err := read(ctx, e, func(on mysqldb.DBTX) (int64, error) {
-		return e.q.MemberStands(ctx, on, id[:])
+	stands, err := read(ctx, d.conns, func(on mysqldb.DBTX) (int64, error) {
+		return d.q.MemberStands(ctx, on, id[:])
 	})
 	return stands == 0, err
 }

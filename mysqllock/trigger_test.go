@@ -53,7 +53,7 @@ func TestTriggersHideNoToken(t *testing.T) {
 				asks[i] = ask(key)
 				backs[i] = lease.ReleaseRequest{Key: key, Handle: asks[i].Handle}
 			}
-			got, err := r.acquireExclusive(r.ctx, us, asks)
+			got, err := r.leases.acquireExclusive(r.ctx, us, asks)
 			check("dblock_lease", asks, got, err)
 			r.release(backs...)
 		}
@@ -64,17 +64,17 @@ func TestTriggersHideNoToken(t *testing.T) {
 		acquire("a", "b", "e") // some of both
 		set := []lease.AcquireRequest{ask("a"), ask("b")}
 		set[1].Handle = set[0].Handle
-		got, err := r.acquireSet(r.ctx, us, set)
+		got, err := r.leases.acquireSet(r.ctx, us, set)
 		check("dblock_lease", set, got, err)
 		shared := []lease.AcquireRequest{ask("s"), ask("s"), ask("t")}
-		got, err = r.acquireShared(r.ctx, us, shared)
+		got, err = r.readers.acquireShared(r.ctx, us, shared)
 		check("dblock_reader", shared, got, err)
-		r.ok(r.makeSemaphore(r.ctx, "p", 5))
+		r.ok(r.permits.makeSemaphore(r.ctx, "p", 5))
 		some := []lease.AcquireRequest{permits("p", 2, 5), permits("p", 3, 5)}
-		got, err = r.acquirePermits(r.ctx, us, some)
+		got, err = r.permits.acquirePermits(r.ctx, us, some)
 		check("dblock_permit", some, got, err)
 		waiting := []lease.AcquireRequest{ask("q"), ask("q")}
-		tickets, err := r.enqueue(r.ctx, us, waiting)
+		tickets, err := r.tickets.enqueue(r.ctx, us, waiting)
 		r.ok(err)
 		for i, a := range waiting {
 			var ticket int64

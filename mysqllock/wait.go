@@ -18,10 +18,10 @@ import (
 
 // Wait notes for ttl that a process waits for keys; with ttl 0 it ends that. It notifies no process: List shows it, and
 // OthersWait reads it.
-func (e *leaseDriver) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
-	return e.passing(ctx, inOrder(keys), id, func(on mysqldb.DBTX, keys [][]byte) error {
+func (d *leaseDriver) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
+	return d.passing(ctx, inOrder(keys), id, func(on mysqldb.DBTX, keys [][]byte) error {
 		if ttl == 0 {
-			return e.q.StopWaiting(ctx, on, keys, id[:])
+			return d.q.StopWaiting(ctx, on, keys, id[:])
 		}
 		var args []any
 		for _, key := range keys {
@@ -42,15 +42,15 @@ func inOrder(keys []string) [][]byte {
 }
 
 // passing runs a statement on a member's rows of keys, but for those that another transaction has locked.
-func (e *leaseDriver) passing(ctx context.Context, keys [][]byte, id member.ID, statement func(mysqldb.DBTX, [][]byte) error) error {
-	err := e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error { return statement(on, keys) })
+func (d *leaseDriver) passing(ctx context.Context, keys [][]byte, id member.ID, statement func(mysqldb.DBTX, [][]byte) error) error {
+	err := d.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error { return statement(on, keys) })
 	if !mysql.IsLocked(err) {
 		return sqlerr.Unwritten(err)
 	}
 	var there, free [][]byte
-	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
-		if there, err = e.q.WaitedFor(ctx, on, keys, id[:]); err == nil {
-			free, err = e.q.FreeWaitedFor(ctx, on, keys, id[:])
+	err = d.once(ctx, func(on mysqldb.DBTX) (err error) {
+		if there, err = d.q.WaitedFor(ctx, on, keys, id[:]); err == nil {
+			free, err = d.q.FreeWaitedFor(ctx, on, keys, id[:])
 		}
 		return err
 	})
@@ -64,16 +64,16 @@ func (e *leaseDriver) passing(ctx context.Context, keys [][]byte, id member.ID, 
 	if len(keys) == 0 {
 		return nil
 	}
-	return sqlerr.Unwritten(e.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error { return statement(on, keys) }))
+	return sqlerr.Unwritten(d.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error { return statement(on, keys) }))
 }
 
 // OthersWait tells whether another member that is alive waits for a key.
-func (e *leaseDriver) OthersWait(ctx context.Context, key string, id member.ID) (bool, error) {
-	return read(ctx, e, func(on mysqldb.DBTX) (bool, error) { return e.q.OthersWait(ctx, on, []byte(key), id[:]) })
+func (d *leaseDriver) OthersWait(ctx context.Context, key string, id member.ID) (bool, error) {
+	return read(ctx, d.conns, func(on mysqldb.DBTX) (bool, error) { return d.q.OthersWait(ctx, on, []byte(key), id[:]) })
 }
 
 // Listen is not to be had: these servers tell nobody anything unasked.
-func (e *leaseDriver) Listen(context.Context, func(), func(key string)) error {
+func (d *leaseDriver) Listen(context.Context, func(), func(key string)) error {
 	return fmt.Errorf("%w: MySQL and MariaDB have no notifications: keys that are waited for are watched", dblock.ErrUnsupported)
 }
 
@@ -83,20 +83,20 @@ var _ lease.Watcher = (*leaseDriver)(nil)
 const sparing = 8
 
 // Watch takes a connection of the pool for statements that look, pause and look again at the server.
-func (e *leaseDriver) Watch(ctx context.Context) (lease.Watch, error) {
-	if e.watch <= 0 {
+func (d *leaseDriver) Watch(ctx context.Context) (lease.Watch, error) {
+	if d.watch <= 0 {
 		return nil, fmt.Errorf("%w: LeaseOptions.Watch says so", dblock.ErrUnsupported)
 	}
-	if most := e.db.Stats().MaxOpenConnections; most > 0 && most < sparing {
+	if most := d.db.Stats().MaxOpenConnections; most > 0 && most < sparing {
 		return nil, fmt.Errorf("%w: a pool of %d connections has none to spare", dblock.ErrUnsupported, most)
 	}
-	conn, err := e.db.Conn(ctx)
+	conn, err := d.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{e, conn}
+	w := &watch{d, conn}
 	isolation, limit := "transaction_isolation", "max_execution_time"
-	if e.db.MariaDB {
+	if d.db.MariaDB {
 		isolation, limit = "tx_isolation", "max_statement_time"
 	}
 	settings := fmt.Sprintf("SET SESSION %s = 'READ-UNCOMMITTED', SESSION %s = 0, SESSION autocommit = 1", isolation, limit)
@@ -166,13 +166,13 @@ func values(keys []string) mysql.List {
 }
 
 // Free reads what is committed.
-func (e *leaseDriver) Free(ctx context.Context, keys []string) (free []lease.LeaseState, err error) {
+func (d *leaseDriver) Free(ctx context.Context, keys []string) (free []lease.LeaseState, err error) {
 	of := make([][]byte, len(keys))
 	for i, key := range keys {
 		of[i] = []byte(key)
 	}
-	rows, err := read(ctx, e, func(on mysqldb.DBTX) ([]mysqldb.FreeLeasesRow, error) {
-		return e.q.FreeLeases(ctx, on, of)
+	rows, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([]mysqldb.FreeLeasesRow, error) {
+		return d.q.FreeLeases(ctx, on, of)
 	})
 	for _, r := range rows {
 		free = append(free, lease.LeaseState{Key: string(r.LeaseKey), Token: r.Token})
