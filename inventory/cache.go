@@ -18,7 +18,7 @@ import (
 //	an SKU is sold out          a batch that read all rows  the same, and after SoldOutTTL
 //	keys that are recorded      answers                     others push them out
 //	what buyers used of limits  answers, and what was read  others push them out; a return counts
-//	that orders are replayed    a batch that met its keys   after so many batches
+//	orders are replayed         a batch that met its keys   after so many batches
 //
 // A proof that an SKU is sold out is dropped if units came in after its reading began: see begin.
 type skuCache struct {

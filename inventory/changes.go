@@ -273,8 +273,8 @@ func locked(ctx context.Context, tx driver.MoveTx, batch []change, mostLines int
 	return moves, answers, nil
 }
 
-// tooLong are the changes for which a statement of so many lines has no room. The first has always
-// room.
+// tooLong returns the changes that do not fit into a statement of so many lines. The first one always
+// fits.
 func tooLong(batch []change, recorded map[string][]driver.Row, mostLines int) map[string]apart {
 	long, lines, fits := make(map[string]apart), 0, make(map[string]bool)
 	for _, c := range batch {

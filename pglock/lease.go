@@ -172,7 +172,7 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 // take it over before. It comes first in the transaction that writes what the lease protects.
 //
 // Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once.
-// Others are pgx's.
+// dblock.ErrConflict as for Guards.Guard: the lock is not lost. Others are pgx's.
 func (l *LeaseLocker) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	err := l.guards.Guard(ctx, tx, f)
 	if errors.Is(err, dblock.ErrFenced) {

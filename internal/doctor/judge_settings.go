@@ -61,7 +61,7 @@ const (
 	// Work under a lock may well pause for less.
 	shortPause = 30 * time.Second
 
-	// What a lease watches by, where nobody is notified, is a statement of up to a second.
+	// Without notifications a lease watches keys by a statement of up to a second.
 	shortRead = 2 * time.Second
 	cutShort  = "the statement that watches what is waited for takes up to a second: with less than 2 s waiters are served later, by asking"
 

@@ -27,10 +27,10 @@ type AcquireRequest struct {
 	Data      []byte
 	Hold      time.Duration // it ends so long after it was granted, whatever the member does; 0: never
 	Detached  bool          // no member keeps it: it lasts for Hold
-	Contended bool          // somebody else had it when it was last asked for
-	Instead   Handle        // an acquisition that is given up for this one, where it still stands; zero: none
+	Contended bool          // another handle held the key at the last request
+	Instead   Handle        // an acquisition that this one replaces if it still stands; zero: none
 	Gone      member.ID     // a member that is gone for good (see Evict): what it held is free; zero: none
-	InTurn    bool          // only where nobody has a ticket for the key
+	InTurn    bool          // only if no call has a ticket for the key
 	Over      bool          // readers may be there still: what is granted is to be held only when they have gone
 
 	Permits, Limit int // where permits are asked for: how many, of how many
@@ -41,11 +41,11 @@ type AcquireResult struct {
 	Token  int64  // of the grant; 0: it was not granted
 	Ticket int64  // in the fair queue; 0: the member is gone
 	Handle Handle // of the acquisition that the database says it granted; the core refuses a grant of another one
-	Err    error  // what failed for this ask alone; the other answers of its batch count
+	Err    error  // what failed for this request alone; the other results of its batch count
 
 	// What follows says why, as one statement saw it.
 	MemberGone bool // ours: it has expired, or has beaten on
-	Held       bool // somebody has it; else it was locked for a moment, and may be free
+	Held       bool // the key is held; else its row was locked for a moment, and it may be free
 	Holder     Holder
 	Shared     bool        // no live holder has it alone, but readers may be there, and it was not asked for Over them
 	Stored     int         // the semaphore's number of permits; 0: there is none
@@ -53,9 +53,9 @@ type AcquireResult struct {
 	Dead       []member.ID // those who hold permits and have expired or are gone
 }
 
-// Holder is who has a lease.
+// Holder describes the holder of a lease.
 type Holder struct {
-	Member    member.ID // zero: nobody keeps it alive
+	Member    member.ID // zero: no member keeps it alive
 	Label     string
 	Token     int64
 	Dead      bool          // the member has expired or is gone: the lease can be taken over
@@ -174,7 +174,8 @@ type Driver interface {
 	// Release releases the requests of a batch that are still held. A set is released as a whole.
 	Release(ctx context.Context, batch ReleaseBatch) ([]ReleaseResult, error)
 
-	// Make makes rows that are missing, which are free: leases, or with permits a semaphore of so many.
+	// Make makes the rows of keys that have none. The rows are free: leases, or a semaphore if permits is its number
+	// of permits.
 	Make(ctx context.Context, keys []string, permits int) error
 
 	// Entry reads what has become of a call that waits with a ticket.
@@ -247,7 +248,7 @@ type Watcher interface {
 	// Watch begins on a connection of its own. Where there is none to spare it returns ErrUnsupported.
 	Watch(ctx context.Context) (Watch, error)
 
-	// Free tells which of these keys are free for whoever asks now.
+	// Free returns which of these keys a request could acquire now.
 	Free(ctx context.Context, keys []string) ([]LeaseState, error)
 }
 

@@ -14,16 +14,16 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Locker is a dblock.Locker of leases. It is safe for concurrent use. Its parts stand in layers, each of
-// which uses those below it:
+// Locker is the dblock.Locker of leases. It is safe for concurrent use. Its parts are layers. A layer uses
+// those below it:
 //
 //	Locker                      waits for what its parts ask for
 //	sets, sharing, fairQueue    several keys; readers and permits; first come, first served
-//	exclusive                   one key for one holder, and the readers that stand in its way
+//	exclusive                   one key for one holder, after its readers have gone
 //	holds                       what this process holds, until its end
 //	requester                   acquisitions and releases, each in a batch of a statement
-//	pauser                      until when a call waits
-//	base                        what all parts use
+//	pauser                      how long a call waits
+//	base                        what all layers use
 type Locker struct {
 	*Admin
 	exclusive *exclusive

@@ -2,7 +2,6 @@ package locksim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/memlease"
-	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // driver is a process's way to the server.
@@ -24,7 +21,7 @@ var (
 )
 
 func (e driver) backend() lease.Backend {
-	return lease.Backend{Member: e, Driver: e, Inspector: e, Traits: lease.Traits{Classify: e.Classify}, Close: func() {}}
+	return lease.Backend{Member: e, Driver: e, Inspector: e, Traits: lease.Traits{Classify: e.p.w.rows.Classify}, Close: func() {}}
 }
 
 // bg is the context of what the server does: it goes on without the client.
@@ -295,19 +292,6 @@ func (e driver) Look(context.Context, string) (lease.HeldLease, bool, error) {
 
 func (e driver) Sweep(context.Context, time.Duration) (int64, error) {
 	return 0, dblock.ErrUnsupported
-}
-
-func (e driver) Classify(err error) sqlerr.Class {
-	var f *memlease.Failure
-	switch {
-	case err == nil:
-		return sqlerr.Unclassified
-	case errors.As(err, &f):
-		return f.As
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return sqlerr.Busy
-	}
-	return sqlerr.Unresolved
 }
 
 // Listen hears of what is given back until the connection breaks. As on a real server, the end of a
