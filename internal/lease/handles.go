@@ -32,7 +32,9 @@ func (h *handles) add(handle Handle) {
 	if h.known == nil {
 		h.known = make(map[Handle]bool)
 	}
-	h.known[handle] = h.known[handle]
+	if _, known := h.known[handle]; !known {
+		h.known[handle] = false
+	}
 }
 
 // hold notes whether a lock that has not ended has a handle.
