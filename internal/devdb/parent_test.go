@@ -79,8 +79,12 @@ func TestOrdinaryUser(t *testing.T) {
 	})
 }
 
+// copyFile copies a program. No process is forked meanwhile: it would have the new file open for writing until it
+// executes its own, and the copy could not be executed.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	b, err := os.ReadFile(from)
 	if err != nil {
 		t.Fatal(err)
