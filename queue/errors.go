@@ -13,7 +13,7 @@ import (
 // ErrServerTooOld, ErrLost.
 var (
 	// ErrUnknownKind: no handler is registered for the kind of a job. The job is left to processes
-	// that know it: it is put off for about a quarter of its age, 1 s to 1 min, without counting an
+	// that know it: it is put off for about an eighth of its age, 1 s to 1 min, without counting an
 	// attempt. Observer.Trouble and Options.Log get the error, once a minute for each kind.
 	ErrUnknownKind = errors.New("queue: no handler for this kind")
 

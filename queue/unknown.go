@@ -7,10 +7,10 @@ import (
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
-// A job whose kind has no handler here is left to other processes. It is put off for a quarter of
+// A job whose kind has no handler here is left to other processes. It is put off for an eighth of
 // its age, within these bounds, give or take a half.
 const (
-	leaveShare = 4
+	leaveShare = 8
 	leaveLeast = time.Second
 	leaveMost  = time.Minute
 
