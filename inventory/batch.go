@@ -54,7 +54,7 @@ func (s *seller) firstWay(ctx context.Context, orders []order) way {
 	case allots && there == enough && !s.caps.Batches && !replays:
 		return lockOwn
 	case s.canSell(orders) && (there == enough || there == unknown && lone):
-		if replays || orders[0].Limit > 0 {
+		if replays || orders[0].Limit > 0 && (lone || !areBuyersDistinct(orders)) {
 			return sellNew
 		}
 		return sellAll
@@ -82,6 +82,19 @@ func isUniform(orders []order) bool {
 		if o.SKU != first.SKU || o.Hold != first.Hold || o.Limit != first.Limit || o.Unstocked != first.Unstocked || o.lines != nil {
 			return false
 		}
+	}
+	return true
+}
+
+// areBuyersDistinct tells that no order but one is of the same buyer, and none is over its limit by itself.
+func areBuyersDistinct(orders []order) bool {
+	buyers := make(map[string]bool, len(orders))
+	for i := range orders {
+		o := &orders[i]
+		if buyers[o.Buyer] || o.Qty > o.Limit {
+			return false
+		}
+		buyers[o.Buyer] = true
 	}
 	return true
 }

@@ -47,6 +47,32 @@ func (q *Queries) InsertOrders(ctx context.Context, db DBTX, arg InsertOrdersPar
 	return err
 }
 
+const InsertQuotas = `-- name: InsertQuotas :exec
+INSERT INTO dblock_quota (sku, buyer, used, most)
+SELECT $1::text, n.buyer, n.qty, $2::bigint
+FROM ROWS FROM (pg_catalog.unnest($3::text[]), pg_catalog.unnest($4::bigint[])) AS n (buyer, qty)
+ORDER BY n.buyer COLLATE "C"
+`
+
+type InsertQuotasParams struct {
+	Sku    string
+	Most   int64
+	Buyers []string
+	Qtys   []int64
+}
+
+// Of buyers of whom each is there once: who has a quota already has the batch fail. (That takes half the time of ON CONFLICT.) They are
+// inserted in their order, so that two batches of an SKU never wait for each other crosswise.
+func (q *Queries) InsertQuotas(ctx context.Context, db DBTX, arg InsertQuotasParams) error {
+	_, err := db.Exec(ctx, InsertQuotas,
+		arg.Sku,
+		arg.Most,
+		arg.Buyers,
+		arg.Qtys,
+	)
+	return err
+}
+
 const SellNew = `-- name: SellNew :one
 WITH fresh AS MATERIALIZED (
     SELECT a.reservation_key, a.buyer, a.qty

@@ -40,8 +40,8 @@ func (d *database) Sell(ctx context.Context, o driver.Orders) (driver.Sale, erro
 	if o.OnlyNew {
 		trip.query(pgdb.SellNew, one(&sale.Left, &sale.Unsold), o.Keys, o.Buyers, o.Qtys, o.SKU, o.Bucket, o.Limit, o.State, o.Hold.Microseconds())
 	} else {
-		written = false
-		trip.addSellAll(o, &sale, func(string) { written = true })
+		written = o.Limit > 0 // quotas are not keys
+		trip.addSellAll(o, &sale, &written)
 	}
 	err = d.inBatch(conn)(ctx, trip)
 	switch {
@@ -54,12 +54,16 @@ func (d *database) Sell(ctx context.Context, o driver.Orders) (driver.Sale, erro
 	return sale, err
 }
 
-func (s *statements) addSellAll(o driver.Orders, sale *driver.Sale, written func(string)) {
+func (s *statements) addSellAll(o driver.Orders, sale *driver.Sale, written *bool) {
 	var units int64
 	for _, qty := range o.Qtys {
 		units += qty
 	}
-	args := []any{o.Keys, o.SKU, o.Bucket, o.Buyers, o.Qtys, o.State, false, o.Hold.Microseconds()}
-	*s = append(*s, statement{sql: pgdb.InsertOrders, args: args, done: written})
+	if o.Limit > 0 {
+		args := []any{o.SKU, o.Limit, o.Buyers, o.Qtys}
+		*s = append(*s, statement{sql: pgdb.InsertQuotas, args: args, done: func(string) { *written = false }})
+	}
+	args := []any{o.Keys, o.SKU, o.Bucket, o.Buyers, o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds()}
+	*s = append(*s, statement{sql: pgdb.InsertOrders, args: args, done: func(string) { *written = true }})
 	s.query(pgdb.TakeTogether, one(&sale.Left), units, o.SKU, o.Bucket)
 }

@@ -35,6 +35,14 @@ SELECT pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]),
        pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(state)::smallint, sqlc.arg(limited)::boolean,
        CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END;
 
+-- Of buyers of whom each is there once: who has a quota already has the batch fail. (That takes half the time of ON CONFLICT.) They are
+-- inserted in their order, so that two batches of an SKU never wait for each other crosswise.
+-- name: InsertQuotas :exec
+INSERT INTO dblock_quota (sku, buyer, used, most)
+SELECT sqlc.arg(sku)::text, n.buyer, n.qty, sqlc.arg(most)::bigint
+FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[])) AS n (buyer, qty)
+ORDER BY n.buyer COLLATE "C";
+
 -- name: TakeTogether :one
 UPDATE dblock_stock s
 SET available = s.available - sqlc.arg(qty)

@@ -38,6 +38,7 @@
 //   - ALimitCountsWhatIsHeldAndSold: A limit counts held and sold units, and changes of it work.
 //   - ALimitCountsNoExpiredHold: A limit counts no expired hold, swept or not.
 //   - ALimitCountsNoExpiredHoldBehindOthers: The same behind thousands of expired holds of others.
+//   - ALimitHoldsInACrowd: A limit holds for orders of several Stores at once.
 //   - ALimitWaitsForNoOtherStock: An order over its limit waits for no stock that it does not need.
 //   - ALimitNeedsABuyer: A limit without a buyer is refused.
 //   - AStoreKnowsNoMoreThanTheBooks: A Store's memory never contradicts another Store's writes.

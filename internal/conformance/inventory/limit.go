@@ -61,6 +61,24 @@ func (mergeTests) ALimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
 	s.sound(t)
 }
 
+// ALimitHoldsInACrowd has two Stores sell to one buyer at once, beside others. In the control a trigger keeps what buyers have at 0.
+func (mergeTests) ALimitHoldsInACrowd(t *testing.T, s *env) {
+	s.stock(t, "sale", 1000)
+	stores := []*inventory.Store{s.Store, s.open(t, s.o)}
+	for _, buyer := range []string{"ann", "control"} {
+		for _, event := range map[string][]string{"control": {"INSERT", "UPDATE"}}[buyer] {
+			forget := map[bool]string{true: "NEW.used := 0", false: "SET NEW.used = 0"}[s.Postgres()]
+			s.Trigger(t, "BEFORE "+event, "dblock_quota", "NEW.used > 0", forget)
+		}
+		suite.Crowd(16, func(i int) {
+			_, _ = stores[i%2].Reserve(t.Context(), perBuyer(fmt.Sprint(buyer, i), "sale", buyer, 1))
+			_, _ = stores[i%2].Reserve(t.Context(), perBuyer(fmt.Sprint("other of ", buyer, i), "sale", fmt.Sprint(buyer, i), 1))
+		})
+		sold := s.Count(t, "SELECT count(*) FROM dblock_reservation WHERE buyer = '"+buyer+"'")
+		assert.Equal(t, buyer == "ann", sold == 1, "%s has %d", buyer, sold)
+	}
+}
+
 // ALimitWaitsForNoOtherStock has the buyer of an order hold something else, which has expired, and
 // whose stock is locked.
 func (patientTests) ALimitWaitsForNoOtherStock(t *testing.T, s *env) {

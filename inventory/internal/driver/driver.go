@@ -222,7 +222,8 @@ type Driver interface {
 	Failure(err error) Failure
 
 	// Sell sells orders in a transaction of its own and one round trip, all or none, unless
-	// OnlyNew. Then one that is recorded is an error, sqlerr.Duplicate.
+	// OnlyNew. Without OnlyNew one that is recorded is an error, sqlerr.Duplicate; and with a limit
+	// each buyer is there once, within the limit: one who has a quota is sqlerr.Duplicate, too.
 	Sell(ctx context.Context, o Orders) (Sale, error)
 
 	// Transact locks and reads what is asked for and writes what decide makes of it, all in one
