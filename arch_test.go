@@ -41,7 +41,7 @@ var packages = [][]string{
 		"internal/postgres", "internal/mysql"},
 	{"internal/member", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock"},
-	{"internal/rowlock", "internal/merge", "internal/faultconn"},
+	{"internal/rowlock", "internal/batch", "internal/faultconn"},
 	{"internal/sqlerr"},
 	{"internal/schema"},
 	{"internal/root"},

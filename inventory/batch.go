@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
@@ -20,7 +20,7 @@ func (s *seller) sell(ctx context.Context, orders []order, again bool) ([]answer
 }
 
 func (s *seller) sellBatch(ctx context.Context, orders []order, again bool) ([]answer, error) {
-	switch lane := merge.Key(ctx); {
+	switch lane := batch.Key(ctx); {
 	case again, isKeyLane(lane):
 		return s.sellBehind(ctx, orders, lane)
 	case len(orders) == 1 && orders[0].open:
@@ -32,7 +32,7 @@ func (s *seller) sellBatch(ctx context.Context, orders []order, again bool) ([]a
 	}
 	answers, err := s.settle(ctx, orders, first)
 	answers, err = unblocked(orders, answers, err)
-	if lane := merge.Key(ctx); err == nil && waitFor(answers, lane) && merge.StandAside(ctx) {
+	if lane := batch.Key(ctx); err == nil && waitFor(answers, lane) && batch.StandAside(ctx) {
 		answers, err = s.settle(ctx, orders, attempt{lane: lane, conflicts: ofBatch})
 		return unblocked(orders, answers, err)
 	}

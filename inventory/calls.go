@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// calls counts the calls that no merge.Queue carries, and work in the background. Close waits for
+// calls counts the calls that no batch.Queue carries, and work in the background. Close waits for
 // them.
 type calls struct {
 	mu     sync.Mutex

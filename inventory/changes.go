@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
@@ -64,7 +64,7 @@ type changer struct {
 	sweeps, apart     *changeQueue // what has expired, and what waits for rows that are locked
 }
 
-type changeQueue = merge.Queue[change, changed]
+type changeQueue = batch.Queue[change, changed]
 
 const (
 	apartInFlight = 2                     // statements that wait for rows
@@ -73,7 +73,7 @@ const (
 
 func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *changer {
 	c := &changer{driver: d, retry: r, cache: cache, maxBatch: o.MaxBatch}
-	queue := merge.Options[change, changed]{
+	queue := batch.Options[change, changed]{
 		Run:         c.moveTogether,
 		Key:         func(change) string { return "" },
 		Classify:    r.classOfBatch,
@@ -85,10 +85,10 @@ func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *change
 		PerKey:      mergedInFlight,
 		Patience:    patience,
 	}
-	c.confirms = merge.New(queue)
+	c.confirms = batch.New(queue)
 	queue.Ends = func(change) bool { return true }
-	c.returns, c.sweeps = merge.New(queue), merge.New(queue)
-	c.apart = merge.New(merge.Options[change, changed]{
+	c.returns, c.sweeps = batch.New(queue), batch.New(queue)
+	c.apart = batch.New(batch.Options[change, changed]{
 		Run:         c.moveApart,
 		Key:         func(c change) string { return c.lane },
 		Ends:        queue.Ends,
@@ -155,37 +155,37 @@ func isVerdict(err error) bool {
 
 // moveTogether makes changes that wait for nothing. One that is blocked when it is alone goes
 // apart.
-func (c *changer) moveTogether(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
-	answers, err := c.move(ctx, batch, attempt{conflicts: ofBatch})
-	if isBlocked(err) && len(batch) == 1 {
-		return c.waiting(batch, apart{forAll, "key " + batch[0].key, batch[0].lines}, err), nil
+func (c *changer) moveTogether(ctx context.Context, changes []change, _ bool) ([]batch.Answer[changed], error) {
+	answers, err := c.move(ctx, changes, attempt{conflicts: ofBatch})
+	if isBlocked(err) && len(changes) == 1 {
+		return c.waiting(changes, apart{forAll, "key " + changes[0].key, changes[0].lines}, err), nil
 	}
 	return answers, err
 }
 
 // moveApart makes changes that wait for the same rows. Those that are still locked are waited for
 // again, behind others.
-func (c *changer) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
-	several := len(batch) > 1
+func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]batch.Answer[changed], error) {
+	several := len(changes) > 1
 	this := attempt{conflicts: awaitKey}
-	most := slices.MaxFunc(batch, func(a, b change) int { return cmp.Compare(a.tries, b.tries) })
+	most := slices.MaxFunc(changes, func(a, b change) int { return cmp.Compare(a.tries, b.tries) })
 	ctx = driver.WithLockWait(ctx, most.tries)
 	if several {
 		this.conflicts = ofBatch
 	}
-	answers, err := c.move(ctx, batch, this)
+	answers, err := c.move(ctx, changes, this)
 	if ranOut(err) || isBlocked(err) && !several {
-		return c.waiting(batch, batch[0].apart, err), nil
+		return c.waiting(changes, changes[0].apart, err), nil
 	}
 	return answers, err
 }
 
 // waiting answers that the changes of a batch were not made because of err, and have to wait.
-func (c *changer) waiting(batch []change, a apart, err error) []merge.Answer[changed] {
+func (c *changer) waiting(changes []change, a apart, err error) []batch.Answer[changed] {
 	if c.retry.named(err) != sqlerr.Retryable {
 		err = nil
 	}
-	answers := make([]merge.Answer[changed], len(batch))
+	answers := make([]batch.Answer[changed], len(changes))
 	for i := range answers {
 		answers[i].Value.apart, answers[i].Value.met = a, err
 	}
@@ -195,12 +195,12 @@ func (c *changer) waiting(batch []change, a apart, err error) []merge.Answer[cha
 // move makes all changes of a batch but those that find rows locked for which they do not wait.
 // Running it again is safe: what was committed is found so. A trigger of the host's waits briefly
 // for locks of its own, as the rows are locked meanwhile.
-func (c *changer) move(ctx context.Context, batch []change, first attempt) (answers []merge.Answer[changed], err error) {
+func (c *changer) move(ctx context.Context, changes []change, first attempt) (answers []batch.Answer[changed], err error) {
 	var moves driver.Moves
 	err = c.retry.do(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		sent := false
 		err = c.driver.Move(ctx, func(tx driver.MoveTx) (err error) {
-			moves, answers, err = locked(ctx, tx, batch, c.maxBatch)
+			moves, answers, err = locked(ctx, tx, changes, c.maxBatch)
 			if err != nil || moves.IsEmpty() {
 				return err
 			}
@@ -235,10 +235,10 @@ func (c *changer) move(ctx context.Context, batch []change, first attempt) (answ
 // locked locks what a batch changes and decides about each change. All of a batch wait for the
 // same. Changes of more than mostLines together are left to other statements, which know how many
 // lines they have.
-func locked(ctx context.Context, tx driver.MoveTx, batch []change, mostLines int) (driver.Moves, []merge.Answer[changed], error) {
-	waits := batch[0].waits
-	keys := make([]string, len(batch))
-	for i, c := range batch {
+func locked(ctx context.Context, tx driver.MoveTx, changes []change, mostLines int) (driver.Moves, []batch.Answer[changed], error) {
+	waits := changes[0].waits
+	keys := make([]string, len(changes))
+	for i, c := range changes {
 		keys[i] = c.key
 	}
 	slices.Sort(keys)
@@ -246,13 +246,13 @@ func locked(ctx context.Context, tx driver.MoveTx, batch []change, mostLines int
 	if err != nil {
 		return driver.Moves{}, nil, err
 	}
-	passed := tooLong(batch, recorded, mostLines)
-	for _, c := range batch {
+	passed := tooLong(changes, recorded, mostLines)
+	for _, c := range changes {
 		if _, found := recorded[c.key]; taken[c.key] || !found && c.to == ReservationCancelled && waits != forAll {
 			passed[c.key] = apart{forAll, "key " + c.key, c.lines}
 		}
 	}
-	moves, answers := decideMoves(batch, maps.Clone(recorded), passed)
+	moves, answers := decideMoves(changes, maps.Clone(recorded), passed)
 	if len(moves.Return) == 0 && len(moves.Uncount) == 0 {
 		return moves, answers, nil
 	}
@@ -268,16 +268,16 @@ func locked(ctx context.Context, tx driver.MoveTx, batch []change, mostLines int
 		}
 	}
 	if len(passed) > free {
-		moves, answers = decideMoves(batch, recorded, passed)
+		moves, answers = decideMoves(changes, recorded, passed)
 	}
 	return moves, answers, nil
 }
 
 // tooLong returns the changes that do not fit into a statement of so many lines. The first one always
 // fits.
-func tooLong(batch []change, recorded map[string][]driver.Row, mostLines int) map[string]apart {
+func tooLong(changes []change, recorded map[string][]driver.Row, mostLines int) map[string]apart {
 	long, lines, fits := make(map[string]apart), 0, make(map[string]bool)
-	for _, c := range batch {
+	for _, c := range changes {
 		n := len(recorded[c.key])
 		switch {
 		case fits[c.key]:

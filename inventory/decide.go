@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
@@ -24,7 +24,7 @@ type outcome struct {
 	unresolved bool // of one that is over its limit: an attempt before may yet be committed
 }
 
-type answer = merge.Answer[outcome]
+type answer = batch.Answer[outcome]
 
 // mode is how a batch is to be decided.
 type mode struct {

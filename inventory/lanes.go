@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
@@ -25,7 +25,7 @@ import (
 // sellBehind decides the orders of one lane that wait for a lock.
 func (s *seller) sellBehind(ctx context.Context, orders []order, lane string) ([]answer, error) {
 	this := attempt{locks: passOver, conflicts: ofBatch}
-	if merge.Key(ctx) == lane && merge.StandAside(ctx) {
+	if batch.Key(ctx) == lane && batch.StandAside(ctx) {
 		this.locks, this.lane = waitForLane, lane
 	}
 	if isKeyLane(lane) {

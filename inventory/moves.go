@@ -6,16 +6,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
 // decideMoves says what becomes of each reservation, in the order in which the changes came, and
 // what is to be written. Nothing becomes of those that are passed over.
-func decideMoves(batch []change, recorded map[string][]driver.Row, passed map[string]apart) (driver.Moves, []merge.Answer[changed]) {
+func decideMoves(changes []change, recorded map[string][]driver.Row, passed map[string]apart) (driver.Moves, []batch.Answer[changed]) {
 	d := moving{rows: recorded, set: make(map[string]driver.Set), back: make(map[driver.Units]int64), uncount: make(map[driver.Quota]int64)}
-	answers := make([]merge.Answer[changed], len(batch))
-	for i, c := range batch {
+	answers := make([]batch.Answer[changed], len(changes))
+	for i, c := range changes {
 		if a, wait := passed[c.key]; wait {
 			answers[i].Value.apart = a
 		} else {
@@ -33,15 +33,15 @@ type moving struct {
 	uncount map[driver.Quota]int64
 }
 
-func (d *moving) change(c change) merge.Answer[changed] {
+func (d *moving) change(c change) batch.Answer[changed] {
 	rows, found := d.rows[c.key]
 	if !found {
 		if c.to != ReservationCancelled {
-			return merge.Answer[changed]{Err: fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, c.key)}
+			return batch.Answer[changed]{Err: fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, c.key)}
 		}
 		d.rows[c.key] = []driver.Row{{Key: c.key, State: int16(ReservationCancelled), Qty: 1, Bucket: driver.NoStock}}
 		d.insert = append(d.insert, c.key)
-		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
+		return batch.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
 	}
 	is := stateOf(rows[0])
 	switch {
@@ -49,20 +49,20 @@ func (d *moving) change(c change) merge.Answer[changed] {
 		if c.hold > rows[0].Left {
 			d.to(rows, ReservationHeld, c.hold)
 		}
-		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
+		return batch.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
 	case is == ReservationHeld && c.to != ReservationExpired:
 		d.to(rows, c.to, 0)
-		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
+		return batch.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
 	case is == ReservationExpired && (c.to == ReservationCancelled || c.to == ReservationExpired):
 		swept := ReservationState(rows[0].State) == ReservationExpired
 		if !swept {
 			d.to(rows, ReservationExpired, 0)
 		}
-		return merge.Answer[changed]{Value: changed{rows: d.rows[c.key], replayed: swept}}
+		return batch.Answer[changed]{Value: changed{rows: d.rows[c.key], replayed: swept}}
 	case is == c.to, is == ReservationRefused && c.to == ReservationCancelled, c.to == ReservationExpired:
-		return merge.Answer[changed]{Value: changed{rows: rows, replayed: true}}
+		return batch.Answer[changed]{Value: changed{rows: rows, replayed: true}}
 	}
-	return merge.Answer[changed]{Err: &StateError{c.key, is}}
+	return batch.Answer[changed]{Err: &StateError{c.key, is}}
 }
 
 // to changes all lines of a reservation that is held, and gives back what it held.

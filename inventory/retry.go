@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
@@ -26,7 +26,7 @@ const (
 type attempt struct {
 	way        way
 	locks      locks
-	lane       string // the lane of the lock that it waits for: see merge.Answer
+	lane       string // the lane of the lock that it waits for: see batch.Answer
 	conflicts  conflicts
 	unresolved bool // one before it may have been committed, or may yet be
 }
@@ -106,7 +106,7 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 		case sqlerr.Retryable, sqlerr.Duplicate:
 		case sqlerr.Unresolved:
 			this.unresolved, this.locks = true, waitForLane
-			merge.StandAside(ctx) // for as long as it takes
+			batch.StandAside(ctx) // for as long as it takes
 		case sqlerr.Unavailable:
 			unreachable++
 			if !this.unresolved && unreachable == dialTries {

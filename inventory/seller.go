@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
@@ -32,7 +32,7 @@ type seller struct {
 	hooksBriefly atomic.Int64 // transactions yet whose hooks wait briefly; negative: none
 }
 
-type orderQueue = merge.Queue[order, outcome]
+type orderQueue = batch.Queue[order, outcome]
 
 func newSeller(d driver.Driver, o Options, r *retrier, c *skuCache, a *allotments, sw *sweeper) *seller {
 	s := &seller{driver: d, caps: d.Caps(), o: o, retry: r, cache: c, allotments: a, sweeper: sw}
@@ -42,7 +42,7 @@ func newSeller(d driver.Driver, o Options, r *retrier, c *skuCache, a *allotment
 	}
 	if o.Direct {
 		inFlight = mergedInFlight // Options.MaxInFlight is for those that are not merged
-		s.direct = merge.New(merge.Options[order, outcome]{
+		s.direct = batch.New(batch.Options[order, outcome]{
 			Run:         s.sellDirect,
 			Key:         func(o order) string { return o.SKU },
 			MaxBatch:    1,
@@ -60,7 +60,7 @@ func (s *seller) newQueue(run func(context.Context, []order, bool) ([]answer, er
 	if n := s.caps.Connections; n > 0 {
 		waiters = min(waiters, n/2) // half of the pool is left to others
 	}
-	return merge.New(merge.Options[order, outcome]{
+	return batch.New(batch.Options[order, outcome]{
 		Run:         run,
 		Key:         func(o order) string { return o.lane() },
 		Classify:    s.retry.classOfBatch,

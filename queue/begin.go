@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
@@ -24,8 +24,8 @@ type beginning struct {
 }
 
 // newBegins makes the queue of those that wait for a statement.
-func (q *Queue) newBegins() *merge.Queue[beginning, driver.Beginning] {
-	return merge.New(merge.Options[beginning, driver.Beginning]{
+func (q *Queue) newBegins() *batch.Queue[beginning, driver.Beginning] {
+	return batch.New(batch.Options[beginning, driver.Beginning]{
 		Run:   q.beginMerged,
 		Key:   func(b beginning) string { return string(b.of.life.ID[:]) },
 		Ends:  func(beginning) bool { return true }, // there are no more than handlers
@@ -34,12 +34,12 @@ func (q *Queue) newBegins() *merge.Queue[beginning, driver.Beginning] {
 }
 
 // beginMerged records the beginnings of one member.
-func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]merge.Answer[driver.Beginning], error) {
+func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]batch.Answer[driver.Beginning], error) {
 	places, at := make([]driver.Place, len(all)), make(map[driver.ID]int, len(all))
 	for i, b := range all {
 		places[i], at[b.place.Job] = b.place, i
 	}
-	answers := make([]merge.Answer[driver.Beginning], len(all))
+	answers := make([]batch.Answer[driver.Beginning], len(all))
 	err := q.db.again(ctx, "recording that jobs begin", func(ctx context.Context) error {
 		clear(answers)
 		begun, locked, err := q.driver.BeginJobs(ctx, all[0].of.life.ID, places)

@@ -125,7 +125,7 @@ func (c *claimer) landed(r *driver.ClaimRequest) {
 }
 
 // got takes over what a claim brought: void rows are of no job. took is how long it took.
-func (c *claimer) got(b *batch, jobs []driver.Job, void int, now time.Time, took time.Duration) {
+func (c *claimer) got(b *syncBatch, jobs []driver.Job, void int, now time.Time, took time.Duration) {
 	r := b.Claim
 	c.refused = 0
 	if b.hinted {

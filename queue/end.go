@@ -96,8 +96,8 @@ func endUnbegun(j *claimedJob) end {
 	return end{claimedJob: j, outcome: outcomeHandedBack, attempt: j.Attempt}
 }
 
-// batch is one sync with the database, and what it is about.
-type batch struct {
+// syncBatch is one sync with the database, and what it is about.
+type syncBatch struct {
 	driver.SyncBatch
 	owner   *incarnation
 	ends    []end
@@ -112,7 +112,7 @@ type batch struct {
 }
 
 // add puts an end into the batch, with its history if that is kept.
-func (b *batch) add(e *end, history bool) {
+func (b *syncBatch) add(e *end, history bool) {
 	switch e.outcome {
 	case outcomeCompleted, outcomeCancelled:
 		b.Completed = append(b.Completed, e.place())
@@ -139,7 +139,7 @@ func historyOf(p driver.Place, o outcome, reason string) driver.HistoryEntry {
 }
 
 // close says that nothing is outstanding of a claim.
-func (b *batch) close(c *claim) {
+func (b *syncBatch) close(c *claim) {
 	c.closing = true
 	if len(b.Closed) == 0 || c.broken < b.Broken {
 		b.Broken = c.broken

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
@@ -65,8 +65,8 @@ type enqueuer struct {
 	o       *Options
 	ids     *ids
 	notices *notices
-	plain   *merge.Queue[keyedCall, []driver.Duplicate] // calls without keys
-	keyed   *merge.Queue[keyedCall, []driver.Duplicate]
+	plain   *batch.Queue[keyedCall, []driver.Duplicate] // calls without keys
+	keyed   *batch.Queue[keyedCall, []driver.Duplicate]
 }
 
 func newEnqueuer(q *Queue) *enqueuer {
@@ -179,7 +179,7 @@ func (e *enqueuer) insertDistinct(ctx context.Context, jobs []driver.Insert, wai
 			}
 		}
 		if is == sqlerr.BadInput {
-			return nil, err // merge looks for whose it is
+			return nil, err // the batcher looks for whose it is
 		}
 		return nil, e.db.explain(err, "enqueuing")
 	}

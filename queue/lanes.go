@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
@@ -77,8 +77,8 @@ func appendLanes(lanes []string, j *driver.Insert) []string {
 }
 
 // merged makes the queue of calls with keys, or of those without.
-func (e *enqueuer) merged(keyed bool) *merge.Queue[keyedCall, []driver.Duplicate] {
-	o := merge.Options[keyedCall, []driver.Duplicate]{
+func (e *enqueuer) merged(keyed bool) *batch.Queue[keyedCall, []driver.Duplicate] {
+	o := batch.Options[keyedCall, []driver.Duplicate]{
 		Run: e.insertKeyed, Key: keyedCall.key, MaxBatch: maxMerged, MaxQueue: e.o.MaxQueue, PerKey: inFlight, MaxInFlight: inFlight,
 	}
 	if keyed {
@@ -86,7 +86,7 @@ func (e *enqueuer) merged(keyed bool) *merge.Queue[keyedCall, []driver.Duplicate
 		o.Weight, o.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
 		o.Apart, o.Waiters, o.MaxWait = true, keyedWaiters, e.o.Timeout
 	}
-	return merge.New(o)
+	return batch.New(o)
 }
 
 // keyLockedError is how a statement ends that did not wait for a locked key.
@@ -97,17 +97,17 @@ func (e *keyLockedError) Unwrap() error { return e.error }
 // keyedAnswer is a call, and what became of it.
 type keyedAnswer struct {
 	keyedCall
-	merge.Answer[[]driver.Duplicate]
+	batch.Answer[[]driver.Duplicate]
 }
 
 // insertKeyed enqueues the tasks of several callers: in one statement, if no key is locked and the
 // server refuses none.
-func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]merge.Answer[[]driver.Duplicate], error) {
+func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]batch.Answer[[]driver.Duplicate], error) {
 	wait := keyWait
 	switch {
 	case !slices.ContainsFunc(calls, func(c keyedCall) bool { return c.lane != noLane }):
 		wait = 0 // they lock no key
-	case again && !calls[0].several && merge.StandAside(ctx):
+	case again && !calls[0].several && batch.StandAside(ctx):
 		wait = 0
 	case again:
 		wait = keyWaitAgain
@@ -122,7 +122,7 @@ func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again boo
 		open = append(open, &all[i])
 	}
 	e.insertCalls(ctx, open, wait, new(sqlerr.Trial))
-	answers := make([]merge.Answer[[]driver.Duplicate], len(calls))
+	answers := make([]batch.Answer[[]driver.Duplicate], len(calls))
 	for i := range all {
 		answers[i] = all[i].Answer
 	}

@@ -85,7 +85,7 @@ func (o *outbox) waitsFor(now time.Time, d time.Duration) time.Duration {
 
 // compose takes all ends that can be sent together: those of one incarnation, and apart those that
 // were sent before.
-func (o *outbox) compose() *batch {
+func (o *outbox) compose() *syncBatch {
 	b, left := o.gather(o.ends, func(*end) bool { return true }, len(o.ends))
 	o.ends = left
 	var stay []*claim
@@ -105,7 +105,7 @@ func (o *outbox) compose() *batch {
 
 // composeApart makes a batch of ends that go apart; nil: none is due before wait. One such batch is
 // under way at a time.
-func (o *outbox) composeApart(now time.Time) (b *batch, wait time.Duration) {
+func (o *outbox) composeApart(now time.Time) (b *syncBatch, wait time.Duration) {
 	const long = time.Minute
 	if o.apartFlying || len(o.apart) == 0 {
 		return nil, long
@@ -131,8 +131,8 @@ func (o *outbox) composeApart(now time.Time) (b *batch, wait time.Duration) {
 
 // gather makes a batch of most ends, at most, that can be sent together, and returns those that are
 // left.
-func (o *outbox) gather(ends []end, fits func(*end) bool, most int) (b *batch, left []end) {
-	b = &batch{}
+func (o *outbox) gather(ends []end, fits func(*end) bool, most int) (b *syncBatch, left []end) {
+	b = &syncBatch{}
 	for i, e := range ends {
 		if i == 0 {
 			b.owner, b.again = e.claim.owner, e.again
@@ -159,13 +159,13 @@ func (o *outbox) gather(ends []end, fits func(*end) bool, most int) (b *batch, l
 }
 
 // sends notes that a batch is under way. It tells whether more is to be sent.
-func (o *outbox) sends(b *batch) (more bool) {
+func (o *outbox) sends(b *syncBatch) (more bool) {
 	o.sent += len(b.ends)
 	return len(o.ends)+len(o.closed)+len(o.apart) > 0
 }
 
 // landed notes that a batch has an answer, or will get none.
-func (o *outbox) landed(b *batch) {
+func (o *outbox) landed(b *syncBatch) {
 	o.sent -= len(b.ends)
 	if b.apart {
 		o.apartFlying = false
@@ -173,7 +173,7 @@ func (o *outbox) landed(b *batch) {
 }
 
 // returns takes over that a batch has done nothing: ends are sent again, and claims are not closed.
-func (o *outbox) returns(b *batch, ends []end) {
+func (o *outbox) returns(b *syncBatch, ends []end) {
 	o.ends = append(ends, o.ends...)
 	for _, c := range b.closing {
 		c.closing = false
@@ -185,7 +185,7 @@ func (o *outbox) returns(b *batch, ends []end) {
 
 // setApart has the ends of a batch that was refused go apart, and returns those that go with others
 // still.
-func (o *outbox) setApart(b *batch, locked bool) (others []end) {
+func (o *outbox) setApart(b *syncBatch, locked bool) (others []end) {
 	share, now := max(len(b.ends)/2, 1), time.Now()
 	for _, e := range b.ends {
 		if locked && b.LocksKeys() && !e.admitsNext() {

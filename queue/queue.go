@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
@@ -31,7 +31,7 @@ type Queue struct {
 	promoter   *promoter   // has jobs be ready whose time has come
 	reconciler *reconciler // gives back claims without a reply
 	election   *election   // of the one worker that does the maintenance
-	begins     *merge.Queue[beginning, driver.Beginning]
+	begins     *batch.Queue[beginning, driver.Beginning]
 	managing   few // Cancel, Discard and Retry
 	lookups    few // of commits that got no answer
 

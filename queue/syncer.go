@@ -93,7 +93,7 @@ func (s *syncer) join(ctx context.Context) error {
 
 // form makes the next batch; nil: there is none yet, and it is to be asked again after wait, or
 // when something has changed.
-func (s *syncer) form() (b *batch, wait time.Duration) {
+func (s *syncer) form() (b *syncBatch, wait time.Duration) {
 	now := time.Now()
 	s.strand(now)
 	s.mu.Lock()
@@ -122,7 +122,7 @@ func (s *syncer) form() (b *batch, wait time.Duration) {
 	if most == 0 && !s.out.isDue(now, stopping, s.flying > 0) {
 		return nil, s.out.waitsFor(now, wait)
 	}
-	b = &batch{owner: s.now}
+	b = &syncBatch{owner: s.now}
 	if most == 0 || !s.claims.isPatient() {
 		b = s.out.compose()
 	}
@@ -140,7 +140,7 @@ func (s *syncer) form() (b *batch, wait time.Duration) {
 }
 
 // sends notes that a batch is under way; s.mu is held.
-func (s *syncer) sends(b *batch) {
+func (s *syncer) sends(b *syncBatch) {
 	b.patience = s.q.o.Timeout
 	if b.Claim != nil {
 		b.patience = s.claims.patience
@@ -153,7 +153,7 @@ func (s *syncer) sends(b *batch) {
 }
 
 // sync sends one batch and takes over what became of it.
-func (s *syncer) sync(ctx context.Context, b *batch) {
+func (s *syncer) sync(ctx context.Context, b *syncBatch) {
 	within, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
 	began := time.Now()
@@ -174,7 +174,7 @@ func (s *syncer) sync(ctx context.Context, b *batch) {
 }
 
 // observe reports what became of a batch.
-func (s *syncer) observe(ctx context.Context, b *batch, got driver.SyncResult, took time.Duration) {
+func (s *syncer) observe(ctx context.Context, b *syncBatch, got driver.SyncResult, took time.Duration) {
 	see, queue := &s.q.o.Observer, s.w.o.Queue
 	recorded, lost := s.tally(ctx, b, got)
 	if see.Recorded != nil && recorded > 0 {
@@ -200,7 +200,7 @@ func (s *syncer) observe(ctx context.Context, b *batch, got driver.SyncResult, t
 // recorded, if this process has its member after that: no other process has ended the job. Without
 // the member that is unknown, and counts as lost. (Of a job that was rescheduled or discarded then,
 // nothing can be learned.)
-func (s *syncer) tally(ctx context.Context, b *batch, got driver.SyncResult) (recorded, lost int) {
+func (s *syncer) tally(ctx context.Context, b *syncBatch, got driver.SyncResult) (recorded, lost int) {
 	if !b.again {
 		return got.Completed, b.Ends() - got.Completed - got.Rescheduled - got.Discarded
 	}
@@ -228,7 +228,7 @@ func (s *syncer) tally(ctx context.Context, b *batch, got driver.SyncResult) (re
 
 // leavesJobs tells that there are jobs to be claimed now that this worker will not claim, as it is
 // to end, or as its handlers are busy.
-func (s *syncer) leavesJobs(b *batch) bool {
+func (s *syncer) leavesJobs(b *syncBatch) bool {
 	stopping := s.w.state.is(stopping)
 	return slices.ContainsFunc(b.ends, func(e end) bool {
 		return e.outcome == outcomeHandedBack || stopping && (e.admitsNext() || e.outcome == outcomeRescheduled && e.delay == 0)
@@ -236,7 +236,7 @@ func (s *syncer) leavesJobs(b *batch) bool {
 }
 
 // confirmed takes over a sync that has taken place.
-func (s *syncer) confirmed(b *batch, jobs []driver.Job, void int, took time.Duration) {
+func (s *syncer) confirmed(b *syncBatch, jobs []driver.Job, void int, took time.Duration) {
 	now := time.Now()
 	slices.SortFunc(jobs, inOrder)
 	c := &claim{owner: b.owner, broken: b.broken, open: len(jobs), jobs: make([]claimedJob, len(jobs))}
@@ -282,7 +282,7 @@ func (s *syncer) confirmed(b *batch, jobs []driver.Job, void int, took time.Dura
 // begins gives jobs that were claimed to the handlers, or back; s.mu is held. If the queue was
 // paused meanwhile they go back. A claim that was sent after that has jobs only if the queue was
 // resumed.
-func (s *syncer) begins(b *batch, c *claim) {
+func (s *syncer) begins(b *syncBatch, c *claim) {
 	if len(c.jobs) > 0 && b.pauses == s.pauses {
 		s.w.state.change(resting, working)
 	}
@@ -308,7 +308,7 @@ func inOrder(a, b driver.Job) int {
 }
 
 // landed counts a batch that has ended; s.mu is held.
-func (s *syncer) landed(b *batch) {
+func (s *syncer) landed(b *syncBatch) {
 	s.flying--
 	s.out.landed(b)
 	if b.Claim != nil {

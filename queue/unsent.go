@@ -14,7 +14,7 @@ import (
 const failsToPause = 16
 
 // unsent takes over a sync that has not taken place, or of which nobody knows whether it has.
-func (s *syncer) unsent(b *batch, err error, late bool) {
+func (s *syncer) unsent(b *syncBatch, err error, late bool) {
 	is := s.q.db.classify(err)
 	unknown := is == sqlerr.Unresolved
 	apart, locked := s.goesApart(b, is, err)
@@ -65,7 +65,7 @@ func (s *syncer) unsent(b *batch, err error, late bool) {
 }
 
 // goesApart tells that some ends of a batch may be recorded without the others.
-func (s *syncer) goesApart(b *batch, is sqlerr.Class, err error) (apart, locked bool) {
+func (s *syncer) goesApart(b *syncBatch, is sqlerr.Class, err error) (apart, locked bool) {
 	if len(b.ends) == 0 {
 		return false, false
 	}
@@ -115,7 +115,7 @@ func (s *syncer) passOver() {
 
 // cancelEnds takes over a sync that has not taken place, as some of its jobs are to be cancelled:
 // it is sent again, and drops them.
-func (s *syncer) cancelEnds(b *batch, jobs []driver.ID) {
+func (s *syncer) cancelEnds(b *syncBatch, jobs []driver.ID) {
 	asked := setOf(jobs)
 	var dropped []*claimedJob
 	s.mu.Lock()

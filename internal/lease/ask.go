@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -177,7 +177,7 @@ func (q *requester) once(ctx context.Context, r root.Request, adjust func(*Acqui
 // granted is forgotten. If the caller left it before, late does that.
 func (q *requester) answered(life *member.Life, err error, granted bool, backs ...ReleaseRequest) {
 	switch {
-	case errors.Is(err, merge.ErrLeft):
+	case errors.Is(err, batch.ErrLeft):
 	case err != nil && q.mayStand(err):
 		q.doubt(life, backs...)
 	case err != nil || !granted:
@@ -237,7 +237,7 @@ func (q *requester) mayStand(err error) bool {
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
 		return true
-	case errors.Is(err, merge.ErrNotSent), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrClosed):
+	case errors.Is(err, batch.ErrNotSent), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrClosed):
 		return false // the queue refused it
 	}
 	return q.Traits.Classify(err) == sqlerr.Unresolved

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -88,7 +88,7 @@ func (t *tasks) background(f func()) (begun bool) {
 }
 
 // runRelease is one statement of the queue for each kind.
-func (q *requester) runRelease(ctx context.Context, batch []returning, _ bool) ([]merge.Answer[ReleaseResult], error) {
+func (q *requester) runRelease(ctx context.Context, batch []returning, _ bool) ([]batch.Answer[ReleaseResult], error) {
 	ctx, cancel := context.WithTimeout(ctx, q.bound())
 	defer cancel()
 	return releaseBatch(ctx, q.Driver, batch)

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/merge"
 )
 
 // A grant belongs to one acquisition, which its handle names. So the core trusts no answer by its place in a batch or by
@@ -15,7 +15,7 @@ import (
 // unknown outcome, and is reconciled.
 
 // runAsks answers the asks of one life, each at its index. An error of its own is the whole batch's.
-type runAsks[A any] func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[A], error)
+type runAsks[A any] func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[A], error)
 
 // acquire is a statement of one kind.
 type acquire func(ctx context.Context, by By, asks []AcquireRequest) ([]AcquireResult, error)
@@ -28,10 +28,10 @@ func (q *requester) acquireOf(kind Kind) acquire {
 
 // byLife runs one statement of a queue, or one for each life if the process has just joined again.
 // Asks that share an error, which may be of one of them, are asked again apart.
-func byLife[A any](ctx context.Context, l *base, batch []ask, run runAsks[A]) ([]merge.Answer[A], error) {
-	answers := make([]merge.Answer[A], len(batch))
+func byLife[A any](ctx context.Context, l *base, requests []ask, run runAsks[A]) ([]batch.Answer[A], error) {
+	answers := make([]batch.Answer[A], len(requests))
 	lives := make(map[*member.Life][]int)
-	for i, a := range batch {
+	for i, a := range requests {
 		lives[a.life] = append(lives[a.life], i)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
@@ -39,7 +39,7 @@ func byLife[A any](ctx context.Context, l *base, batch []ask, run runAsks[A]) ([
 	for life, at := range lives {
 		asks := make([]AcquireRequest, len(at))
 		for n, i := range at {
-			asks[n] = batch[i].AcquireRequest
+			asks[n] = requests[i].AcquireRequest
 		}
 		got, err := run(ctx, By{life.ID, life.Beat()}, asks)
 		if err != nil && len(lives) == 1 {
@@ -51,8 +51,8 @@ func byLife[A any](ctx context.Context, l *base, batch []ask, run runAsks[A]) ([
 			} else {
 				answers[i] = got[n]
 			}
-			if failed := answers[i].Err; failed != nil && len(batch) > 1 && l.Traits.Classify(failed).MayBeOfOne() {
-				answers[i] = merge.Answer[A]{Alone: true}
+			if failed := answers[i].Err; failed != nil && len(requests) > 1 && l.Traits.Classify(failed).MayBeOfOne() {
+				answers[i] = batch.Answer[A]{Alone: true}
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func byLife[A any](ctx context.Context, l *base, batch []ask, run runAsks[A]) ([
 
 // checked runs acquire once, and checks each grant by its handle.
 func checked(acquire acquire) runAsks[AcquireResult] {
-	return func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[AcquireResult], error) {
+	return func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[AcquireResult], error) {
 		got, err := acquire(ctx, by, asks)
 		if err == nil {
 			err = checkNumber(asks, got)
@@ -69,12 +69,12 @@ func checked(acquire acquire) runAsks[AcquireResult] {
 		if err != nil {
 			return nil, err
 		}
-		answers := make([]merge.Answer[AcquireResult], len(got))
+		answers := make([]batch.Answer[AcquireResult], len(got))
 		for i, a := range got {
 			if a.Err == nil {
 				a.Err = asks[i].checkGrant(a)
 			}
-			answers[i] = merge.Answer[AcquireResult]{Value: a, Err: a.Err}
+			answers[i] = batch.Answer[AcquireResult]{Value: a, Err: a.Err}
 		}
 		return answers, nil
 	}
@@ -84,8 +84,8 @@ func checked(acquire acquire) runAsks[AcquireResult] {
 // were in the same statement. If it is granted, the others of its key are sent in the next one, which says who holds it.
 func eachKeyOnce(acquire acquire) runAsks[AcquireResult] {
 	run := checked(acquire)
-	return func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[AcquireResult], error) {
-		answers := make([]merge.Answer[AcquireResult], len(asks))
+	return func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[AcquireResult], error) {
+		answers := make([]batch.Answer[AcquireResult], len(asks))
 		left := make([]int, len(asks))
 		for i := range asks {
 			left[i] = i
@@ -93,16 +93,16 @@ func eachKeyOnce(acquire acquire) runAsks[AcquireResult] {
 		for sent := false; len(left) > 0; sent = true {
 			first := make(map[string]int, len(left)) // of each key
 			var now, later []int
-			var batch []AcquireRequest
+			var requests []AcquireRequest
 			for _, i := range left {
 				if _, has := first[asks[i].Key]; has {
 					later = append(later, i)
 					continue
 				}
 				first[asks[i].Key] = i
-				now, batch = append(now, i), append(batch, asks[i])
+				now, requests = append(now, i), append(requests, asks[i])
 			}
-			got, err := run(ctx, by, batch)
+			got, err := run(ctx, by, requests)
 			if err != nil && !sent {
 				return nil, err
 			}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -24,7 +24,7 @@ import (
 // fairQueue serves a Locker's calls in the order of their tickets.
 type fairQueue struct {
 	*exclusive
-	tickets *merge.Queue[ask, int64]
+	tickets *batch.Queue[ask, int64]
 
 	mu    sync.Mutex
 	turns map[string][]*turn // by key and in the order of their tickets
@@ -32,11 +32,11 @@ type fairQueue struct {
 
 func newFairQueue(x *exclusive) *fairQueue {
 	f := &fairQueue{exclusive: x, turns: make(map[string][]*turn)}
-	f.tickets = merge.New(merge.Options[ask, int64]{
+	f.tickets = batch.New(batch.Options[ask, int64]{
 		Run: f.runTickets, Key: func(a ask) string { return a.Key }, Classify: x.Traits.Classify,
 		Weight: askWeight, MaxWeight: x.Traits.maxWeight(), MaxQueue: x.o.MaxQueue,
 		MaxBatch: x.o.MaxBatch, MaxInFlight: x.o.MaxInFlight, Patience: x.o.patience,
-		Late: func(a ask, got merge.Answer[int64]) { x.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
+		Late: func(a ask, got batch.Answer[int64]) { x.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
 	})
 	return f
 }
@@ -169,8 +169,8 @@ func (f *fairQueue) pauseIfBusy(ctx context.Context, r root.Request, err error) 
 }
 
 // runTickets is one statement for each life.
-func (f *fairQueue) runTickets(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[int64], error) {
-	return byLife(ctx, f.base, batch, func(ctx context.Context, by By, asks []AcquireRequest) ([]merge.Answer[int64], error) {
+func (f *fairQueue) runTickets(ctx context.Context, requests []ask, _ bool) ([]batch.Answer[int64], error) {
+	return byLife(ctx, f.base, requests, func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[int64], error) {
 		got, err := f.Driver.Acquire(ctx, AcquireBatch{KindFair, by, asks})
 		if err == nil {
 			err = checkNumber(asks, got)
@@ -178,9 +178,9 @@ func (f *fairQueue) runTickets(ctx context.Context, batch []ask, _ bool) ([]merg
 		if err != nil {
 			return nil, err
 		}
-		answers := make([]merge.Answer[int64], len(got))
+		answers := make([]batch.Answer[int64], len(got))
 		for i, a := range got {
-			answers[i] = merge.Answer[int64]{Value: a.Ticket, Err: a.Err}
+			answers[i] = batch.Answer[int64]{Value: a.Ticket, Err: a.Err}
 		}
 		return answers, nil
 	})

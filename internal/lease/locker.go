@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -56,9 +56,9 @@ type tasks struct {
 // requester sends acquisitions and releases.
 type requester struct {
 	*pauser
-	acquires  [3]*merge.Queue[ask, AcquireResult] // by mode
-	inTurn    *merge.Queue[ask, AcquireResult]    // for calls that give way to those with tickets
-	release   *merge.Queue[returning, ReleaseResult]
+	acquires  [3]*batch.Queue[ask, AcquireResult] // by mode
+	inTurn    *batch.Queue[ask, AcquireResult]    // for calls that give way to those with tickets
+	release   *batch.Queue[returning, ReleaseResult]
 	evictions evictions
 }
 
@@ -95,7 +95,7 @@ func newRequester(p *pauser) *requester {
 	q.acquires[dblock.ModeShared] = q.acquiring(dblock.ModeShared, checked(q.acquireOf(KindShared)))
 	q.acquires[dblock.ModePermit] = q.acquiring(dblock.ModePermit, checked(q.acquireOf(KindPermits)))
 	q.inTurn = q.acquiring(dblock.ModeExclusive, eachKeyOnce(q.acquireOf(KindExclusive)))
-	q.release = merge.New(merge.Options[returning, ReleaseResult]{
+	q.release = batch.New(batch.Options[returning, ReleaseResult]{
 		Run: q.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Classify: p.Traits.Classify,
 		Weight: returning.weight, MaxWeight: p.Traits.maxWeight(),
 		MaxBatch: p.o.MaxBatch, MaxInFlight: p.o.MaxInFlight, Patience: p.o.patience,
@@ -113,13 +113,13 @@ func (q *requester) close(ctx context.Context) error {
 }
 
 // acquiring makes a queue of acquisitions.
-func (q *requester) acquiring(mode dblock.Mode, run runAsks[AcquireResult]) *merge.Queue[ask, AcquireResult] {
-	return merge.New(merge.Options[ask, AcquireResult]{
-		Run: func(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[AcquireResult], error) {
+func (q *requester) acquiring(mode dblock.Mode, run runAsks[AcquireResult]) *batch.Queue[ask, AcquireResult] {
+	return batch.New(batch.Options[ask, AcquireResult]{
+		Run: func(ctx context.Context, batch []ask, _ bool) ([]batch.Answer[AcquireResult], error) {
 			return byLife(ctx, q.base, batch, run)
 		},
 		Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
-		Late:     func(a ask, got merge.Answer[AcquireResult]) { q.late(mode, a, got.Value.Token != 0, got.Err) },
+		Late:     func(a ask, got batch.Answer[AcquireResult]) { q.late(mode, a, got.Value.Token != 0, got.Err) },
 		Classify: q.Traits.Classify,
 		Weight:   askWeight, MaxWeight: q.Traits.maxWeight(), MaxQueue: q.o.MaxQueue, MaxBatch: q.o.MaxBatch, MaxInFlight: q.o.MaxInFlight, Patience: q.o.patience,
 	})

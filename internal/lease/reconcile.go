@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/merge"
 )
 
 // reconciler releases in the background what no caller uses any more:
@@ -32,7 +32,7 @@ type reconciler struct {
 	traits Traits
 	member *member.Member
 	clock  clock.Clock
-	queue  *merge.Queue[*operation, ReleaseResult]
+	queue  *batch.Queue[*operation, ReleaseResult]
 
 	handles  handles
 	refusals refusals
@@ -72,7 +72,7 @@ const (
 
 func newReconciler(b Backend, m *member.Member, c clock.Clock) *reconciler {
 	r := &reconciler{driver: b.Driver, traits: b.Traits, member: m, clock: c, open: make(map[*operation]struct{})}
-	r.queue = merge.New(merge.Options[*operation, ReleaseResult]{
+	r.queue = batch.New(batch.Options[*operation, ReleaseResult]{
 		Run: r.run, Key: func(o *operation) string { return o.Key }, Ends: func(*operation) bool { return true },
 		Classify: b.Traits.Classify,
 		Weight:   func(o *operation) int { return o.weight() }, MaxWeight: b.Traits.maxWeight(), MaxInFlight: inFlight, Patience: patience,
@@ -244,9 +244,9 @@ type reconciling struct{}
 func Reconciles(ctx context.Context) bool { return ctx.Value(reconciling{}) != nil }
 
 // run is one statement of the queue for each kind.
-func (r *reconciler) run(ctx context.Context, batch []*operation, _ bool) ([]merge.Answer[ReleaseResult], error) {
-	items := make([]returning, len(batch))
-	for i, o := range batch {
+func (r *reconciler) run(ctx context.Context, requests []*operation, _ bool) ([]batch.Answer[ReleaseResult], error) {
+	items := make([]returning, len(requests))
+	for i, o := range requests {
 		items[i] = o.returning
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, reconciling{}, true), statementBound(r.member))
@@ -328,27 +328,27 @@ func releaseSet(ctx context.Context, d Driver, set []ReleaseRequest) (all Releas
 // releaseBatch is one statement for each kind, and one for each set. A batch may have a key more than once. An exclusive
 // lease of a key is released once in a statement; KindFair takes all handles of a key at once. A statement that fails after
 // others is the error of what it carried: to send those again would find nothing of what they have released.
-func releaseBatch(ctx context.Context, d Driver, batch []returning) ([]merge.Answer[ReleaseResult], error) {
-	answers := make([]merge.Answer[ReleaseResult], len(batch))
-	left := make([]int, len(batch))
-	for i := range batch {
+func releaseBatch(ctx context.Context, d Driver, requests []returning) ([]batch.Answer[ReleaseResult], error) {
+	answers := make([]batch.Answer[ReleaseResult], len(requests))
+	left := make([]int, len(requests))
+	for i := range requests {
 		left[i] = i
 	}
 	for sent := false; len(left) > 0; sent = true {
-		first := batch[left[0]]
+		first := requests[left[0]]
 		if first.set != nil {
 			got, _, err := releaseSet(ctx, d, first.set)
 			if err != nil && !sent {
 				return nil, err
 			}
-			answers[left[0]] = merge.Answer[ReleaseResult]{Value: got, Err: err}
+			answers[left[0]] = batch.Answer[ReleaseResult]{Value: got, Err: err}
 			left = left[1:]
 			continue
 		}
 		var now, later []int
 		keys := make(map[string]bool, len(left))
 		for _, i := range left {
-			b := batch[i]
+			b := requests[i]
 			if b.set != nil || b.Mode != first.Mode || b.fair != first.fair || b.Mode == dblock.ModeExclusive && !b.fair && keys[b.Key] {
 				later = append(later, i)
 				continue
@@ -358,7 +358,7 @@ func releaseBatch(ctx context.Context, d Driver, batch []returning) ([]merge.Ans
 		}
 		backs := make([]ReleaseRequest, len(now))
 		for n, i := range now {
-			backs[n] = batch[i].ReleaseRequest
+			backs[n] = requests[i].ReleaseRequest
 		}
 		got, err := d.Release(ctx, ReleaseBatch{releaseKind(first.Mode, first.fair), backs})
 		if err != nil && !sent {

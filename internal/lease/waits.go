@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/schema"
 )
@@ -21,7 +21,7 @@ type Waits struct {
 	driver Driver
 	member *member.Member
 	clock  clock.Clock
-	notes  *merge.Queue[note, struct{}]
+	notes  *batch.Queue[note, struct{}]
 	pace   pace.Pace
 	ending context.Context
 	end    context.CancelFunc
@@ -73,8 +73,8 @@ func newWaits(d Driver, m *member.Member, c clock.Clock) *Waits {
 	w := &Waits{
 		driver: d, member: m, clock: c, keys: make(map[string]*waited), topics: make(map[string]string), news: make(chan struct{}, 1),
 	}
-	w.notes = merge.New(merge.Options[note, struct{}]{
-		Late: func(note, merge.Answer[struct{}]) {}, // it outlives its caller: else it could come after the end of the wait
+	w.notes = batch.New(batch.Options[note, struct{}]{
+		Late: func(note, batch.Answer[struct{}]) {}, // it outlives its caller: else it could come after the end of the wait
 		Run:  w.tell, Key: func(n note) string { return n.key }, Ends: func(n note) bool { return n.id == member.ID{} },
 		MaxInFlight: inFlight, Patience: patience,
 	})
@@ -142,10 +142,10 @@ func (w *Waits) stop(b *bell) {
 }
 
 // tell is one statement of the queue for each member, and one for what nobody waits for any more.
-func (w *Waits) tell(ctx context.Context, batch []note, _ bool) ([]merge.Answer[struct{}], error) {
+func (w *Waits) tell(ctx context.Context, notes []note, _ bool) ([]batch.Answer[struct{}], error) {
 	ctx, cancel := context.WithTimeout(ctx, statementBound(w.member))
 	defer cancel()
-	waits, ends := w.tidy(batch)
+	waits, ends := w.tidy(notes)
 	for id, keys := range waits {
 		if err := w.driver.Wait(ctx, keys, id, waitsFor); err != nil {
 			return nil, err
@@ -156,14 +156,14 @@ func (w *Waits) tell(ctx context.Context, batch []note, _ bool) ([]merge.Answer[
 			return nil, err
 		}
 	}
-	return make([]merge.Answer[struct{}], len(batch)), nil
+	return make([]batch.Answer[struct{}], len(notes)), nil
 }
 
 // tidy returns what is to be told, by member: of each key the last note counts, and an end of waiting only where
 // nobody waits again by now. What nobody waits for is forgotten.
-func (w *Waits) tidy(batch []note) (waits, ends map[member.ID][]string) {
-	last := make(map[string]member.ID, len(batch))
-	for _, n := range batch {
+func (w *Waits) tidy(notes []note) (waits, ends map[member.ID][]string) {
+	last := make(map[string]member.ID, len(notes))
+	for _, n := range notes {
 		last[n.key] = n.id
 	}
 	waits, ends = make(map[member.ID][]string), make(map[member.ID][]string)

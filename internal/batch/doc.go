@@ -1,4 +1,4 @@
-// Package merge is the one idea behind the toolkit's speed: while one statement is in flight, the
+// Package batch is the one idea behind the toolkit's speed: while one statement is in flight, the
 // calls that arrive wait together and go out in the next.
 //
 // A hot row takes as many durable commits a second as the disk takes flushes, so the lever is how
@@ -18,4 +18,4 @@
 //     statement; what it had to skip is asked again alone. So that little is skipped, a second statement
 //     of a key carries no other key, and there is none while the first carries others.
 //   - Calls of one key are sent in the order in which they arrived, unless their statement was divided.
-package merge
+package batch

@@ -1,4 +1,4 @@
-package merge
+package batch
 
 import (
 	"cmp"
@@ -100,7 +100,7 @@ type Queue[Q, A any] struct {
 // New makes a Queue. It starts no goroutine: those that it needs live as long as there is work.
 func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	if o.Run == nil || o.Key == nil {
-		panic("merge: Run and Key are required")
+		panic("batch: Run and Key are required")
 	}
 	if o.Name == nil {
 		o.Name = strconv.Quote
