@@ -21,13 +21,13 @@ func TestPublicErrors(t *testing.T) {
 	})
 	t.Run("session lock", func(t *testing.T) {
 		answers.SameEverywhere(t, devdb.MySQL, func(err error) error {
-			return answers.SessionLock(t, new(sessionEngine).Classify, err)
+			return answers.SessionLock(t, new(sessionDriver).Classify, err)
 		})
 	})
 	t.Run("deadlock of session locks on MySQL", func(t *testing.T) {
 		t.Parallel()
 		deadlock := faultconn.MySQLError(3058, "HY000", "Deadlock found when trying to get user-level lock")
-		err := answers.SessionLock(t, new(sessionEngine).Classify, deadlock)
+		err := answers.SessionLock(t, new(sessionDriver).Classify, deadlock)
 		if !errors.Is(err, dblock.ErrConflict) {
 			t.Errorf("got %v, want ErrConflict", err)
 		}

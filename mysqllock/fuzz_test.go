@@ -30,7 +30,7 @@ func FuzzNames(f *testing.F) {
 		if len(one) != 64 || strings.Trim(one, "0123456789abcdef") != "" {
 			t.Errorf("%q is no name that all servers take alike", one)
 		}
-		raw := &sessionEngine{raw: true}
+		raw := &sessionDriver{raw: true}
 		id, err := raw.ID(name)
 		if err != nil && !errors.Is(err, dblock.ErrInvalid) {
 			t.Errorf("raw %q: %v", name, err)

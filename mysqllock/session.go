@@ -100,7 +100,7 @@ func NewSessionLocker(ctx context.Context, pool *sql.DB, o SessionOptions) (*Ses
 	if err != nil {
 		return nil, err
 	}
-	l, err := session.New(ctx, &sessionEngine{
+	l, err := session.New(ctx, &sessionDriver{
 		pool: pool, namespace: o.Namespace, raw: o.RawNames, schema: o.Schema, idle: so.IdleTimeout, conns: so.MaxConns,
 	}, so)
 	if err != nil {

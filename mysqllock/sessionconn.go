@@ -21,8 +21,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// sessionEngine is the MySQL and MariaDB side of the session locks.
-type sessionEngine struct {
+// sessionDriver is the MySQL and MariaDB side of the session locks.
+type sessionDriver struct {
 	pool      *sql.DB
 	namespace string
 	raw       bool
@@ -36,7 +36,7 @@ type sessionEngine struct {
 	q        mysqldb.Queries
 }
 
-var _ session.Engine = (*sessionEngine)(nil)
+var _ session.Driver = (*sessionDriver)(nil)
 
 // sessionConns returns how many connections session locks may take out of the pool, so that one stays with the host. 0: the
 // default. ServerQueue takes two at least: one for the locks that are free, one for a call that waits.
@@ -64,7 +64,7 @@ func sessionConns(pool *sql.DB, o SessionOptions) (int, error) {
 var rawName = regexp.MustCompile(`^[ !#-&(-\[\]-_a-~]{1,64}$`)
 
 // ID is the name that GET_LOCK is given.
-func (e *sessionEngine) ID(key string) (session.ID, error) {
+func (e *sessionDriver) ID(key string) (session.ID, error) {
 	if !e.raw {
 		return session.ID(NameOf(e.database, e.namespace, key)), nil
 	}
@@ -80,11 +80,11 @@ func (e *sessionEngine) ID(key string) (session.ID, error) {
 }
 
 // Most is a bound of reason: the server has none, but for its memory.
-func (e *sessionEngine) Most() int { return 10_000 }
+func (e *sessionDriver) Most() int { return 10_000 }
 
 // Classify returns the class of an error. A deadlock of named locks rolls nothing back: the call
 // may be sent again.
-func (e *sessionEngine) Classify(err error) sqlerr.Class {
+func (e *sessionDriver) Classify(err error) sqlerr.Class {
 	if mysql.IsDeadlock(err) {
 		return sqlerr.Retryable
 	}
@@ -92,7 +92,7 @@ func (e *sessionEngine) Classify(err error) sqlerr.Class {
 }
 
 // Open takes a connection out of the pool, for good.
-func (e *sessionEngine) Open(ctx context.Context, _ func(session.ID)) (session.Conn, error) {
+func (e *sessionDriver) Open(ctx context.Context, _ func(session.ID)) (session.Conn, error) {
 	for n := 1; ; n++ {
 		conn, err := e.pool.Conn(ctx)
 		if err != nil {
@@ -110,7 +110,7 @@ func (e *sessionEngine) Open(ctx context.Context, _ func(session.ID)) (session.C
 }
 
 // prepare makes sure that session locks exclude where the connection leads, and that the server ends it when it is silent.
-func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
+func (e *sessionDriver) prepare(ctx context.Context, c *sessionConn) error {
 	if _, err := c.conn.ExecContext(ctx, "SET SESSION autocommit = 1, SESSION sql_select_limit = "+mysql.AllRows); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
 }
 
 // Note keeps keys for people.
-func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) error {
+func (e *sessionDriver) Note(ctx context.Context, keys map[session.ID]string) error {
 	if e.raw {
 		return nil // they are what the server shows
 	}

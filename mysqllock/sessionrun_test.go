@@ -46,7 +46,7 @@ func TestSessionBatches(t *testing.T) {
 
 func batchesOn(t *testing.T, db *sql.DB) *sessionConn {
 	t.Helper()
-	e := &sessionEngine{pool: db, idle: time.Minute}
+	e := &sessionDriver{pool: db, idle: time.Minute}
 	conns := make([]*sessionConn, 2)
 	for i := range conns {
 		c, err := e.Open(t.Context(), nil)
@@ -85,7 +85,7 @@ func batchesOn(t *testing.T, db *sql.DB) *sessionConn {
 }
 
 // batchOf is a step for each of n keys.
-func batchOf(t *testing.T, e *sessionEngine, op session.Op, n int) []session.Step {
+func batchOf(t *testing.T, e *sessionDriver, op session.Op, n int) []session.Step {
 	t.Helper()
 	steps := make([]session.Step, n)
 	for i := range steps {

@@ -12,10 +12,10 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-var _ session.Watcher = (*sessionEngine)(nil)
+var _ session.WatchDriver = (*sessionDriver)(nil)
 
 // Watch takes a connection of the pool for statements that look, pause and look again at the server.
-func (e *sessionEngine) Watch(ctx context.Context) (session.Watch, error) {
+func (e *sessionDriver) Watch(ctx context.Context) (session.Watch, error) {
 	if most := e.pool.Stats().MaxOpenConnections; most > 0 && most < max(sparing, e.conns+2) { // one stays with the host
 		return nil, fmt.Errorf("%w: a pool of %d connections has none to spare", dblock.ErrUnsupported, most)
 	}

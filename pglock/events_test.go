@@ -18,7 +18,7 @@ func TestPublicErrors(t *testing.T) {
 	})
 	t.Run("session lock", func(t *testing.T) {
 		answers.SameEverywhere(t, devdb.Postgres, func(err error) error {
-			return answers.SessionLock(t, new(sessionEngine).Classify, err)
+			return answers.SessionLock(t, new(sessionDriver).Classify, err)
 		})
 	})
 	t.Run("begin of a transaction", func(t *testing.T) {

@@ -27,11 +27,11 @@ func FuzzKeys(f *testing.F) {
 		if (one == other) != same {
 			t.Errorf("%q, %q and %q, %q have the numbers %d and %d", namespace, name, otherNamespace, otherName, one, other)
 		}
-		hashed := &sessionEngine{namespace: namespace}
+		hashed := &sessionDriver{namespace: namespace}
 		if id, err := hashed.ID(name); err != nil || keyOf(id) != int64(one) {
 			t.Errorf("%q: %q, %v", name, id, err)
 		}
-		raw := &sessionEngine{raw: true}
+		raw := &sessionDriver{raw: true}
 		id, err := raw.ID(name)
 		switch n, bad := strconv.ParseInt(name, 10, 64); {
 		case err != nil:

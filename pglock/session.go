@@ -89,7 +89,7 @@ func NewSessionLocker(ctx context.Context, pool *pgxpool.Pool, o SessionOptions)
 	if err != nil {
 		return nil, err
 	}
-	l, err := session.New(ctx, &sessionEngine{
+	l, err := session.New(ctx, &sessionDriver{
 		host: pool, namespace: o.Namespace, raw: o.RawKeys, schema: o.Schema, label: o.Label, idle: so.IdleTimeout,
 	}, so)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// sessionEngine is the Postgres side of the session locks.
-type sessionEngine struct {
+// sessionDriver is the Postgres side of the session locks.
+type sessionDriver struct {
 	host      *pgxpool.Pool
 	namespace string
 	raw       bool
@@ -34,10 +34,10 @@ type sessionEngine struct {
 	q    pgdb.Queries
 }
 
-var _ session.Engine = (*sessionEngine)(nil)
+var _ session.Driver = (*sessionDriver)(nil)
 
 // ID is the eight bytes of a Key.
-func (e *sessionEngine) ID(key string) (session.ID, error) {
+func (e *sessionDriver) ID(key string) (session.ID, error) {
 	k := KeyOf(e.namespace, key)
 	if e.raw {
 		n, err := strconv.ParseInt(key, 10, 64)
@@ -58,16 +58,16 @@ func idOf(key int64) session.ID {
 }
 
 // Most leaves four fifths of the server's lock table, as it is said to be, to others; it has room for about twice of that.
-func (e *sessionEngine) Most() int { return e.most }
+func (e *sessionDriver) Most() int { return e.most }
 
 // Classify tells what an error means.
-func (e *sessionEngine) Classify(err error) sqlerr.Class { return postgres.Classify(err) }
+func (e *sessionDriver) Classify(err error) sqlerr.Class { return postgres.Classify(err) }
 
 // channel of the session locks that were given back while others waited.
 const sessionChannel = "dblock_session"
 
 // Open connects as the host's pool does.
-func (e *sessionEngine) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
+func (e *sessionDriver) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
 	conn, err := postgres.Connect(ctx, e.host, func(cfg *pgx.ConnConfig) {
 		cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
 			if key, err := strconv.ParseInt(n.Payload, 10, 64); err == nil && n.Channel == sessionChannel {
@@ -94,7 +94,7 @@ func (e *sessionEngine) Open(ctx context.Context, heard func(session.ID)) (sessi
 }
 
 // prepare makes sure that session locks exclude where the connection leads, and that the server ends it when it is silent.
-func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
+func (e *sessionDriver) prepare(ctx context.Context, c *sessionConn) error {
 	server, err := postgres.Probe(ctx, c.conn)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
 }
 
 // Note keeps keys for people.
-func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) error {
+func (e *sessionDriver) Note(ctx context.Context, keys map[session.ID]string) error {
 	if e.raw {
 		return nil // they are what the server shows
 	}

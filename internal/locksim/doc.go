@@ -6,7 +6,7 @@
 // The processes run the real core. Only what is below its Engine interfaces is simulated:
 //
 //	program ── dblock.Locker ── lease, member, batch ── driver ── network ── memlease.Server
-//	program ── dblock.Locker ── session ── sessionEngine, conn ── network ── sessions
+//	program ── dblock.Locker ── session ── sessionDriver, conn ── network ── sessions
 //
 // A judge outside the core reads the history and the server's rows: which holds overlapped, which
 // fences went back, which grants are left when all programs have ended. Each protection has a

@@ -72,7 +72,7 @@ func (p *process) startSession() error {
 		return err
 	}
 	for {
-		l, err := session.New(context.Background(), sessionEngine{p}, o)
+		l, err := session.New(context.Background(), sessionDriver{p}, o)
 		if err == nil {
 			p.locker = l
 			return nil

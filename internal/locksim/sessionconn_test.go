@@ -13,18 +13,18 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// sessionEngine is a process's way to the server's own locks.
-type sessionEngine struct{ p *process }
+// sessionDriver is a process's way to the server's own locks.
+type sessionDriver struct{ p *process }
 
 var errOdd = errors.New("the server has answered with an error")
 
-func (e sessionEngine) ID(key string) (session.ID, error) { return session.ID(key), nil }
+func (e sessionDriver) ID(key string) (session.ID, error) { return session.ID(key), nil }
 
-func (e sessionEngine) Most() int { return e.p.w.most }
+func (e sessionDriver) Most() int { return e.p.w.most }
 
-func (e sessionEngine) Note(context.Context, map[session.ID]string) error { return nil }
+func (e sessionDriver) Note(context.Context, map[session.ID]string) error { return nil }
 
-func (e sessionEngine) Classify(err error) sqlerr.Class {
+func (e sessionDriver) Classify(err error) sqlerr.Class {
 	switch {
 	case errors.Is(err, errOdd):
 		return sqlerr.Busy
@@ -48,7 +48,7 @@ type conn struct {
 	stuck bool          // nothing comes through any more; of whoever uses it
 }
 
-func (e sessionEngine) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
+func (e sessionDriver) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
 	p, w := e.p, e.p.w
 	p.gate("opens")
 	p.mu.Lock()

@@ -45,7 +45,7 @@ func newServer() *server {
 	return &server{locks: map[session.ID]*conn{}, marks: map[session.ID][]*conn{}, most: 100}
 }
 
-// process is an Engine: one process on the server.
+// process is a Driver: one process on the server.
 type process struct{ *server }
 
 func (process) ID(key string) (session.ID, error) { return session.ID(key), nil }

@@ -8,12 +8,11 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// linger is for how long a connection must not have been used before it is parked: who uses it all the time is not to pay
-// for that.
+// linger is for how long a connection must be unused before it is parked. A connection in constant use is never
+// parked.
 const linger = 2 * time.Millisecond
 
-// keep listens to what the server says, while the connection is not used, and has it say something when a third of the idle
-// time-out has passed.
+// keep listens to the server while the connection is unused, and sends a ping after a third of the idle timeout.
 func (s *session) keep() {
 	uses := -1
 	for s.ctx.Err() == nil {
@@ -39,7 +38,7 @@ func (s *session) keep() {
 func (s *session) pingDue() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.answered.Add(s.l.o.IdleTimeout / 3)
+	return s.answered.Add(s.of.o.IdleTimeout / 3)
 }
 
 func (s *session) sleep(d time.Duration) {
@@ -51,7 +50,7 @@ func (s *session) sleep(d time.Duration) {
 	}
 }
 
-// park waits for the server to speak until somebody wants the connection, or a ping is due.
+// park listens to the server until a caller wants the connection, or a ping is due.
 func (s *session) park() {
 	select {
 	case s.turn <- struct{}{}:
@@ -82,22 +81,22 @@ func (s *session) park() {
 	}
 }
 
-// ping has the server answer. It retires a session that is not needed.
+// ping asks the server for an answer. It ends a session that is not needed.
 func (s *session) ping() {
-	if s.l.retire(s) {
+	if s.of.retire(s) {
 		s.lose(dblock.ReasonClosed)
 		return
 	}
-	if late := s.l.o.Observer.HeartbeatLate; late != nil {
-		timer := time.AfterFunc(s.l.o.IdleTimeout/3, func() {
+	if late := s.of.o.Observer.HeartbeatLate; late != nil {
+		timer := time.AfterFunc(s.of.o.IdleTimeout/3, func() {
 			late(time.Until(s.trustedUntil()), errors.New("dblock: a ping of the connection of session locks is not answered"))
 		})
 		defer timer.Stop()
 	}
 	closed := false
 	err := s.use(s.ctx, func() error {
-		// Not before it has the turn: the statement that it waits for may prolong the trust. A driver closes the connection,
-		// and so frees the locks, when ctx ends.
+		// The deadline is read once the connection is free: the statement before may have extended it. When ctx
+		// ends, a driver closes the connection, and the server frees its locks.
 		ctx, cancel := context.WithDeadline(s.ctx, s.trustedUntil())
 		defer cancel()
 		sent := time.Now()
@@ -112,6 +111,6 @@ func (s *session) ping() {
 	case err != nil && (closed || s.ctx.Err() != nil):
 		s.lose(dblock.ReasonDisconnected)
 	case err != nil:
-		s.sleep(s.l.o.IdleTimeout / 30)
+		s.sleep(s.of.o.IdleTimeout / 30)
 	}
 }

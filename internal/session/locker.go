@@ -4,61 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/root"
 )
 
 // Locker is a dblock.Locker of session locks. It is safe for concurrent use.
-type Locker struct {
-	engine Engine
-	o      Options
-	pace   pace.Pace
-
-	mu       sync.Mutex
-	sessions []*session // that many locks share
-	conns    int        // those, those that one caller has for itself, and those that are being opened
-	opening  *opening   // a session that will be shared
-	slots    map[ID]*slot
-	alone    map[*hold]struct{} // what has a session for itself
-	holds    int                // that are not released
-	closed   bool
-	empty    chan struct{} // closed when no hold is left; made by Close
-	wakers   sync.Pool     // see waker
-
-	ending  context.Context
-	end     context.CancelCauseFunc
-	news    chan struct{}  // holds one: somebody waits who did not before
-	watches atomic.Bool    // the server looks at what is waited for
-	keeps   sync.WaitGroup // what goes on for as long as a session, or the Locker, does
-
-	running int           // what is done in the background and ends by itself; guarded by mu
-	idle    chan struct{} // closed when there is nothing of that; made by hangUp
-}
+type Locker struct{ *callers }
 
 var _ dblock.Locker = (*Locker)(nil)
 
-// New makes a Locker, and its first connection; o has its defaults. Its errors are those of Engine.Open, and those that say
-// that the server can't be reached.
-func New(ctx context.Context, e Engine, o Options) (*Locker, error) {
-	l := &Locker{engine: e, o: o, slots: make(map[ID]*slot), alone: make(map[*hold]struct{}), news: make(chan struct{}, 1)}
-	l.ending, l.end = context.WithCancelCause(context.Background())
-	s, err := l.open(ctx)
-	if err != nil {
+// New makes a Locker, and its first connection; o has its defaults. Its errors are those of Driver.Open, and those of
+// a server that can't be reached.
+func New(ctx context.Context, d Driver, o Options) (*Locker, error) {
+	b := &base{driver: d, o: o}
+	b.ending, b.end = context.WithCancelCause(context.Background())
+	sl := &slots{
+		base: b, sessions: &sessions{base: b}, holds: &holds{base: b, single: make(map[*hold]struct{})}, all: make(map[ID]*slot),
+	}
+	sl.owner = sl
+	wt := &watcher{slots: sl, calls: make(chan struct{}, 1)}
+	l := &Locker{&callers{slots: sl, watcher: wt}}
+	b.self = l
+	if err := sl.openFirst(ctx); err != nil {
 		return nil, err
 	}
-	l.conns, l.sessions = 1, []*session{s}
-	s.begin()
-	l.keeps.Go(l.noteKeys)
-	if by, ok := e.(Watcher); ok && !o.ServerQueue {
-		l.keeps.Go(func() { l.watch(by) })
+	b.keeps.Go(keyNotes{sl}.run)
+	if by, ok := d.(WatchDriver); ok && !o.ServerQueue {
+		b.keeps.Go(func() { wt.run(by) })
 	}
 	return l, nil
 }
@@ -77,7 +53,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts ...dblock.Option)
 		return nil, err
 	}
 	if l.o.ServerQueue {
-		return l.observed(ctx, &r, l.waitAtServer)
+		return l.observed(ctx, &r, serverQueue{l.callers}.wait)
 	}
 	return l.observed(ctx, &r, l.wait)
 }
@@ -91,9 +67,9 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Opti
 	return l.observed(ctx, &r, l.try)
 }
 
-// observed is what Acquire and TryAcquire have in common.
+// observed checks a request, acquires the lock and calls the Observer.
 func (l *Locker) observed(
-	ctx context.Context, r *root.Request, how func(context.Context, *root.Request, ID) (*dblock.Lock, error),
+	ctx context.Context, r *root.Request, acquire func(context.Context, *root.Request, ID) (*dblock.Lock, error),
 ) (*dblock.Lock, error) {
 	id, err := l.check(r)
 	if err != nil {
@@ -103,10 +79,10 @@ func (l *Locker) observed(
 		return lock, err
 	}
 	if l.o.Observer.Acquired == nil && l.o.Observer.NotAcquired == nil {
-		return how(ctx, r, id)
+		return acquire(ctx, r, id)
 	}
 	began := time.Now()
-	lock, err := how(ctx, r, id)
+	lock, err := acquire(ctx, r, id)
 	waited := time.Since(began)
 	if err == nil && l.o.Observer.Acquired != nil {
 		l.o.Observer.Acquired(r.Key, waited)
@@ -133,57 +109,25 @@ func (l *Locker) check(r *root.Request) (ID, error) {
 	if lacks != "" {
 		return "", fmt.Errorf("%w: session locks have no %s: leases have them (NewLeaseLocker)", dblock.ErrUnsupported, lacks)
 	}
-	return l.engine.ID(r.Key)
+	return l.driver.ID(r.Key)
 }
-
-func errClosed() error { return fmt.Errorf("%w: nothing was locked", dblock.ErrClosed) }
 
 // Close refuses further calls, ends the contexts of all locks, waits, while ctx lives, until they are released, and closes
-// the connections, which frees whatever is left.
+// the connections, which frees what is left.
 func (l *Locker) Close(ctx context.Context) error {
-	l.mu.Lock()
-	if l.empty == nil {
-		l.closed = true
-		l.empty = make(chan struct{})
-		if l.holds == 0 {
-			close(l.empty)
-		}
-	}
-	all := slices.Collect(maps.Keys(l.alone))
-	for _, sl := range l.slots {
-		all = append(all, sl.users...)
-	}
-	empty := l.empty
-	l.mu.Unlock()
+	none := l.close()
 	l.end(fmt.Errorf("%w", dblock.ErrClosed))
-	tells := make([]func(), len(all))
-	for i, h := range all {
-		tells[i] = h.lose(dblock.ReasonClosed)
-	}
-	for _, tell := range tells {
-		tell()
-	}
-	return errors.Join(clock.Await(ctx, empty, "locks are still in use"), l.hangUp(ctx))
+	l.loseAll()
+	return errors.Join(clock.Await(ctx, none, "locks are still in use"), l.endSessions(ctx))
 }
 
-// hangUp ends all sessions, and waits for what is under way on them.
-func (l *Locker) hangUp(ctx context.Context) error {
+// endSessions ends all sessions, and waits for what is under way on them.
+func (l *Locker) endSessions(ctx context.Context) error {
+	l.awaitIdle(ctx)
 	l.mu.Lock()
-	if l.idle == nil {
-		l.idle = make(chan struct{})
-		l.ran(0)
-	}
-	idle := l.idle
-	l.mu.Unlock()
-	select { // what is being given back may still be
-	case <-idle:
-	case <-ctx.Done():
-	case <-time.After(time.Second):
-	}
-	l.mu.Lock()
-	all := slices.Clone(l.sessions)
-	for h := range l.alone {
-		all = append(all, h.s)
+	all := slices.Clone(l.shared)
+	for h := range l.single {
+		all = append(all, h.session)
 	}
 	l.mu.Unlock()
 	for _, s := range all {
@@ -198,44 +142,4 @@ func (l *Locker) hangUp(ctx context.Context) error {
 	}
 	l.keeps.Wait()
 	return nil
-}
-
-// background does something that ends by itself; l.mu is held.
-func (l *Locker) background(do func()) {
-	l.running++
-	go func() {
-		do()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.ran(1)
-	}()
-}
-
-// ran notes what has ended; l.mu is held.
-func (l *Locker) ran(n int) {
-	l.running -= n
-	if l.running == 0 && l.idle != nil {
-		select {
-		case <-l.idle:
-		default:
-			close(l.idle)
-		}
-	}
-}
-
-// drop forgets a hold that nobody uses any more; l.mu is held.
-func (l *Locker) drop(h *hold) {
-	if h.dropped {
-		return
-	}
-	h.dropped = true
-	l.holds--
-	delete(l.alone, h)
-	if l.empty != nil && l.holds == 0 {
-		select {
-		case <-l.empty:
-		default:
-			close(l.empty)
-		}
-	}
 }

@@ -17,13 +17,13 @@ type Options struct {
 	Label       string
 	Observer    dblock.Observer
 	Log         *slog.Logger
-	IdleTimeout time.Duration // after how long the server frees what a silent connection has; default 10 s
+	IdleTimeout time.Duration // after which the server frees the locks of a silent connection; default 10 s
 	MaxConns    int           // connections; default 4
 	Poll        time.Duration // how often a process asks again for a key that it waits for
-	Shared      bool          // the engine has locks that are shared
-	Alike       bool          // a statement that takes and gives back costs more than two
-	Hears       bool          // the server tells of what was given back
-	ServerQueue bool          // who waits does so at the server, on a connection of its own
+	Shared      bool          // the server has shared locks
+	Alike       bool          // a statement that acquires and releases costs more than two
+	Hears       bool          // the server notifies of releases
+	ServerQueue bool          // a call waits at the server, on a connection of its own
 	MaxQueue    int           // calls that may wait for a statement; default 65,536
 	MaxBatch    int           // calls that share a statement; default 512: enough for a crowd, and few enough for it to be short
 
@@ -33,10 +33,10 @@ type Options struct {
 // DefaultConns is the default of Options.MaxConns.
 const DefaultConns = 4
 
-// mostConns is a bound of reason: locks share connections.
+// mostConns is more than any process needs: locks share connections.
 const mostConns = 1000
 
-// WithDefaults fills in what is missing, and refuses what makes no sense.
+// WithDefaults sets the defaults, and refuses values that are out of range.
 func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error) {
 	refuse := func(field, reason string, args ...any) (Options, error) {
 		return o, &dblock.InvalidError{Field: owner + "." + field, Reason: fmt.Sprintf(reason, args...)}
@@ -69,10 +69,10 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	return o, nil
 }
 
-// margin is by how much earlier than the server a process itself takes a silent connection for lost.
+// margin is how much earlier than the server a process considers a silent connection lost.
 func (o Options) margin() time.Duration { return o.IdleTimeout / 10 }
 
-// CheckNamespace refuses what can't be a namespace. Raw says that there is none, by the option of that name.
+// CheckNamespace refuses invalid namespaces. Raw, an option of that name, excludes one.
 func CheckNamespace(namespace string, raw bool, option string) error {
 	const field = "SessionOptions.Namespace"
 	if raw && namespace != "" {

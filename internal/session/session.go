@@ -13,38 +13,38 @@ import (
 
 // session is a connection that has locks.
 type session struct {
-	l    *Locker
+	of   *sessions
 	conn Conn
-	turn chan struct{} // whoever uses the connection puts something in
+	turn chan struct{} // holds one while the connection is in use
 	ctx  context.Context
 	end  context.CancelFunc
 	gone chan struct{} // closed when the connection is
 
-	slots int   // that live on it; these are guarded by Locker.mu
-	alone *hold // what a session has that is not shared
+	slots  int   // whose locks are on it; these are guarded by base.mu
+	single *hold // the only lock of a session that is not shared
 
-	queue   []*ask // what was not sent yet, or withdrawn; see send
-	waiting int    // of that, what was not withdrawn
-	serves  bool   // somebody sends what waits
+	queue   []*request // not sent yet, or withdrawn; see send
+	waiting int        // of those, the ones that were not withdrawn
+	serves  bool       // serve runs
 
-	flying []*ask // the statement that is under way: these are of whoever sends it
+	flying []*request // the statement that is under way: these belong to serve
 	sends  []Step
 	at     []int
 
 	mu       sync.Mutex
-	trusted  time.Time // until when the server knows the connection, whatever happens
-	answered time.Time // when it last said something
+	trusted  time.Time // until when the server has the connection, whatever happens
+	answered time.Time // when the server last answered
 	wanted   int       // callers that use the connection, or want to
 	uses     int       // how often it was used
 	unpark   func()    // ends a Park; nil: there is none
 	parks    bool
 	expiry   *time.Timer
-	lost     bool
+	isLost   bool
 }
 
-// newSession makes a session of a connection that was just opened; sent is when the server was first asked.
-func (l *Locker) newSession(conn Conn, sent time.Time) *session {
-	s := &session{l: l, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{}), parks: true}
+// newSession makes a session of a new connection; sent is when the server was first asked.
+func (ss *sessions) newSession(conn Conn, sent time.Time) *session {
+	s := &session{of: ss, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{}), parks: true}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.trust(sent)
 	return s
@@ -55,21 +55,22 @@ func (s *session) begin() {
 	s.mu.Lock()
 	s.expiry = time.AfterFunc(time.Until(s.trusted), s.expire)
 	s.mu.Unlock()
-	s.l.keeps.Go(s.keep)
+	s.of.keeps.Go(s.keep)
 }
 
-// trust notes that the server has answered what was sent at the given time: it counts the silence from then, or later.
+// trust records that the server has answered a statement that was sent at the given time. It counts the silence from
+// then, or later.
 func (s *session) trust(sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answered = time.Now()
-	if until := sent.Add(s.l.o.IdleTimeout - s.l.o.margin()); until.After(s.trusted) {
+	if until := sent.Add(s.of.o.IdleTimeout - s.of.o.margin()); until.After(s.trusted) {
 		s.trusted = until
 	}
 }
 
-// trustAnswer is trust for an answer that grants something: where it was read so late that the server may have ended the
-// connection since, as after a pause of the process, it grants nothing.
+// trustAnswer is trust for an answer that grants a lock. If the process was paused, the server may have ended the
+// connection before the answer was read. Then it grants nothing.
 func (s *session) trustAnswer(sent time.Time) error {
 	s.trust(sent)
 	if clock.Past(time.Now(), s.trustedUntil()) {
@@ -84,7 +85,7 @@ func (s *session) trustedUntil() time.Time {
 	return s.trusted
 }
 
-// expire ends a session that was silent for so long that the server may have ended it.
+// expire ends a session whose silence has lasted so long that the server may have ended it.
 func (s *session) expire() {
 	s.mu.Lock()
 	now := time.Now()
@@ -98,7 +99,7 @@ func (s *session) expire() {
 	}
 }
 
-// use has the connection for fn alone.
+// use runs fn while no other caller uses the connection.
 func (s *session) use(ctx context.Context, fn func() error) error {
 	s.mu.Lock()
 	s.wanted++
@@ -126,10 +127,10 @@ func (s *session) use(ctx context.Context, fn func() error) error {
 
 var errEnded = errors.New("dblock: the connection of session locks has ended")
 
-// steps runs one statement until its answer comes, or nothing can be trusted that hangs on the connection. No steps are a
-// ping. After an error none of the steps stands: either undo has seen the connection alive, or the session has ended.
+// steps runs one statement until its answer comes, or the session can't be trusted any more. No steps are a ping. After
+// an error none of the steps has an effect: undo has found the connection alive, or the session has ended.
 func (s *session) steps(steps []Step) (done []bool, err error) {
-	ctx := s.ctx // it ends when the session may not be trusted any more
+	ctx := s.ctx // it ends when the session can't be trusted any more
 	closed := false
 	err = s.use(ctx, func() error {
 		sent := time.Now()
@@ -152,12 +153,12 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 	return done, err
 }
 
-// undo takes back what a statement may have done that was answered by an error: the server is asked what it has, so that the
-// other locks of the connection need not end for it. Whatever made the statement fail may go on for a while, but not
-// until a ping is due.
+// undo takes back what a statement may have done that failed. It asks the server which locks the connection has, so
+// that the other locks of the connection live on. The cause of the failure may last for a while, but not until a
+// ping is due.
 func (s *session) undo(ctx context.Context, steps []Step) error {
 	err := errEnded
-	until := time.Now().Add(min(undoFor, s.l.o.IdleTimeout/3))
+	until := time.Now().Add(min(undoFor, s.of.o.IdleTimeout/3))
 	for pause := time.Millisecond; !s.conn.Closed() && ctx.Err() == nil && time.Now().Before(until); pause = min(2*pause, longestPause) {
 		sent := time.Now()
 		if err = s.undoOnce(ctx, steps); err == nil {
@@ -167,15 +168,15 @@ func (s *session) undo(ctx context.Context, steps []Step) error {
 		s.sleep(pause)
 	}
 	s.lose(dblock.ReasonDisconnected)
-	return fmt.Errorf("dblock: and it can't be told what was locked, so the connection is closed: %w", err)
+	return fmt.Errorf("dblock: the connection is closed, as the server did not say what it has locked: %w", err)
 }
 
 const (
-	undoFor      = time.Second // after which a connection is closed that answers with errors only: all who share it wait
+	undoFor      = time.Second // after which a connection is closed that answers with errors only: all callers that share it wait
 	longestPause = 50 * time.Millisecond
 )
 
-// undoOnce returns nil only if the connection answered: it lives, and none of the steps stands.
+// undoOnce returns nil only if the connection answered: it lives, and none of the steps has an effect.
 func (s *session) undoOnce(ctx context.Context, steps []Step) error {
 	var changes, back []Step
 	for _, step := range steps {
@@ -236,11 +237,11 @@ func undoes(op Op) (back Op, ok bool) {
 	return op, false
 }
 
-// lose ends a session, once, and with it all locks that hang on it.
+// lose ends a session, once, and with it all its locks.
 func (s *session) lose(why dblock.Reason) {
 	s.mu.Lock()
-	again := s.lost
-	s.lost = true
+	again := s.isLost
+	s.isLost = true
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
@@ -249,54 +250,12 @@ func (s *session) lose(why dblock.Reason) {
 		return
 	}
 	s.end()
-	s.l.mu.Lock()
-	s.l.background(func() {
+	s.of.mu.Lock()
+	s.of.background(func() {
 		defer close(s.gone)
-		s.turn <- struct{}{} // whoever uses the connection sees that its context has ended
+		s.turn <- struct{}{} // the caller that uses the connection finds that its context has ended
 		s.conn.Close()
 	})
-	s.l.mu.Unlock()
-	s.l.lost(s, why)
-}
-
-// lost forgets a session that has ended. Whoever waits for what it had asks on another one. The host's functions are called
-// on a goroutine of their own: the one that found the end may serve other callers, or close other sessions.
-func (l *Locker) lost(s *session, why dblock.Reason) {
-	var lost []*hold
-	l.mu.Lock()
-	l.forget(s)
-	if s.alone != nil {
-		s.alone.gone = true
-		lost = append(lost, s.alone)
-	}
-	for _, sl := range l.slots {
-		if sl.s != s {
-			continue
-		}
-		for _, h := range sl.users {
-			h.gone = true
-			lost = append(lost, h)
-		}
-		sl.users = nil
-		sl.has, sl.shows, sl.intends, sl.over = false, false, false, false
-		sl.askAgain() // nobody tells it any more of what is given back
-		l.detach(sl)
-		l.next(sl)
-	}
-	l.mu.Unlock()
-	tells := make([]func(), len(lost))
-	for i, h := range lost {
-		tells[i] = h.lose(why)
-	}
-	if why == dblock.ReasonClosed && len(lost) == 0 {
-		return
-	}
-	go func() {
-		for _, tell := range tells {
-			tell()
-		}
-		if why != dblock.ReasonClosed {
-			l.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
-		}
-	}()
+	s.of.mu.Unlock()
+	s.of.owner.lost(s, why)
 }

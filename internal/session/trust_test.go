@@ -9,7 +9,7 @@ import (
 // TestTrustsNoOldAnswer: a process that was paused reads a grant before its timers tell it that the connection has ended.
 func TestTrustsNoOldAnswer(t *testing.T) {
 	t.Parallel()
-	s := &session{l: &Locker{o: Options{IdleTimeout: 10 * time.Second}}}
+	s := &session{of: &sessions{base: &base{o: Options{IdleTimeout: 10 * time.Second}}}}
 	if err := s.trustAnswer(time.Now().Add(-9 * time.Second)); !errors.Is(err, errEnded) {
 		t.Errorf("an answer to what was sent so long ago that the server may have ended the connection: %v", err)
 	}
