@@ -38,8 +38,8 @@ func (m inMemory) Check(_ context.Context, _ locksuite.Leases, lock *dblock.Lock
 	return nil
 }
 
-func (m inMemory) ForgetMembers(*testing.T)                       { m.rows.ForgetMembers() }
-func (m inMemory) ExpireMembers(*testing.T)                       { m.rows.ExpireMembers() }
-func (m inMemory) AgeLeases(*testing.T)                           { m.rows.AgeLeases() }
-func (m inMemory) Tickets(*testing.T) int                         { return m.rows.Tickets() }
-func (m inMemory) Rows(*testing.T) (members, leases, waiters int) { return m.rows.Rows() }
+func (m inMemory) ForgetMembers(*testing.T)                       { m.rows.Admin().ForgetMembers() }
+func (m inMemory) ExpireMembers(*testing.T)                       { m.rows.Admin().ExpireMembers() }
+func (m inMemory) AgeLeases(*testing.T)                           { m.rows.Admin().AgeLeases() }
+func (m inMemory) Tickets(*testing.T) int                         { return m.rows.Admin().Tickets() }
+func (m inMemory) Rows(*testing.T) (members, leases, waiters int) { return m.rows.Admin().Rows() }

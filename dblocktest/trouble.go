@@ -22,7 +22,7 @@ func (l *LeaseLocker) Lose(key string) bool {
 		return false
 	}
 	for _, f := range lock.Fences() {
-		l.server.rows.Free(f)
+		l.server.rows.Admin().Free(f)
 	}
 	return errors.Is(lock.ExpireIn(context.Background(), time.Hour), dblock.ErrLost) // it asks, and so is told
 }
@@ -60,12 +60,12 @@ func (l *LeaseLocker) Evict() {
 	var kept []*dblock.Lock
 	l.mu.Lock()
 	for lock := range l.locks {
-		if f := lock.Fences()[0]; l.server.rows.Keeps(life.ID, lease.ReleaseRequest{Key: f.Key, Handle: f.Handle, Mode: f.Mode}) {
+		if f := lock.Fences()[0]; l.server.rows.Admin().Keeps(life.ID, lease.ReleaseRequest{Key: f.Key, Handle: f.Handle, Mode: f.Mode}) {
 			kept = append(kept, lock)
 		}
 	}
 	l.mu.Unlock()
-	l.server.rows.Forget(life.ID)
+	l.server.rows.Admin().Forget(life.ID)
 	for life.Alive() && !l.muted() {
 		life.Suspect()
 		select {

@@ -125,7 +125,7 @@ func TestALostMemberWaitsOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Forget(life.ID)
+		s.Admin().Forget(life.ID)
 		release(t, first)
 		began := time.Now()
 		if took := (<-got).Sub(began); took > 20*time.Second {

@@ -37,7 +37,7 @@ func TestForgottenReleases(t *testing.T) {
 						t.Fatal(err)
 					}
 					for _, f := range lock.Fences() {
-						forget = append(forget, s.Remember(lease.ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}))
+						forget = append(forget, s.Admin().Remember(lease.ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}))
 					}
 					release(t, lock)
 				}

@@ -27,7 +27,7 @@ func TestACrowdThatIsGoneIsAskedForOnce(t *testing.T) {
 			defer func() { _ = lock.Release(context.Background()) }()
 			locks = append(locks, lock)
 			f, _ := lock.Fence()
-			s.Free(f)
+			s.Admin().Free(f)
 		}
 		p.called()
 		time.Sleep(ttl)

@@ -27,7 +27,7 @@ func TestLockersOfOneProcessShareAWait(t *testing.T) {
 		q.join(t, two, "two", time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		gaveUp := failing(ctx, two)
-		if members, _, waiters := s.Rows(); members != 2 || waiters != 1 {
+		if members, _, waiters := s.Admin().Rows(); members != 2 || waiters != 1 {
 			t.Errorf("%d members, of which %d wait", members, waiters)
 		}
 		cancel()
@@ -41,7 +41,7 @@ func TestLockersOfOneProcessShareAWait(t *testing.T) {
 			t.Errorf("served %v after %v", q.served, took)
 		}
 		synctest.Wait()
-		if _, _, waiters := s.Rows(); waiters != 0 {
+		if _, _, waiters := s.Admin().Rows(); waiters != 0 {
 			t.Error("the server still takes it that the process waits")
 		}
 		isFree(t, one)
@@ -75,7 +75,7 @@ func TestAWaitOutlastsAMember(t *testing.T) {
 		var q queue
 		q.join(t, l, "who waits", 0)
 		began := time.Now()
-		s.ForgetMembers() // and the holder's as well
+		s.Admin().ForgetMembers() // and the holder's as well
 		q.all.Wait()
 		if took := time.Since(began); took > ttl/3+time.Second {
 			t.Errorf("served after %v", took)

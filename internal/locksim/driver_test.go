@@ -88,7 +88,7 @@ func (e driver) giveBack(
 			}
 			sent, at = append(sent, w.without.back(w, b)), append(at, i)
 			if b.Lasts == 0 { // else it ends by itself, or late
-				w.releases = append(w.releases, forgettable{w.now(), w.server.Remember(b)})
+				w.releases = append(w.releases, forgettable{w.now(), w.server.Admin().Remember(b)})
 			}
 		}
 		if locked && strings.HasPrefix(call, "ReleaseAll") {
@@ -239,7 +239,7 @@ func (e driver) Evict(ctx context.Context, id member.ID) (bool, error) {
 	w := e.p.w
 	return send(ctx, e.p, "Evict", w.nameOfMember(id), func() (bool, string) {
 		if w.without == expiry {
-			w.server.Forget(id)
+			w.server.Admin().Forget(id)
 		}
 		gone, _ := w.rows.Evict(bg, id)
 		return gone, fmt.Sprint(gone)

@@ -198,7 +198,7 @@ func (j *judge) look(by *process) {
 	for key, tickets := range j.tickets {
 		j.tickets[key] = slices.DeleteFunc(tickets, func(t ticket) bool {
 			granted := lease.ReleaseRequest{Key: key, Handle: t.handle}
-			return j.members[t.by] <= now || j.w.server.Keeps(t.by, granted) || j.w.server.Keeps(member.ID{}, granted)
+			return j.members[t.by] <= now || j.w.server.Admin().Keeps(t.by, granted) || j.w.server.Admin().Keeps(member.ID{}, granted)
 		})
 	}
 }
