@@ -47,12 +47,12 @@ func (l *LeaseLocker) holding(key string) *dblock.Lock {
 // While no heartbeats get through (StopHeartbeats) it does not learn of it: it goes on in good faith, as a process does
 // that was paused, while others have its locks.
 func (l *LeaseLocker) Evict() {
-	life, err := l.share.Member.Life(context.Background())
+	inc, err := l.share.Member.Current(context.Background())
 	if err != nil {
 		return // it is closed, and holds nothing
 	}
 	ended := make(chan struct{})
-	forget := life.OnEnd(func(dblock.Reason) (tell func()) {
+	forget := inc.OnEnd(func(dblock.Reason) (tell func()) {
 		close(ended)
 		return nil
 	})
@@ -60,20 +60,20 @@ func (l *LeaseLocker) Evict() {
 	var kept []*dblock.Lock
 	l.mu.Lock()
 	for lock := range l.locks {
-		if f := lock.Fences()[0]; l.server.rows.Admin().Keeps(life.ID, lease.ReleaseRequest{Key: f.Key, Handle: f.Handle, Mode: f.Mode}) {
+		if f := lock.Fences()[0]; l.server.rows.Admin().Keeps(inc.ID, lease.ReleaseRequest{Key: f.Key, Handle: f.Handle, Mode: f.Mode}) {
 			kept = append(kept, lock)
 		}
 	}
 	l.mu.Unlock()
-	l.server.rows.Admin().Forget(life.ID)
-	for life.Alive() && !l.muted() {
-		life.Suspect()
+	l.server.rows.Admin().Forget(inc.ID)
+	for inc.Alive() && !l.muted() {
+		inc.Suspect()
 		select {
 		case <-ended:
 		case <-time.After(time.Millisecond): // a heartbeat may have been under way that came before
 		}
 	}
-	if life.Alive() {
+	if inc.Alive() {
 		return
 	}
 	for _, lock := range kept {
@@ -128,7 +128,7 @@ var (
 // disturb runs around each statement of this process.
 func (l *LeaseLocker) disturb(ctx context.Context, call string, run func() error) error {
 	switch call {
-	case "Beat", "Holding":
+	case "Heartbeat", "Holding":
 		if l.muted() {
 			return &memlease.Failure{As: sqlerr.Unavailable, Err: errMuted}
 		}

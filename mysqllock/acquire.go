@@ -302,7 +302,7 @@ func (l *leaseRows) takeAlike(ctx context.Context, by lease.By, asks []lease.Acq
 			gones = append(gones, a.Gone[:])
 		}
 	}
-	args := append(whens, by.Member[:], []byte(asks[0].Label), keys, insteads, insteads, gones, by.Member[:], by.Beat)
+	args := append(whens, by.Member[:], []byte(asks[0].Label), keys, insteads, insteads, gones, by.Member[:], by.Heartbeat)
 	return l.grantAtOnce(ctx, mysqldb.AcquireAlike, args)
 }
 
@@ -319,7 +319,7 @@ func (l *leaseRows) acquireSet(ctx context.Context, by lease.By, asks []lease.Ac
 			return answers, nil
 		}
 	}
-	args := []any{by.Member[:], by.Beat}
+	args := []any{by.Member[:], by.Heartbeat}
 	for _, a := range asks {
 		args = append(args, []byte(a.Key), a.Gone[:])
 	}
@@ -349,7 +349,7 @@ func refusedOne(a lease.AcquireResult) bool { return a.Token == 0 }
 
 // askArgs are the arguments of AcquireLeases.
 func askArgs(by lease.By, asks []lease.AcquireRequest) []any {
-	args := []any{by.Member[:], by.Beat}
+	args := []any{by.Member[:], by.Heartbeat}
 	for _, a := range asks {
 		args = append(args, []byte(a.Key), a.Handle[:], a.Instead[:], a.Gone[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}

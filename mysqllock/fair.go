@@ -16,7 +16,7 @@ import (
 // enqueue is one INSERT for the batch, and one SELECT for its tickets. A release may serve a ticket, and drop it, between
 // the two. Such a call gets number 1, which comes before all others: it has the key.
 func (t *ticketRows) enqueue(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	args := []any{by.Member[:], by.Beat}
+	args := []any{by.Member[:], by.Heartbeat}
 	var keys, handles [][]byte
 	for i, a := range asks {
 		detached := int64(0)

@@ -39,7 +39,7 @@ func TestTakeOver(t *testing.T) {
 			r.Fatalf("an evicted holder: %+v", got)
 		}
 		stale := us
-		stale.Beat = -2
+		stale.Heartbeat = -2
 		if got := r.acquire(stale, over("k", them.Member))[0]; got.Token != 0 {
 			r.Errorf("taken over on an old beat: %+v", got)
 		}
@@ -52,7 +52,7 @@ func TestTakeOver(t *testing.T) {
 		if got := r.release(old); got[0] != (lease.ReleaseResult{}) {
 			r.Errorf("the dead one released it: %+v", got)
 		}
-		r.ok(r.Leave(r.ctx, us.Member))
+		r.ok(r.Deregister(r.ctx, us.Member))
 		third := r.join("third")
 		for _, got := range r.acquire(third, over("k", us.Member), ask("fresh")) { // in a batch
 			if got.Token == 0 {
@@ -112,7 +112,7 @@ func TestHolds(t *testing.T) {
 		a := ask("detached")
 		a.Hold, a.Detached = 300*time.Millisecond, true
 		r.take(us, a)
-		r.ok(r.Leave(r.ctx, us.Member))
+		r.ok(r.Deregister(r.ctx, us.Member))
 		got := r.acquire(them, ask("detached"))[0]
 		if !got.Held || got.Holder.Dead || got.Holder.Member != (member.ID{}) || got.Holder.Remaining <= 0 || got.Holder.Remaining > a.Hold {
 			r.Errorf("refused with %+v", got)
@@ -173,7 +173,7 @@ func TestSweep(t *testing.T) {
 		expired := r.join("expired")
 		r.exec("UPDATE dblock_lease SET member_id = ? WHERE lease_key = 'of the expired'", expired.Member[:])
 		r.kill(expired)
-		r.ok(r.Leave(r.ctx, dead.Member))
+		r.ok(r.Deregister(r.ctx, dead.Member))
 		time.Sleep(5 * time.Millisecond)
 		// 450 free, one ended, one of the dead, a member and a waiter.
 		if n, err := r.Sweep(r.ctx, time.Hour); err != nil || n != 454 {

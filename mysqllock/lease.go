@@ -118,7 +118,7 @@ func NewLeaseLocker(ctx context.Context, pool *sql.DB, o LeaseOptions) (*LeaseLo
 		return nil, &dblock.InvalidError{Field: "LeaseOptions.Watch", Reason: fmt.Sprintf("%v is not within 1ms to 1s", watch)}
 	}
 	lo, err := lease.Options{
-		DeafPoll: cmp.Or(o.Poll, defaultDeafPoll), Label: o.Label, Observer: o.Observer, Log: o.Log, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
+		UnnotifiedPoll: cmp.Or(o.Poll, defaultDeafPoll), Label: o.Label, Observer: o.Observer, Log: o.Log, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
 	}.WithDefaults("LeaseOptions", defaultPoll)
 	if err != nil {
 		return nil, err

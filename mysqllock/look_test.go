@@ -88,7 +88,7 @@ func TestLookSeesEachRowAnew(t *testing.T) {
 			gone := r.join("gone")
 			held = r.take(gone, ask("k"))
 			seen = r.looking(w, nil, keys...)
-			r.ok(r.Leave(r.ctx, gone.Member))
+			r.ok(r.Deregister(r.ctx, gone.Member))
 			r.saw(seen, held)
 			r.exec("UPDATE dblock_lease SET handle = NULL, member_id = NULL WHERE lease_key = 'k'")
 		}

@@ -82,7 +82,7 @@ func suspect(missing []int, answers []lease.AcquireResult) {
 // inserted and not committed. With a short TTL ctx may end before the server stops waiting: makeRows waits for the answer all
 // the same.
 func (l *leaseRows) makeRows(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (token, made int64, err error) {
-	args := []any{by.Member[:], by.Beat}
+	args := []any{by.Member[:], by.Heartbeat}
 	for _, a := range asks {
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}

@@ -83,7 +83,7 @@ func (p *permitRows) takePermits(
 		of = append(of, a.Handle[:], total, int64(a.Permits), keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 		total += int64(a.Permits)
 	}
-	args := append([]any{by.Member[:], by.Beat, []byte(first.Key), int64(first.Limit), total + int64(beyond)}, of...)
+	args := append([]any{by.Member[:], by.Heartbeat, []byte(first.Key), int64(first.Limit), total + int64(beyond)}, of...)
 	rows, token, err := p.grantFound(ctx, mysqldb.AcquirePermits, append(args, boundUs(ctx)))
 	if err == nil && rows > 0 && token == 0 {
 		token, err = p.permitToken(ctx, pick(asks, at))
@@ -127,7 +127,7 @@ func (p *permitRows) seePermits(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (usable, beyond int, err error) {
 	rows, err := read(ctx, p.conns, func(on mysqldb.DBTX) ([]mysqldb.SeePermitsRow, error) {
-		return p.q.SeePermits(ctx, on, by.Member[:], by.Beat, []byte(asks[at[0]].Key))
+		return p.q.SeePermits(ctx, on, by.Member[:], by.Heartbeat, []byte(asks[at[0]].Key))
 	})
 	if err != nil {
 		return 0, 0, err

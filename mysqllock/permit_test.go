@@ -75,7 +75,7 @@ func TestPermitsBatch(t *testing.T) {
 			r.Errorf("released %+v", freed)
 		}
 		stale := us
-		stale.Beat = -2
+		stale.Heartbeat = -2
 		if got := r.takePermitsOf(stale, permits("a", 1, 5))[0]; got.Token != 0 || !got.MemberGone {
 			r.Errorf("on an old beat: %+v", got)
 		}
@@ -94,11 +94,11 @@ func TestPermitsRace(t *testing.T) {
 			crowd.Go(func() {
 				for n := range r.rounds(80) {
 					if n%20 == 10 {
-						beat, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
+						beat, alive, err := r.Heartbeat(r.ctx, us.Member, time.Hour)
 						if err != nil || !alive {
 							r.Errorf("beat: %v %v", alive, err)
 						}
-						us.Beat = beat
+						us.Heartbeat = beat
 					}
 					asks := []lease.AcquireRequest{permits("k", 1+rand.IntN(3), limit), permits("k", 1, limit)}[:1+n%2]
 					got, err := r.permits.acquirePermits(r.ctx, us, asks)

@@ -30,11 +30,11 @@ func TestRace(t *testing.T) {
 			crowd.Go(func() {
 				for n := range r.rounds(160) {
 					if n%20 == 10 {
-						beat, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
+						beat, alive, err := r.Heartbeat(r.ctx, us.Member, time.Hour)
 						if err != nil || !alive {
 							fail("beat: %v %v", alive, err)
 						}
-						us.Beat = beat
+						us.Heartbeat = beat
 					}
 					keys := rand.Perm(4)[:1+n%2]
 					asks := make([]lease.AcquireRequest, len(keys))
@@ -129,7 +129,7 @@ func TestAHeartbeatComesThrough(t *testing.T) {
 		defer busy.Close()
 		ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
 		defer cancel()
-		if _, alive, err := r.Beat(ctx, us.Member, time.Hour); err != nil || !alive {
+		if _, alive, err := r.Heartbeat(ctx, us.Member, time.Hour); err != nil || !alive {
 			r.Errorf("beat: %v, %v", alive, err)
 		}
 		short, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
@@ -149,7 +149,7 @@ func TestAHeartbeatComesThrough(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		for try := 1; ; try++ {
-			_, alive, err := r.Beat(ctx, us.Member, time.Hour)
+			_, alive, err := r.Heartbeat(ctx, us.Member, time.Hour)
 			if err == nil && alive {
 				break
 			}
@@ -180,7 +180,7 @@ func TestHeartbeatsAmongAcquires(t *testing.T) {
 			crowd.Go(func() {
 				for n := range r.rounds(60) {
 					a := ask(fmt.Sprint(g%8, " ", n%3))
-					got, err := r.leases.acquireExclusive(r.ctx, lease.By{Member: us.Member, Beat: beat.Load() + 1000}, []lease.AcquireRequest{a})
+					got, err := r.leases.acquireExclusive(r.ctx, lease.By{Member: us.Member, Heartbeat: beat.Load() + 1000}, []lease.AcquireRequest{a})
 					if err != nil {
 						r.Errorf("acquire: %v", err)
 						return
@@ -204,7 +204,7 @@ func TestHeartbeatsAmongAcquires(t *testing.T) {
 		var longest time.Duration
 		for running := true; running; {
 			began := time.Now()
-			n, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
+			n, alive, err := r.Heartbeat(r.ctx, us.Member, time.Hour)
 			if err != nil || !alive {
 				r.Fatalf("beat: %v, %v", alive, err)
 			}

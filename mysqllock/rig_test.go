@@ -154,7 +154,7 @@ func (r rig) exec(query string, args ...any) {
 func (r rig) join(label string) lease.By {
 	r.Helper()
 	by := lease.By{Member: member.NewID()}
-	r.ok(r.Join(r.ctx, by.Member, label, time.Hour))
+	r.ok(r.Register(r.ctx, by.Member, label, time.Hour))
 	return by
 }
 
@@ -312,7 +312,7 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us := r.join("us")
 		for n := int64(1); n <= 2; n++ {
-			beat, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
+			beat, alive, err := r.Heartbeat(r.ctx, us.Member, time.Hour)
 			r.ok(err)
 			if beat != n || !alive {
 				r.Fatalf("beat %d, alive %v", beat, alive)
@@ -323,9 +323,9 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 				r.Errorf("after two beats more: %+v", got)
 			}
 		}
-		us.Beat = 1
+		us.Heartbeat = 1
 		r.take(us, ask("k"))
-		us.Beat = 2
+		us.Heartbeat = 2
 		r.kill(us)
 		if got := r.acquire(us, ask("k"))[0]; got.Token != 0 || !got.MemberGone {
 			r.Errorf("after it expired: %+v", got)
@@ -333,10 +333,10 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 		if got := r.acquire(us, ask("other"))[0]; !reflect.DeepEqual(got, lease.AcquireResult{MemberGone: true}) {
 			r.Errorf("after it expired: %+v", got)
 		}
-		if _, alive, err := r.Beat(r.ctx, us.Member, time.Hour); err != nil || alive {
+		if _, alive, err := r.Heartbeat(r.ctx, us.Member, time.Hour); err != nil || alive {
 			r.Errorf("a heartbeat revived it: %v %v", alive, err)
 		}
-		if _, alive, err := r.Beat(r.ctx, member.NewID(), time.Hour); err != nil || alive {
+		if _, alive, err := r.Heartbeat(r.ctx, member.NewID(), time.Hour); err != nil || alive {
 			r.Errorf("a heartbeat of nobody: %v %v", alive, err)
 		}
 	})

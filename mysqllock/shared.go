@@ -59,7 +59,7 @@ func places(n int) []int {
 
 // enter lets those at the given places in where keys are open; the others are left.
 func (r *readerRows) enter(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (left []int, err error) {
-	args := []any{by.Member[:], by.Beat}
+	args := []any{by.Member[:], by.Heartbeat}
 	one := true
 	for _, i := range at {
 		a := asks[i]
@@ -194,7 +194,7 @@ func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.Acquire
 // seeKeys reads the rows of some keys.
 func (l *leaseRows) seeKeys(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (map[string]mysqldb.SeeLeasesRow, error) {
 	rows, err := read(ctx, l.conns, func(on mysqldb.DBTX) ([]mysqldb.SeeLeasesRow, error) {
-		return l.q.SeeLeases(ctx, on, by.Member[:], by.Beat, askedKeys(asks))
+		return l.q.SeeLeases(ctx, on, by.Member[:], by.Heartbeat, askedKeys(asks))
 	})
 	seen := make(map[string]mysqldb.SeeLeasesRow, len(rows))
 	for _, r := range rows {

@@ -94,11 +94,11 @@ func (r rig) meetings(rounds int, looks bool) (met, reads, writes int64) {
 		crowd.Go(func() {
 			for n := 0; n < rounds || n < 100*rounds && (read.Load() == 0 || wrote.Load() == 0); n++ {
 				if n%20 == 10 {
-					beat, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
+					beat, alive, err := r.Heartbeat(r.ctx, us.Member, time.Hour)
 					if err != nil || !alive {
 						r.Errorf("beat: %v %v", alive, err)
 					}
-					us.Beat = beat
+					us.Heartbeat = beat
 				}
 				if i < 2 {
 					if b, is := r.write(us, "k", looks); is {
@@ -199,7 +199,7 @@ func TestSharedBatch(t *testing.T) {
 			r.Errorf("polled: %+v", got)
 		}
 		old := us
-		old.Beat = -2
+		old.Heartbeat = -2
 		for _, key := range []string{"open", "never"} {
 			if got := r.enterShared(old, ask(key))[0]; got.Token != 0 {
 				r.Errorf("on an old beat: %+v", got)

@@ -15,7 +15,7 @@ func (d *leaseDriver) Evict(ctx context.Context, id member.ID) (gone bool, err e
 		return false, sqlerr.Unwritten(err) // an eviction gives nobody anything
 	}
 	stands, err := read(ctx, d.conns, func(on mysqldb.DBTX) (int64, error) {
-		return d.q.MemberStands(ctx, on, id[:])
+		return d.q.IsMember(ctx, on, id[:])
 	})
 	return stands == 0, err
 }

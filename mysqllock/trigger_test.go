@@ -28,12 +28,12 @@ func TestTriggersHideNoToken(t *testing.T) {
 				"INSERT INTO audit (named) VALUES (new.%s); DO LAST_INSERT_ID(5000000000000000); END", n, of, column))
 		}
 		for want := int64(1); want <= 2; want++ {
-			beat, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
+			beat, alive, err := r.Heartbeat(r.ctx, us.Member, time.Hour)
 			r.ok(err)
 			if beat != want || !alive {
 				r.Errorf("heartbeat %d: %d, %v", want, beat, alive)
 			}
-			us.Beat = want
+			us.Heartbeat = want
 		}
 		check := func(table string, asks []lease.AcquireRequest, got []lease.AcquireResult, err error) {
 			r.Helper()

@@ -42,7 +42,7 @@ func (d *leaseDriver) acquireExclusive(ctx context.Context, by lease.By, asks []
 }
 
 func (d *leaseDriver) acquireMany(ctx context.Context, by lease.By, asks []lease.AcquireRequest, together bool) ([]lease.AcquireResult, error) {
-	p := pgdb.AcquireLeasesParams{MemberID: postgres.UUID(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, len(asks)), Together: together, InTurn: asks[0].InTurn}
+	p := pgdb.AcquireLeasesParams{MemberID: postgres.UUID(by.Member), Beat: by.Heartbeat, LockTimeout: batchTimeout(ctx, len(asks)), Together: together, InTurn: asks[0].InTurn}
 	for _, a := range asks {
 		p.LeaseKeys = append(p.LeaseKeys, a.Key)
 		p.Handles = append(p.Handles, postgres.UUID(a.Handle))

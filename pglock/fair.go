@@ -15,7 +15,7 @@ import (
 
 // enqueue is one statement, whatever the size of the batch.
 func (d *leaseDriver) enqueue(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	p := pgdb.EnqueueParams{MemberID: postgres.UUID(by.Member), Beat: by.Beat}
+	p := pgdb.EnqueueParams{MemberID: postgres.UUID(by.Member), Beat: by.Heartbeat}
 	for _, a := range asks {
 		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, postgres.UUID(a.Handle))
 	}

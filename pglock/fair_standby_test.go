@@ -34,7 +34,7 @@ func TestFaultsNoGrantIsAheadOfTheStandby(t *testing.T) {
 	require.NoError(t, err)
 	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
 	us := lease.By{Member: member.NewID()}
-	require.NoError(t, e.Join(ctx, us.Member, "", time.Hour))
+	require.NoError(t, e.Register(ctx, us.Member, "", time.Hour))
 	holder, waiter := []lease.AcquireRequest{{Key: "a", Handle: member.NewID()}}, []lease.AcquireRequest{{Key: "a", Handle: member.NewID()}}
 	_, err = e.acquireExclusive(ctx, us, holder)
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
 	us, them := lease.By{Member: member.NewID()}, lease.By{Member: member.NewID()}
 	for _, by := range []lease.By{us, them} {
-		ok(e.Join(ctx, by.Member, "", time.Hour))
+		ok(e.Register(ctx, by.Member, "", time.Hour))
 	}
 	ask := func() []lease.AcquireRequest { return []lease.AcquireRequest{{Key: "a", Handle: member.NewID()}} }
 	reader, over, waiter := ask(), ask(), ask()
@@ -84,7 +84,7 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	us := lease.By{Member: member.NewID()}
-	ok(e.Join(ctx, us.Member, "us", time.Hour))
+	ok(e.Register(ctx, us.Member, "us", time.Hour))
 	waits, held := lease.AcquireRequest{Key: "locked", Handle: member.NewID()}, lease.AcquireRequest{Key: "free", Handle: member.NewID()}
 	_, err = e.acquireExclusive(ctx, us, []lease.AcquireRequest{{Key: "locked", Handle: member.NewID()}, held})
 	ok(err)
@@ -128,7 +128,7 @@ func TestReleasesABatchOfOneKey(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	us := lease.By{Member: member.NewID()}
-	ok(e.Join(ctx, us.Member, "us", time.Hour))
+	ok(e.Register(ctx, us.Member, "us", time.Hour))
 	asks := make([]lease.AcquireRequest, 4)
 	for i := range asks {
 		asks[i] = lease.AcquireRequest{Key: "a", Handle: member.NewID()}

@@ -11,7 +11,7 @@ import (
 
 // acquirePermits is one statement, whatever the size of the batch.
 func (d *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	p := pgdb.AcquirePermitsParams{MemberID: postgres.UUID(by.Member), Beat: by.Beat, LockTimeout: lockTimeout(ctx)}
+	p := pgdb.AcquirePermitsParams{MemberID: postgres.UUID(by.Member), Beat: by.Heartbeat, LockTimeout: lockTimeout(ctx)}
 	for _, a := range asks {
 		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, postgres.UUID(a.Handle))
 		p.Permits, p.Limits = append(p.Permits, int32(a.Permits)), append(p.Limits, int32(a.Limit)) //nolint:gosec // at most dblock.MaxPermits

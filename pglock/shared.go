@@ -14,7 +14,7 @@ import (
 
 // acquireShared is one statement, whatever the size of the batch.
 func (d *leaseDriver) acquireShared(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	p := pgdb.AcquireSharedParams{MemberID: postgres.UUID(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, len(asks))}
+	p := pgdb.AcquireSharedParams{MemberID: postgres.UUID(by.Member), Beat: by.Heartbeat, LockTimeout: batchTimeout(ctx, len(asks))}
 	for _, a := range asks {
 		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, postgres.UUID(a.Handle))
 	}

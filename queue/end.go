@@ -14,12 +14,12 @@ import (
 // incarnation is one member of this process, as a worker has it: the contexts of its jobs end with
 // it.
 type incarnation struct {
-	life *member.Life
+	life *member.Incarnation
 	ctx  context.Context
 	stop func() // of being told of its end
 }
 
-func newIncarnation(life *member.Life, base context.Context, queue string) *incarnation {
+func newIncarnation(life *member.Incarnation, base context.Context, queue string) *incarnation {
 	ctx, end := context.WithCancelCause(base)
 	stop := life.OnEnd(func(why dblock.Reason) (tell func()) {
 		end(&dblock.LostError{Key: queue, Reason: why})

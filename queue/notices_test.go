@@ -110,7 +110,7 @@ func TestAHintDuringAnAskIsKept(t *testing.T) {
 func TestWordIsForItsMember(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		life := &member.Life{ID: member.NewID()}
+		life := &member.Incarnation{ID: member.NewID()}
 		w := &worker{sync: &syncer{now: &incarnation{life: life}}}
 		w.cancels = &canceller{w: w, word: make(chan struct{}, 1)}
 		n := &notices{workers: map[*worker]struct{}{w: {}}}

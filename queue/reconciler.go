@@ -46,18 +46,18 @@ type reconciler struct {
 	claims claimSet
 
 	mu   sync.Mutex
-	life *member.Life // the last one whose claims are looked after
+	life *member.Incarnation // the last one whose claims are looked after
 }
 
 // reconciles does so with each heartbeat of a life.
-func (c *reconciler) reconciles(life *member.Life) {
+func (c *reconciler) reconciles(life *member.Incarnation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life == life {
 		return
 	}
 	c.life = life
-	life.Doubt(func(ctx context.Context, _ int64) (settled bool) {
+	life.OnHeartbeat(func(ctx context.Context, _ int64) (settled bool) {
 		c.reconcile(ctx, life.ID)
 		return false
 	})
@@ -108,7 +108,7 @@ const firstLook = 100 * time.Millisecond
 
 // doubt has a claim that got no answer looked for at once and soon. Its statement does nothing if
 // it begins after two more heartbeats.
-func (c *reconciler) doubt(life *member.Life, pause time.Duration) {
+func (c *reconciler) doubt(life *member.Incarnation, pause time.Duration) {
 	life.Suspect()
 	if pause < c.q.member.TTL()/3 && !life.Lost() {
 		time.AfterFunc(pause, func() { c.doubt(life, 2*pause) })

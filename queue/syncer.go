@@ -74,7 +74,7 @@ func (s *syncer) run(ctx context.Context) {
 
 // join takes the present member of this process.
 func (s *syncer) join(ctx context.Context) error {
-	life, err := s.q.member.Life(ctx)
+	life, err := s.q.member.Current(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (s *syncer) form() (b *syncBatch, wait time.Duration) {
 	}
 	if most > 0 && b.owner == s.now && !b.again {
 		b.broken = s.q.driver.Members().Broken()
-		b.Claim, b.hinted = s.claims.request(now, s.q.ids.next(1)[0], most, b.owner.life.Beat())
+		b.Claim, b.hinted = s.claims.request(now, s.q.ids.next(1)[0], most, b.owner.life.Heartbeat())
 		b.pauses = s.pauses
 		s.q.reconciler.claims.add(b.Claim.Claim)
 	}

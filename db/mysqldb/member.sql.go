@@ -11,17 +11,14 @@ import (
 	"strings"
 )
 
-const Beat = `-- name: Beat :execresult
-UPDATE dblock_member m
-SET m.beat = LAST_INSERT_ID(m.beat + 1),
-    m.expires_at = GREATEST(m.expires_at, TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)))
-WHERE m.member_id = ? AND m.expires_at > +UTC_TIMESTAMP(6)
+const Deregister = `-- name: Deregister :exec
+DELETE FROM dblock_member WHERE member_id = ?
 `
 
-// A heartbeat never revives a member that has expired, and never shortens its life. The beat is
-// the statement's insert id, unless a trigger hides it: then SeeBeat reads it.
-func (q *Queries) Beat(ctx context.Context, db DBTX, ttlUs int64, memberID []byte) (sql.Result, error) {
-	return db.ExecContext(ctx, Beat, ttlUs, memberID)
+// All that a member holds is free in this one statement.
+func (q *Queries) Deregister(ctx context.Context, db DBTX, memberID []byte) error {
+	_, err := db.ExecContext(ctx, Deregister, memberID)
+	return err
 }
 
 const Evict = `-- name: Evict :exec
@@ -67,7 +64,44 @@ func (q *Queries) ExpiredMembers(ctx context.Context, db DBTX, afterID []byte, o
 	return items, nil
 }
 
-const Join = `-- name: Join :exec
+const Heartbeat = `-- name: Heartbeat :execresult
+UPDATE dblock_member m
+SET m.beat = LAST_INSERT_ID(m.beat + 1),
+    m.expires_at = GREATEST(m.expires_at, TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)))
+WHERE m.member_id = ? AND m.expires_at > +UTC_TIMESTAMP(6)
+`
+
+// A heartbeat never revives a member that has expired, and never shortens its life. The beat is
+// the statement's insert id, unless a trigger hides it: then ReadHeartbeat reads it.
+func (q *Queries) Heartbeat(ctx context.Context, db DBTX, ttlUs int64, memberID []byte) (sql.Result, error) {
+	return db.ExecContext(ctx, Heartbeat, ttlUs, memberID)
+}
+
+const IsMember = `-- name: IsMember :one
+SELECT COUNT(*) AS stands FROM dblock_member m WHERE m.member_id = ? LIMIT 1
+`
+
+// In a statement of its own, after the member was seen in something that it holds: a member is
+// committed before anything names it, so one that is not here now is gone for good.
+func (q *Queries) IsMember(ctx context.Context, db DBTX, memberID []byte) (int64, error) {
+	row := db.QueryRowContext(ctx, IsMember, memberID)
+	var stands int64
+	err := row.Scan(&stands)
+	return stands, err
+}
+
+const ReadHeartbeat = `-- name: ReadHeartbeat :one
+SELECT m.beat FROM dblock_member m WHERE m.member_id = ? LIMIT 1
+`
+
+func (q *Queries) ReadHeartbeat(ctx context.Context, db DBTX, memberID []byte) (int64, error) {
+	row := db.QueryRowContext(ctx, ReadHeartbeat, memberID)
+	var beat int64
+	err := row.Scan(&beat)
+	return beat, err
+}
+
+const Register = `-- name: Register :exec
 
 INSERT INTO dblock_member (member_id, label, expires_at)
 VALUES (?, ?, TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)))
@@ -75,43 +109,9 @@ VALUES (?, ?, TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)))
 
 // Each of these is one autocommit statement on one row. The plus before UTC_TIMESTAMP(6) means
 // nothing to a server: the generator of db/ refuses the function with its digits otherwise.
-func (q *Queries) Join(ctx context.Context, db DBTX, memberID []byte, label []byte, ttlUs int64) error {
-	_, err := db.ExecContext(ctx, Join, memberID, label, ttlUs)
+func (q *Queries) Register(ctx context.Context, db DBTX, memberID []byte, label []byte, ttlUs int64) error {
+	_, err := db.ExecContext(ctx, Register, memberID, label, ttlUs)
 	return err
-}
-
-const Leave = `-- name: Leave :exec
-DELETE FROM dblock_member WHERE member_id = ?
-`
-
-// All that a member holds is free in this one statement.
-func (q *Queries) Leave(ctx context.Context, db DBTX, memberID []byte) error {
-	_, err := db.ExecContext(ctx, Leave, memberID)
-	return err
-}
-
-const MemberStands = `-- name: MemberStands :one
-SELECT COUNT(*) AS stands FROM dblock_member m WHERE m.member_id = ? LIMIT 1
-`
-
-// In a statement of its own, after the member was seen in something that it holds: a member is
-// committed before anything names it, so one that is not here now is gone for good.
-func (q *Queries) MemberStands(ctx context.Context, db DBTX, memberID []byte) (int64, error) {
-	row := db.QueryRowContext(ctx, MemberStands, memberID)
-	var stands int64
-	err := row.Scan(&stands)
-	return stands, err
-}
-
-const SeeBeat = `-- name: SeeBeat :one
-SELECT m.beat FROM dblock_member m WHERE m.member_id = ? LIMIT 1
-`
-
-func (q *Queries) SeeBeat(ctx context.Context, db DBTX, memberID []byte) (int64, error) {
-	row := db.QueryRowContext(ctx, SeeBeat, memberID)
-	var beat int64
-	err := row.Scan(&beat)
-	return beat, err
 }
 
 const SweepMembers = `-- name: SweepMembers :execrows

@@ -11,20 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const Beat = `-- name: Beat :one
-UPDATE dblock_member m
-SET beat = m.beat + 1,
-    expires_at = GREATEST(m.expires_at, clock_timestamp() + $1::bigint::float8 * interval '1 microsecond')
-WHERE m.member_id = $2 AND m.expires_at > clock_timestamp()
-RETURNING m.beat
+const Deregister = `-- name: Deregister :exec
+DELETE FROM dblock_member m WHERE m.member_id = $1
 `
 
-// A heartbeat never revives a member that has expired, and never shortens its life.
-func (q *Queries) Beat(ctx context.Context, db DBTX, ttlUs int64, memberID pgtype.UUID) (int64, error) {
-	row := db.QueryRow(ctx, Beat, ttlUs, memberID)
-	var beat int64
-	err := row.Scan(&beat)
-	return beat, err
+// All that a member holds is free in this one statement.
+func (q *Queries) Deregister(ctx context.Context, db DBTX, memberID pgtype.UUID) error {
+	_, err := db.Exec(ctx, Deregister, memberID)
+	return err
 }
 
 const Evict = `-- name: Evict :exec
@@ -37,37 +31,43 @@ func (q *Queries) Evict(ctx context.Context, db DBTX, memberID pgtype.UUID) erro
 	return err
 }
 
-const Join = `-- name: Join :exec
-INSERT INTO dblock_member (member_id, label, expires_at)
-VALUES ($1, $2, clock_timestamp() + $3::bigint::float8 * interval '1 microsecond')
+const Heartbeat = `-- name: Heartbeat :one
+UPDATE dblock_member m
+SET beat = m.beat + 1,
+    expires_at = GREATEST(m.expires_at, clock_timestamp() + $1::bigint::float8 * interval '1 microsecond')
+WHERE m.member_id = $2 AND m.expires_at > clock_timestamp()
+RETURNING m.beat
 `
 
-func (q *Queries) Join(ctx context.Context, db DBTX, memberID pgtype.UUID, label string, ttlUs int64) error {
-	_, err := db.Exec(ctx, Join, memberID, label, ttlUs)
-	return err
+// A heartbeat never revives a member that has expired, and never shortens its life.
+func (q *Queries) Heartbeat(ctx context.Context, db DBTX, ttlUs int64, memberID pgtype.UUID) (int64, error) {
+	row := db.QueryRow(ctx, Heartbeat, ttlUs, memberID)
+	var beat int64
+	err := row.Scan(&beat)
+	return beat, err
 }
 
-const Leave = `-- name: Leave :exec
-DELETE FROM dblock_member m WHERE m.member_id = $1
-`
-
-// All that a member holds is free in this one statement.
-func (q *Queries) Leave(ctx context.Context, db DBTX, memberID pgtype.UUID) error {
-	_, err := db.Exec(ctx, Leave, memberID)
-	return err
-}
-
-const MemberStands = `-- name: MemberStands :one
+const IsMember = `-- name: IsMember :one
 SELECT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = $1)::boolean AS stands
 `
 
 // In a statement of its own, after the member was seen in something that it holds: a member is
 // committed before anything names it, so one that is not here now is gone for good.
-func (q *Queries) MemberStands(ctx context.Context, db DBTX, memberID pgtype.UUID) (bool, error) {
-	row := db.QueryRow(ctx, MemberStands, memberID)
+func (q *Queries) IsMember(ctx context.Context, db DBTX, memberID pgtype.UUID) (bool, error) {
+	row := db.QueryRow(ctx, IsMember, memberID)
 	var stands bool
 	err := row.Scan(&stands)
 	return stands, err
+}
+
+const Register = `-- name: Register :exec
+INSERT INTO dblock_member (member_id, label, expires_at)
+VALUES ($1, $2, clock_timestamp() + $3::bigint::float8 * interval '1 microsecond')
+`
+
+func (q *Queries) Register(ctx context.Context, db DBTX, memberID pgtype.UUID, label string, ttlUs int64) error {
+	_, err := db.Exec(ctx, Register, memberID, label, ttlUs)
+	return err
 }
 
 const SweepMembers = `-- name: SweepMembers :execrows

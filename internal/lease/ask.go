@@ -62,12 +62,12 @@ func (x *exclusive) ask(ctx context.Context, w *waiter, r root.Request) (*dblock
 				continue
 			}
 		}
-		refused, err := x.pauseOrRefuse(ctx, r, got.life, answer, n)
+		refused, err := x.pauseOrRefuse(ctx, r, got.inc, answer, n)
 		if refused != nil || err != nil {
 			return nil, refused, err
 		}
 		if over && w.waits {
-			x.standBackReaders(ctx, w)
+			x.yieldReaders(ctx, w)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (w *waiter) adjust(a *AcquireRequest, gone member.ID, over bool) {
 
 // pauseOrRefuse returns who has a key, unless it is worth asking again at once: then it pauses.
 func (q *requester) pauseOrRefuse(
-	ctx context.Context, r root.Request, life *member.Life, answer AcquireResult, n int,
+	ctx context.Context, r root.Request, inc *member.Incarnation, answer AcquireResult, n int,
 ) (*dblock.HeldError, error) {
 	switch {
 	case answer.Held, n >= tries && (answer.Shared || answer.Holder.Dead):
@@ -118,7 +118,7 @@ func (q *requester) pauseOrRefuse(
 		return nil, q.lockedNow(ctx, r)
 	}
 	if answer.MemberGone {
-		life.Suspect()
+		inc.Suspect()
 	}
 	if err := q.sleep(ctx, time.Millisecond<<n); err != nil {
 		return nil, q.unanswered(ctx, err, r)
@@ -139,7 +139,7 @@ func (q *requester) lockedNow(ctx context.Context, r root.Request) error {
 type reply struct {
 	AcquireResult
 	ask  AcquireRequest
-	life *member.Life
+	inc  *member.Incarnation
 	sent time.Time
 }
 
@@ -149,21 +149,21 @@ func (q *requester) once(ctx context.Context, r root.Request, adjust func(*Acqui
 		if err := q.mayAsk(); err != nil {
 			return reply{}, err
 		}
-		life, err := q.member.Life(ctx)
+		inc, err := q.member.Current(ctx)
 		if err != nil {
 			if !q.again(ctx, err, n) {
 				return reply{}, q.unjoined(ctx, err, r)
 			}
 			continue
 		}
-		got := reply{ask: q.asked(r), life: life, sent: q.o.Clock.Now()}
+		got := reply{ask: q.asked(r), inc: inc, sent: q.o.Clock.Now()}
 		adjust(&got.ask)
 		queue := q.acquires[r.Mode]
 		if got.ask.InTurn {
 			queue = q.inTurn
 		}
-		got.AcquireResult, err = queue.Do(ctx, ask{got.ask, life})
-		q.answered(life, err, got.Token != 0, got.ask.back(r.Mode))
+		got.AcquireResult, err = queue.Do(ctx, ask{got.ask, inc})
+		q.answered(inc, err, got.Token != 0, got.ask.back(r.Mode))
 		if err == nil {
 			return got, nil
 		}
@@ -175,11 +175,11 @@ func (q *requester) once(ctx context.Context, r root.Request, adjust func(*Acqui
 
 // answered takes over how a statement that asked has ended: what may have been granted is reconciled, and what was not
 // granted is forgotten. If the caller left it before, late does that.
-func (q *requester) answered(life *member.Life, err error, granted bool, backs ...ReleaseRequest) {
+func (q *requester) answered(inc *member.Incarnation, err error, granted bool, backs ...ReleaseRequest) {
 	switch {
 	case errors.Is(err, batch.ErrLeft):
-	case err != nil && q.mayStand(err):
-		q.doubt(life, backs...)
+	case err != nil && q.mayBeHeld(err):
+		q.doubt(inc, backs...)
 	case err != nil || !granted:
 		q.reconciler.handles.remove(backs[0].Handle)
 	}
@@ -232,8 +232,8 @@ func heldBy(key string, a AcquireResult) *dblock.HeldError {
 	return h
 }
 
-// mayStand tells whether a lease may have been granted, or may yet be, though the answer is an error.
-func (q *requester) mayStand(err error) bool {
+// mayBeHeld tells whether a lease may have been granted, or may yet be, though the answer is an error.
+func (q *requester) mayBeHeld(err error) bool {
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
 		return true
@@ -248,7 +248,7 @@ func (q *requester) unanswered(ctx context.Context, err error, r root.Request) e
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded):
 		return err
-	case sqlerr.Ended(ctx) && !q.mayStand(err):
+	case sqlerr.Ended(ctx) && !q.mayBeHeld(err):
 		return ended(q.queues.lastSeen(r), context.Cause(ctx))
 	default:
 		return q.explain(err, r.Key)

@@ -26,23 +26,23 @@ func (q *requester) acquireOf(kind Kind) acquire {
 	}
 }
 
-// byLife runs one statement of a queue, or one for each life if the process has just joined again.
+// byIncarnation runs one statement of a queue, or one for each life if the process has just joined again.
 // Asks that share an error, which may be of one of them, are asked again apart.
-func byLife[A any](ctx context.Context, l *base, requests []ask, run runAsks[A]) ([]batch.Answer[A], error) {
+func byIncarnation[A any](ctx context.Context, l *base, requests []ask, run runAsks[A]) ([]batch.Answer[A], error) {
 	answers := make([]batch.Answer[A], len(requests))
-	lives := make(map[*member.Life][]int)
+	incs := make(map[*member.Incarnation][]int)
 	for i, a := range requests {
-		lives[a.life] = append(lives[a.life], i)
+		incs[a.inc] = append(incs[a.inc], i)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	for life, at := range lives {
+	for inc, at := range incs {
 		asks := make([]AcquireRequest, len(at))
 		for n, i := range at {
 			asks[n] = requests[i].AcquireRequest
 		}
-		got, err := run(ctx, By{life.ID, life.Beat()}, asks)
-		if err != nil && len(lives) == 1 {
+		got, err := run(ctx, By{inc.ID, inc.Heartbeat()}, asks)
+		if err != nil && len(incs) == 1 {
 			return nil, err
 		}
 		for n, i := range at {

@@ -26,10 +26,10 @@ var waits = map[string]func(ctx context.Context, l *lease.Locker) (*dblock.Lock,
 	"AcquireAll": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) {
 		return l.AcquireAll(ctx, []string{key, "k2"})
 	},
-	"Join":    func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
-	"InTurn":  func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
-	"Enqueue": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
-	"SeeTurn": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
+	"Register": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
+	"InTurn":   func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
+	"Enqueue":  func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
+	"SeeTurn":  func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
 }
 
 // TestErrorsThatEndAWait has each kind of error meet a call that waits. What says that nothing was written because
@@ -39,7 +39,7 @@ func TestErrorsThatEndAWait(t *testing.T) {
 		for as, ends := range map[sqlerr.Class]error{
 			sqlerr.Busy: nil, sqlerr.Retryable: nil, sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Unresolved: dblock.ErrOutcomeUnknown,
 		} {
-			if (call == "SeeTurn" || call == "Join") && as == sqlerr.Unresolved {
+			if (call == "SeeTurn" || call == "Register") && as == sqlerr.Unresolved {
 				continue // a statement that only reads, or joins, leaves no doubt about the lock
 			}
 			t.Run(call, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestErrorsThatEndAWait(t *testing.T) {
 func testErrorAmidAWait(
 	t *testing.T, s *memlease.Server, call string, wait func(context.Context, *lease.Locker) (*dblock.Lock, error), as sqlerr.Class, ends error,
 ) {
-	fair := call == "Join" || call == "InTurn" || call == "Enqueue" || call == "SeeTurn"
+	fair := call == "Register" || call == "InTurn" || call == "Enqueue" || call == "SeeTurn"
 	p := newProcess(s)
 	l := p.locker(t, lease.Options{Fair: fair})
 	var before *dblock.Lock
@@ -121,11 +121,11 @@ func TestALostMemberWaitsOn(t *testing.T) {
 			got <- time.Now()
 		}()
 		synctest.Wait()
-		life, err := p.enter(t).Member.Life(t.Context())
+		inc, err := p.enter(t).Member.Current(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Admin().Forget(life.ID)
+		s.Admin().Forget(inc.ID)
 		release(t, first)
 		began := time.Now()
 		if took := (<-got).Sub(began); took > 20*time.Second {

@@ -175,11 +175,11 @@ func TestLeaveFails(t *testing.T) {
 // leaves has a process that is a member leave, which fails as is said.
 func leaves(t *testing.T, p *process, why error) error {
 	t.Helper()
-	if _, err := p.enter(t).Member.Life(t.Context()); err != nil {
+	if _, err := p.enter(t).Member.Current(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.disturb(func(_ context.Context, call string, run func() error) error {
-		if call == "Leave" && why != nil {
+		if call == "Deregister" && why != nil {
 			return why
 		}
 		return run()

@@ -15,8 +15,8 @@ type Handle = member.ID
 // By is on whose behalf leases are taken. The statement does nothing once the member has beaten twice
 // more than Beat: what is under way for so long has been given up.
 type By struct {
-	Member member.ID
-	Beat   int64
+	Member    member.ID
+	Heartbeat int64
 }
 
 // AcquireRequest is one acquisition.

@@ -45,7 +45,7 @@ func newFairQueue(x *exclusive) *fairQueue {
 type turn struct {
 	reply
 	ticket int64         // 0: it has none yet
-	rung   chan struct{} // holds one: it may have got the key, or be the first of this process now
+	woken  chan struct{} // holds one: it may have got the key, or be the first of this process now
 
 	watched bool // the server looks for it; Waits.mu guards it
 }
@@ -81,7 +81,7 @@ func (f *fairQueue) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock
 			}
 			continue
 		}
-		refused, err := f.pauseOrRefuse(ctx, r, got.life, answer, n)
+		refused, err := f.pauseOrRefuse(ctx, r, got.inc, answer, n)
 		if refused != nil || err != nil {
 			return nil, refused, err
 		}
@@ -105,8 +105,8 @@ func (f *fairQueue) waitInTurn(ctx context.Context, r root.Request) (*dblock.Loc
 			return f.grant(ctx, nil, *got, r)
 		}
 		ask := t.ask.back(dblock.ModeExclusive)
-		if !f.background(func() { _, _ = f.giveBack(f.ending, t.life, ask) }) {
-			f.doubt(t.life, ask)
+		if !f.background(func() { _, _ = f.giveBack(f.ending, t.inc, ask) }) {
+			f.doubt(t.inc, ask)
 		}
 		if err != nil {
 			return nil, err
@@ -117,7 +117,7 @@ func (f *fairQueue) waitInTurn(ctx context.Context, r root.Request) (*dblock.Loc
 // takeTicket notes that a call waits. Those of a process are noted in their order, many in a statement.
 func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*turn, error) {
 	for n := 1; ; n++ {
-		life, err := f.member.Life(ctx)
+		inc, err := f.member.Current(ctx)
 		if err != nil {
 			if f.again(ctx, err, n) {
 				continue
@@ -127,10 +127,10 @@ func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*turn, erro
 			}
 			continue
 		}
-		t := &turn{reply: reply{ask: f.asked(r), life: life, sent: f.o.Clock.Now()}, rung: make(chan struct{}, 1)}
+		t := &turn{reply: reply{ask: f.asked(r), inc: inc, sent: f.o.Clock.Now()}, woken: make(chan struct{}, 1)}
 		f.waits.await(t)
-		ticket, err := f.tickets.Do(ctx, ask{t.ask, life})
-		f.answered(life, err, ticket != 0, t.ask.back(dblock.ModeExclusive))
+		ticket, err := f.tickets.Do(ctx, ask{t.ask, inc})
+		f.answered(inc, err, ticket != 0, t.ask.back(dblock.ModeExclusive))
 		if err == nil && ticket != 0 {
 			f.waits.number(t, ticket)
 			f.mu.Lock()
@@ -142,7 +142,7 @@ func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*turn, erro
 		}
 		f.waits.forget(t)
 		if err == nil { // the member is gone
-			life.Suspect()
+			inc.Suspect()
 			if err := f.sleep(ctx, time.Millisecond<<min(n, tries)); err != nil {
 				return nil, f.unanswered(ctx, err, r)
 			}
@@ -162,7 +162,7 @@ func (f *fairQueue) pauseIfBusy(ctx context.Context, r root.Request, err error) 
 	if !sqlerr.IsContended(err) {
 		return err
 	}
-	if err := f.sleep(ctx, f.o.DeafPoll); err != nil {
+	if err := f.sleep(ctx, f.o.UnnotifiedPoll); err != nil {
 		return ended(f.queues.lastSeen(r), err)
 	}
 	return nil
@@ -170,7 +170,7 @@ func (f *fairQueue) pauseIfBusy(ctx context.Context, r root.Request, err error) 
 
 // runTickets is one statement for each life.
 func (f *fairQueue) runTickets(ctx context.Context, requests []ask, _ bool) ([]batch.Answer[int64], error) {
-	return byLife(ctx, f.base, requests, func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[int64], error) {
+	return byIncarnation(ctx, f.base, requests, func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[int64], error) {
 		got, err := f.Driver.Acquire(ctx, AcquireBatch{KindFair, by, asks})
 		if err == nil {
 			err = checkNumber(asks, got)
@@ -189,30 +189,30 @@ func (f *fairQueue) runTickets(ctx context.Context, requests []ask, _ bool) ([]b
 // awaitTurn waits until a call has the key; nil: its ticket is gone, with its member.
 func (f *fairQueue) awaitTurn(ctx context.Context, r root.Request, t *turn, began time.Time) (got *reply, err error) {
 	defer f.leaveTurn(r.Key, t)
-	for rung := true; ; {
+	for woken := true; ; {
 		refused := &dblock.HeldError{Key: r.Key}
-		if rung || f.isFirst(r.Key, t) {
+		if woken || f.isFirst(r.Key, t) {
 			state, err := f.seeTurn(ctx, r, t)
 			if err != nil && !sqlerr.IsContended(err) {
 				return nil, err
 			}
 			switch {
 			case err != nil: // the ticket stands: look again later
-			case state.Token != 0 && (t.ask.Detached || t.life.Alive()):
+			case state.Token != 0 && (t.ask.Detached || t.inc.Alive()):
 				got := t.reply
 				got.AcquireResult, got.sent = state.AcquireResult, state.sent
 				if got.ask.Hold > 0 {
 					got.ask.Hold = max(state.Left, 1) // 0 is without an end
 				}
 				return &got, nil
-			case state.Token != 0 || !state.Waits || !t.life.Alive(): // what was granted has ended with the member
+			case state.Token != 0 || !state.Waits || !t.inc.Alive(): // what was granted has ended with the member
 				return nil, nil
 			}
 			if err == nil {
 				refused = heldBy(r.Key, state.AcquireResult)
 			}
 		}
-		if rung, err = f.untilRung(ctx, r.Key, t, refused, f.o.Clock.Now().Sub(began)); err != nil {
+		if woken, err = f.untilWoken(ctx, r.Key, t, refused, f.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
 		}
 	}
@@ -274,20 +274,20 @@ func (f *fairQueue) serve(ctx context.Context, r root.Request, t *turn, state Qu
 	return f.Driver.Serve(ctx, r.Key, gone)
 }
 
-// untilRung waits until it is worth looking again; rung says that it was told so.
-func (f *fairQueue) untilRung(ctx context.Context, key string, t *turn, refused *dblock.HeldError, waited time.Duration) (rung bool, err error) {
+// untilWoken waits until it is worth looking again; rung says that it was told so.
+func (f *fairQueue) untilWoken(ctx context.Context, key string, t *turn, refused *dblock.HeldError, waited time.Duration) (woken bool, err error) {
 	every := f.o.Poll
 	switch {
-	case !f.waits.hearsOfTurn(t):
-		every = pace.Interval(waited, f.o.DeafPoll)
-	case f.waits.hearing():
-		every = f.heardPoll(waited)
+	case !f.waits.isNotifiedOfTurn(t):
+		every = pace.Interval(waited, f.o.UnnotifiedPoll)
+	case f.waits.isNotified():
+		every = f.notifiedPoll(waited)
 	}
 	d := jitter(f.o.Clock, every)
 	if refused.Remaining > 0 && f.isFirst(key, t) {
 		d = min(d, refused.Remaining+time.Millisecond)
 	}
-	return f.sleepOr(ctx, d, t.rung)
+	return f.sleepOr(ctx, d, t.woken)
 }
 
 func (f *fairQueue) isFirst(key string, t *turn) bool {
@@ -311,6 +311,6 @@ func (f *fairQueue) leaveTurn(key string, t *turn) {
 	}
 	f.turns[key] = of
 	if i == 0 {
-		signal(of[0].rung)
+		signal(of[0].woken)
 	}
 }

@@ -75,7 +75,7 @@ func (h *handles) unknown(backs []ReleaseRequest) map[Handle][]ReleaseRequest {
 
 // recheck releases what the server holds for a life and no caller of this process knows. It waits as long as for any
 // statement, as a connection may be silent. After a read that took longer, which may be of large tables, it waits longer.
-func (r *reconciler) recheck(life *member.Life) (err error) {
+func (r *reconciler) recheck(inc *member.Incarnation) (err error) {
 	bound := statementBound(r.member) << min(r.slow.Load(), 10)
 	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), reconciling{}, true), min(bound, longBound))
 	defer cancel()
@@ -86,18 +86,18 @@ func (r *reconciler) recheck(life *member.Life) (err error) {
 			r.slow.Add(1)
 		}
 	}()
-	defer life.OnEnd(func(dblock.Reason) (tell func()) {
+	defer inc.OnEnd(func(dblock.Reason) (tell func()) {
 		cancel()
 		return nil
 	})()
-	held, err := r.driver.HeldBy(ctx, life.ID)
+	held, err := r.driver.HeldBy(ctx, inc.ID)
 	if err != nil {
 		return err
 	}
 	unknown := r.handles.unknown(held)
 	for _, backs := range unknown {
 		inTurn := len(backs) == 1 && backs[0].Mode == dblock.ModeExclusive // others may have tickets, whatever Locker held it
-		r.add(life, inTurn, true, backs...)
+		r.add(inc, inTurn, true, backs...)
 	}
 	if len(unknown) > 0 {
 		r.member.Warn("dblock: the server has forgotten releases, as after a failover; they are repeated", "locks", len(unknown))

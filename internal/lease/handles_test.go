@@ -48,7 +48,7 @@ func TestForgottenReleases(t *testing.T) {
 				within := 15 * time.Minute
 				if fails {
 					within = ttl
-					p.disturb(failOnce("Beat"))
+					p.disturb(failOnce("Heartbeat"))
 				}
 				if held := count(t, l); held != len(forget)+1 {
 					t.Errorf("the server forgot %d releases, and has %d locks", len(forget), held)

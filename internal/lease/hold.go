@@ -54,7 +54,7 @@ func (s *holds) takeBack() {
 		released := h.why == dblock.ReasonReleased
 		h.mu.Unlock()
 		if !released {
-			s.reconciler.add(h.life, s.o.Fair, true, h.backs()...)
+			s.reconciler.add(h.inc, s.o.Fair, true, h.backs()...)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func (s *holds) takeBack() {
 type hold struct {
 	l        *holds
 	waiter   *waiter // its place in the queue; nil: it has none
-	life     *member.Life
+	inc      *member.Incarnation
 	fences   []dblock.Fence
 	detached bool
 	began    time.Time
@@ -85,7 +85,7 @@ func (s *holds) grant(
 ) (*dblock.Lock, error) {
 	a := got.ask
 	h := &hold{
-		l: s, life: got.life, detached: a.Detached, began: s.o.Clock.Now(),
+		l: s, inc: got.inc, detached: a.Detached, began: s.o.Clock.Now(),
 		fences: []dblock.Fence{{Key: a.Key, Token: got.Token, Handle: a.Handle, Mode: r.Mode}},
 	}
 	return s.hold(ctx, w, h, got, r)
@@ -93,7 +93,7 @@ func (s *holds) grant(
 
 // hold begins what was granted.
 func (s *holds) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.Request) (*dblock.Lock, error) {
-	a, life := got.ask, got.life
+	a, inc := got.ask, got.inc
 	var lock *dblock.Lock
 	if a.Hold > 0 {
 		h.until = got.sent.Add(a.Hold)
@@ -102,7 +102,7 @@ func (s *holds) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		_, _ = s.giveBack(context.WithoutCancel(ctx), life, h.backs()...)
+		_, _ = s.giveBack(context.WithoutCancel(ctx), inc, h.backs()...)
 		return nil, fmt.Errorf("%w: what was granted is given back", dblock.ErrClosed)
 	}
 	s.all[h] = struct{}{}
@@ -114,7 +114,7 @@ func (s *holds) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.
 	s.mu.Unlock()
 	h.forget = func() {}
 	if !a.Detached {
-		h.forget = life.OnEnd(h.lose)
+		h.forget = inc.OnEnd(h.lose)
 	}
 	if a.Hold > 0 {
 		h.mu.Lock()
@@ -151,7 +151,7 @@ func (h *hold) ValidUntil() time.Time {
 	if h.detached {
 		return until
 	}
-	if trusted := h.life.TrustedUntil(); until.IsZero() || trusted.Before(until) {
+	if trusted := h.inc.TrustedUntil(); until.IsZero() || trusted.Before(until) {
 		return trusted
 	}
 	return until
@@ -160,7 +160,7 @@ func (h *hold) ValidUntil() time.Time {
 // Check loses a hold whose time is up.
 func (h *hold) Check() {
 	if !h.detached {
-		if why, over := h.life.Over(); over {
+		if why, over := h.inc.Ended(); over {
 			go h.lose(why)()
 			return
 		}
@@ -203,18 +203,18 @@ func (h *hold) lose(why dblock.Reason) (tell func()) {
 	}
 	h.tell(why)
 	if why != dblock.ReasonClosed {
-		h.l.vacate(h)
+		h.l.dequeue(h)
 	}
 	if why == dblock.ReasonTimeUp { // a lock needs no Release then
 		h.forget()
 		h.l.reconciler.handles.remove(h.fences[0].Handle)
 		h.l.drop(h)
 	}
-	return h.tellLost(why)
+	return h.observeLost(why)
 }
 
-// tellLost returns the call of the Observer for a lock that is lost now.
-func (h *hold) tellLost(why dblock.Reason) func() {
+// observeLost returns the call of the Observer for a lock that is lost now.
+func (h *hold) observeLost(why dblock.Reason) func() {
 	lost, held := h.l.o.Observer.Lost, h.held()
 	return func() {
 		if lost != nil {
@@ -235,15 +235,15 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	stood := h.stop(dblock.ReasonReleased)
 	handed, certain := false, true
 	if stood {
-		handed, certain = h.l.handOver(ctx, h)
+		handed, certain = h.l.handOff(ctx, h)
 	}
 	stolen := false
 	if !handed { // what was lost may still be ours at the server
 		var missing bool
-		missing, refused = h.l.giveBack(ctx, h.life, h.backs()...)
+		missing, refused = h.l.giveBack(ctx, h.inc, h.backs()...)
 		stolen = missing && stood && certain
 		for _, f := range h.fences {
-			h.l.waits.ring(f.Key)
+			h.l.waits.wake(f.Key)
 		}
 	}
 	held := h.held()
@@ -252,20 +252,20 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 		why = h.goneReason(h.EndsAt())
 		h.tell(why)
 	}
-	h.l.vacate(h)
+	h.l.dequeue(h)
 	h.l.drop(h)
 	released := h.l.o.Observer.Released
 	switch {
 	case stolen:
-		h.tellLost(why)()
+		h.observeLost(why)()
 	case stood && released != nil:
 		released(h.key(), held)
 	}
 	return refused
 }
 
-// vacate ends the hold's place in the queue.
-func (s *holds) vacate(h *hold) {
+// dequeue ends the hold's place in the queue.
+func (s *holds) dequeue(h *hold) {
 	if h.waiter != nil {
 		s.queues.remove(h.waiter)
 	}

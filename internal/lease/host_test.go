@@ -46,7 +46,7 @@ func TestAHostThatBlocksKeepsNoLock(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *process, *lease.Locker, *lease.Locker){
 		"the heartbeats fail": func(_ *testing.T, p *process, _, _ *lease.Locker) {
 			p.disturb(func(_ context.Context, call string, run func() error) error {
-				if call == "Beat" {
+				if call == "Heartbeat" {
 					return errNoReply
 				}
 				return run()
@@ -110,7 +110,7 @@ func TestAHostThatBlocksStopsNoHeartbeat(t *testing.T) {
 		lock := acquire(t, p.locker(t, host.options()))
 		var n atomic.Int64
 		p.disturb(func(_ context.Context, call string, run func() error) error {
-			if call == "Beat" && n.Add(1)%3 != 0 {
+			if call == "Heartbeat" && n.Add(1)%3 != 0 {
 				return errNoReply
 			}
 			return run()

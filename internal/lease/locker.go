@@ -65,7 +65,7 @@ type requester struct {
 // ask is an AcquireRequest of one life.
 type ask struct {
 	AcquireRequest
-	life *member.Life
+	inc *member.Incarnation
 }
 
 var _ dblock.Locker = (*Locker)(nil)
@@ -116,7 +116,7 @@ func (q *requester) close(ctx context.Context) error {
 func (q *requester) acquiring(mode dblock.Mode, run runAsks[AcquireResult]) *batch.Queue[ask, AcquireResult] {
 	return batch.New(batch.Options[ask, AcquireResult]{
 		Run: func(ctx context.Context, batch []ask, _ bool) ([]batch.Answer[AcquireResult], error) {
-			return byLife(ctx, q.base, batch, run)
+			return byIncarnation(ctx, q.base, batch, run)
 		},
 		Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
 		Late:     func(a ask, got batch.Answer[AcquireResult]) { q.late(mode, a, got.Value.Token != 0, got.Err) },
@@ -187,11 +187,11 @@ func (l *Locker) try(ctx context.Context, r root.Request) (*dblock.Lock, error) 
 		lock, refused, err := l.sharing.atOnce(ctx, r)
 		return lock, unless(lock, refused, err)
 	}
-	return l.exclusive.tryAlone(ctx, r)
+	return l.exclusive.tryExclusive(ctx, r)
 }
 
-// tryAlone asks, unless another call of this process holds the key or queues for it.
-func (x *exclusive) tryAlone(ctx context.Context, r root.Request) (*dblock.Lock, error) {
+// tryExclusive asks, unless another call of this process holds the key or queues for it.
+func (x *exclusive) tryExclusive(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	w, held := x.queues.enqueue(r, false)
 	if held != nil {
 		return nil, held
@@ -234,11 +234,11 @@ func (l *Locker) Close(ctx context.Context) error {
 	x.tasks.close()
 	l.queues.close()
 	l.end(fmt.Errorf("%w", dblock.ErrClosed))
-	tells := make([]func(), len(all))
+	observes := make([]func(), len(all))
 	for i, h := range all {
-		tells[i] = h.lose(dblock.ReasonClosed)
+		observes[i] = h.lose(dblock.ReasonClosed)
 	}
-	for _, tell := range tells {
+	for _, tell := range observes {
 		tell()
 	}
 	if err := clock.Await(ctx, empty, "locks are still in use"); err != nil {

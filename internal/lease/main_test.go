@@ -160,15 +160,15 @@ func isFree(t *testing.T, l *lease.Locker) {
 	}
 }
 
-// handOver is a clock that calls a function once a release has handed the lock over, before its next holder has it.
-type handOver struct {
+// handOff is a clock that calls a function once a release has handed the lock over, before its next holder has it.
+type handOff struct {
 	clock.Real
 	armed atomic.Bool
 	then  func()
 }
 
 // Now is also what a release asks for how long the lock was held.
-func (c *handOver) Now() time.Time {
+func (c *handOff) Now() time.Time {
 	if c.armed.CompareAndSwap(true, false) {
 		c.then()
 	}
@@ -177,7 +177,7 @@ func (c *handOver) Now() time.Time {
 
 // onceHandedOver makes a clock for a Locker of p that calls then in its first hand-over.
 func (p *process) onceHandedOver(then func()) clock.Clock {
-	c := &handOver{then: then}
+	c := &handOff{then: then}
 	first := true
 	p.disturb(func(_ context.Context, call string, run func() error) error {
 		err := run()

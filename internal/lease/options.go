@@ -13,15 +13,15 @@ import (
 
 // Options of a Locker.
 type Options struct {
-	Label    string
-	Observer dblock.Observer
-	Log      *slog.Logger  // heartbeats that fail, members that are lost; nil: nothing
-	Clock    clock.Clock   // default: the machine's
-	Poll     time.Duration // how often a process asks again for a key that it waits for; 10 ms to 1 min
-	DeafPoll time.Duration // the same where nothing tells it of a release; default: Poll
-	Fair     bool          // first come, first served, across processes
-	MaxQueue int           // calls that may wait; default 65,536
-	MaxBatch int           // calls that share a statement; default 1,024, at most 8,192
+	Label          string
+	Observer       dblock.Observer
+	Log            *slog.Logger  // heartbeats that fail, members that are lost; nil: nothing
+	Clock          clock.Clock   // default: the machine's
+	Poll           time.Duration // how often a process asks again for a key that it waits for; 10 ms to 1 min
+	UnnotifiedPoll time.Duration // the same where nothing tells it of a release; default: Poll
+	Fair           bool          // first come, first served, across processes
+	MaxQueue       int           // calls that may wait; default 65,536
+	MaxBatch       int           // calls that share a statement; default 1,024, at most 8,192
 
 	// MaxInFlight is how many statements that acquire, and how many that release, are under way at once.
 	// Default: one, and a second where the first takes long.
@@ -62,7 +62,7 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 		o.MaxInFlight, o.patience = inFlight, patience
 	}
 	o.Observer = root.GuardObserver(o.Observer, o.Log)
-	o.DeafPoll = cmp.Or(o.DeafPoll, o.Poll)
+	o.UnnotifiedPoll = cmp.Or(o.UnnotifiedPoll, o.Poll)
 	if o.Clock == nil {
 		o.Clock = clock.Real{}
 	}

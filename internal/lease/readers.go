@@ -16,7 +16,7 @@ import (
 
 // awaitReaders tells who still keeps w from what was granted to it; nil: nobody, or it was taken away.
 func (x *exclusive) awaitReaders(ctx context.Context, w *waiter) (*dblock.HeldError, error) {
-	if !w.pending.life.Alive() {
+	if !w.pending.inc.Alive() {
 		x.dropPending(w) // others may have it; readers that were there may be there still
 		return nil, nil
 	}
@@ -97,25 +97,25 @@ func (x *exclusive) reap(ctx context.Context, r root.Request, dead []member.ID) 
 	_ = x.Driver.Reap(ctx, mode, r.Key, ids)
 }
 
-// readersStandBack is how long readers let a waiting writer go first, each time that it finds the key's row locked: each
+// readersYieldFor is how long readers let a waiting writer go first, each time that it finds the key's row locked: each
 // reader locks the row for a moment, and many of them never leave it free. The writer withdraws that once it keeps
 // readers out itself, or gives up.
-const readersStandBack = time.Second
+const readersYieldFor = time.Second
 
-// standBackReaders asks readers of a key to let the writer w go first.
-func (x *exclusive) standBackReaders(ctx context.Context, w *waiter) {
-	w.standsBack = true
+// yieldReaders asks readers of a key to let the writer w go first.
+func (x *exclusive) yieldReaders(ctx context.Context, w *waiter) {
+	w.readersYield = true
 	ctx, cancel := context.WithTimeout(ctx, x.bound())
 	defer cancel()
-	_ = x.Driver.Wait(ctx, []string{w.request.Key}, member.ID{}, readersStandBack) // a courtesy
+	_ = x.Driver.Wait(ctx, []string{w.request.Key}, member.ID{}, readersYieldFor) // a courtesy
 }
 
 // admitReaders ends standBackReaders, in the background.
 func (x *exclusive) admitReaders(w *waiter) {
-	if !w.standsBack {
+	if !w.readersYield {
 		return
 	}
-	w.standsBack = false
+	w.readersYield = false
 	x.background(func() {
 		ctx, cancel := context.WithTimeout(x.ending, x.bound())
 		defer cancel()

@@ -50,7 +50,7 @@ type reconciler struct {
 type operation struct {
 	returning
 	granted bool // it was granted: once the server does not have it, it is released
-	life    *member.Life
+	inc     *member.Incarnation
 	sent    int64     // the heartbeat that was confirmed when it was asked for, or a later one
 	certain time.Time // when it can't be granted any more, at the earliest
 
@@ -82,14 +82,14 @@ func newReconciler(b Backend, m *member.Member, c clock.Clock) *reconciler {
 }
 
 // add begins an operation. Several backs are one set.
-func (r *reconciler) add(life *member.Life, fair, granted bool, backs ...ReleaseRequest) {
+func (r *reconciler) add(inc *member.Incarnation, fair, granted bool, backs ...ReleaseRequest) {
 	r.handles.add(backs[0].Handle)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	o := &operation{
-		returning: returningOf(fair, backs), granted: granted, life: life, n: r.begun,
-		sent: life.Beat(), certain: now.Add(r.member.TTL() + r.traits.LockWait),
+		returning: returningOf(fair, backs), granted: granted, inc: inc, n: r.begun,
+		sent: inc.Heartbeat(), certain: now.Add(r.member.TTL() + r.traits.LockWait),
 	}
 	if granted {
 		o.certain = now
@@ -140,7 +140,7 @@ func (o *operation) tell() {
 // over reports whether an operation needs no answer any more: what it was to release has ended by itself. While the
 // member lives nothing has: it keeps a ticket of a caller that has left, whatever the lease would have lasted.
 func (r *reconciler) over(o *operation) bool {
-	if !o.life.Lost() {
+	if !o.inc.Lost() {
 		return false
 	}
 	if o.Lasts == 0 {
@@ -183,7 +183,7 @@ func (r *reconciler) answered(o *operation, got ReleaseResult, err error) {
 // heartbeat no later than o.sent, so it begins no later than one heartbeat after that, and then may wait for a
 // lock.
 func (r *reconciler) isCertain(o *operation) bool {
-	return o.granted || (o.sent < 0 || o.life.Beat() >= o.sent+3) && r.clock.Now().After(o.certain)
+	return o.granted || (o.sent < 0 || o.inc.Heartbeat() >= o.sent+3) && r.clock.Now().After(o.certain)
 }
 
 // wakeAt has wake called at a moment, at the latest; r.mu is held.
@@ -320,7 +320,7 @@ func releaseSet(ctx context.Context, d Driver, set []ReleaseRequest) (all Releas
 		return ReleaseResult{}, false, err
 	}
 	return ReleaseResult{
-		Freed: slices.ContainsFunc(got, func(r ReleaseResult) bool { return r.Freed }) && !slices.ContainsFunc(got, stands),
+		Freed: slices.ContainsFunc(got, func(r ReleaseResult) bool { return r.Freed }) && !slices.ContainsFunc(got, stillHeld),
 		Stood: slices.ContainsFunc(got, func(r ReleaseResult) bool { return r.Stood }),
 	}, slices.ContainsFunc(got, isMissing), nil
 }

@@ -107,7 +107,7 @@ func TestHeartbeatsReachAllLockers(t *testing.T) {
 		lock := acquire(t, lockers[0])
 		defer func() { _ = lock.Release(context.Background()) }()
 		p.disturb(func(_ context.Context, call string, run func() error) error {
-			if call == "Beat" {
+			if call == "Heartbeat" {
 				return errNoReply
 			}
 			return run()
@@ -140,13 +140,13 @@ func (n *lines) Write(line []byte) (int, error) {
 // TestASilentServer: whatever call the server does not answer, an acquisition returns at its deadline, and a release
 // within the second that it waits for the server.
 func TestASilentServer(t *testing.T) {
-	for _, call := range []string{"Join", "Acquire", "HandOver", "OthersWait", "Evict", "Wait", "Readers", "AcquireShared", "Release"} {
+	for _, call := range []string{"Register", "Acquire", "HandOver", "OthersWait", "Evict", "Wait", "Readers", "AcquireShared", "Release"} {
 		t.Run(call, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *memlease.Server) {
 				p := newProcess(s)
 				p.silent = true
 				l := p.locker(t, lease.Options{})
-				if call != "Join" {
+				if call != "Register" {
 					held := acquire(t, l)
 					defer func() { _ = held.Release(context.Background()) }()
 				}
@@ -177,7 +177,7 @@ func TestASilentServer(t *testing.T) {
 func crash(t *testing.T, s *memlease.Server, key string) {
 	t.Helper()
 	e, id := s.Open(), member.NewID()
-	if err := e.Join(t.Context(), id, "", time.Millisecond); err != nil {
+	if err := e.Register(t.Context(), id, "", time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := e.Acquire(t.Context(), lease.AcquireBatch{By: lease.By{Member: id}, Requests: []lease.AcquireRequest{{Key: key, Handle: member.NewID()}}}); err != nil || got[0].Token == 0 {

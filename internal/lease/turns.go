@@ -15,7 +15,7 @@ func (w *Waits) await(t *turn) {
 		w.turns = make(map[string]*turn)
 	}
 	w.turns[t.ask.Handle.String()] = t
-	signal(w.news)
+	signal(w.calls)
 }
 
 // number notes the ticket that a call was given.
@@ -54,7 +54,7 @@ func (w *Waits) turnsToWatch(most int) (keys []string, turns []Handle) {
 		}
 		for _, t := range of {
 			if t.watched && len(first) == 0 {
-				signal(t.rung)
+				signal(t.woken)
 			}
 			t.watched = len(first) > 0
 		}
@@ -65,12 +65,12 @@ func (w *Waits) turnsToWatch(most int) (keys []string, turns []Handle) {
 // byTicket compares turns by their tickets. A call that has none yet, 0, comes last.
 func byTicket(a, b *turn) int { return cmp.Compare(uint64(a.ticket-1), uint64(b.ticket-1)) }
 
-// ringTurnOf rings the call that has a key now; where nobody has it, the one of this process that came first.
-func (w *Waits) ringTurnOf(s LeaseState) {
+// wakeTurnOf rings the call that has a key now; where nobody has it, the one of this process that came first.
+func (w *Waits) wakeTurnOf(s LeaseState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.turns[s.Handle.String()]; t != nil {
-		signal(t.rung)
+		signal(t.woken)
 		return
 	}
 	var first *turn
@@ -80,15 +80,15 @@ func (w *Waits) ringTurnOf(s LeaseState) {
 		}
 	}
 	if first != nil {
-		signal(first.rung)
+		signal(first.woken)
 	}
 }
 
-// hearsOfTurn tells whether this process hears that a call has the key.
-func (w *Waits) hearsOfTurn(t *turn) bool {
+// isNotifiedOfTurn tells whether this process hears that a call has the key.
+func (w *Waits) isNotifiedOfTurn(t *turn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.hears || t.watched
+	return w.notified || t.watched
 }
 
 func (w *Waits) forget(t *turn) {
@@ -97,12 +97,12 @@ func (w *Waits) forget(t *turn) {
 	delete(w.turns, t.ask.Handle.String())
 }
 
-// Told begins what a notification says of a turn: its handle follows. A key may begin so, too.
-const Told = "\x01"
+// TurnPrefix begins what a notification says of a turn: its handle follows. A key may begin so, too.
+const TurnPrefix = "\x01"
 
-// ringTurn rings the turn that a notification names; false if it names none of this process.
-func (w *Waits) ringTurn(payload string) bool {
-	handle, is := strings.CutPrefix(payload, Told)
+// wakeTurn rings the turn that a notification names; false if it names none of this process.
+func (w *Waits) wakeTurn(payload string) bool {
+	handle, is := strings.CutPrefix(payload, TurnPrefix)
 	if !is {
 		return false
 	}
@@ -110,7 +110,7 @@ func (w *Waits) ringTurn(payload string) bool {
 	defer w.mu.Unlock()
 	t := w.turns[handle]
 	if t != nil {
-		signal(t.rung)
+		signal(t.woken)
 	}
 	return t != nil
 }

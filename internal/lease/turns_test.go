@@ -15,11 +15,11 @@ import (
 // come first, and calls of the others poll.
 func TestTheFirstTurnsAreWatched(t *testing.T) {
 	t.Parallel()
-	w := &Waits{news: make(chan struct{}, 1), clock: clock.Real{}}
+	w := &Waits{calls: make(chan struct{}, 1), clock: clock.Real{}}
 	now := time.Now()
 	turns := make(map[string][]*turn)
 	await := func(key string, ticket int64) {
-		of := &turn{reply: reply{ask: AcquireRequest{Key: key, Handle: member.NewID()}, sent: now.Add(time.Duration(len(turns[key])))}, ticket: ticket, rung: make(chan struct{}, 1)}
+		of := &turn{reply: reply{ask: AcquireRequest{Key: key, Handle: member.NewID()}, sent: now.Add(time.Duration(len(turns[key])))}, ticket: ticket, woken: make(chan struct{}, 1)}
 		turns[key] = append(turns[key], of)
 		w.await(of)
 	}
@@ -38,7 +38,7 @@ func TestTheFirstTurnsAreWatched(t *testing.T) {
 		if !slices.Equal(keys, []string{"crowd"}) || !slices.Equal(handles, want) {
 			t.Fatalf("after %d were served the server looks for %v and %v", served, keys, handles)
 		}
-		if late := turns["late"][0]; !w.hearsOfTurn(of[len(of)-1]) || w.hearsOfTurn(late) {
+		if late := turns["late"][0]; !w.isNotifiedOfTurn(of[len(of)-1]) || w.isNotifiedOfTurn(late) {
 			t.Fatal("the last of the crowd polls, or the other key's call does not")
 		}
 		w.forget(of[0])

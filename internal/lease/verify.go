@@ -72,31 +72,31 @@ func (s *holds) verifyMode(holds []*hold) {
 // loseMissing loses the holds that are not ours any more, but for those that were released meanwhile. It asks the database
 // once for each life why.
 func (s *holds) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
-	asked := make(map[*member.Life]dblock.Reason)
-	var tells []func()
+	asked := make(map[*member.Incarnation]dblock.Reason)
+	var observes []func()
 	for i, h := range holds {
 		if i >= len(ours) || ours[i] {
 			continue
 		}
 		why := dblock.ReasonStolen
 		if !h.detached {
-			if asked[h.life] == "" {
-				asked[h.life] = s.whyGone(ctx, h.life)
+			if asked[h.inc] == "" {
+				asked[h.inc] = s.whyGone(ctx, h.inc)
 			}
-			why = asked[h.life]
+			why = asked[h.inc]
 		}
-		tells = append(tells, h.lose(why))
+		observes = append(observes, h.lose(why))
 	}
 	go func() {
-		for _, tell := range tells {
+		for _, tell := range observes {
 			tell()
 		}
 	}()
 }
 
 // whyGone is why what a life held is not ours any more: its member may be gone, which its heartbeat has not noticed yet.
-func (s *holds) whyGone(ctx context.Context, life *member.Life) dblock.Reason {
-	if gone, err := s.Driver.Evict(ctx, life.ID); gone && err == nil {
+func (s *holds) whyGone(ctx context.Context, inc *member.Incarnation) dblock.Reason {
+	if gone, err := s.Driver.Evict(ctx, inc.ID); gone && err == nil {
 		return dblock.ReasonEvicted
 	}
 	return dblock.ReasonStolen

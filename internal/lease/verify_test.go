@@ -65,7 +65,7 @@ func TestAFairGrantOfADeadMember(t *testing.T) {
 				return run()
 			}
 			switch {
-			case call == "Beat":
+			case call == "Heartbeat":
 				return errNoReply
 			case call == "SeeTurn" && granted.Load():
 				err := run()
@@ -102,7 +102,7 @@ func TestACloseThatIsCutShortLeavesNoListener(t *testing.T) {
 			t.Errorf("closed with %v", err)
 		}
 		p.disturb(func(_ context.Context, call string, run func() error) error {
-			if call == "Beat" {
+			if call == "Heartbeat" {
 				return errNoReply
 			}
 			return run()

@@ -37,7 +37,7 @@ func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error)
 		return x.grant(ctx, w, g.reply, r)
 	}
 	if l.queues.yields(w) {
-		if err := x.standBack(ctx); err != nil {
+		if err := x.yield(ctx); err != nil {
 			return nil, ended(l.queues.lastSeen(r), err)
 		}
 	}
@@ -57,12 +57,12 @@ func (x *exclusive) leave(w *waiter) {
 		return
 	}
 	begun := x.background(func() {
-		_, _ = x.giveBack(x.ending, late.life, late.back())
-		x.waits.ring(w.request.Key)
+		_, _ = x.giveBack(x.ending, late.inc, late.back())
+		x.waits.wake(w.request.Key)
 		x.queues.remove(w)
 	})
 	if !begun { // the Locker is closed
-		x.doubt(late.life, late.back())
+		x.doubt(late.inc, late.back())
 		x.queues.remove(w)
 	}
 }
@@ -70,7 +70,7 @@ func (x *exclusive) leave(w *waiter) {
 // poll asks for the key until it is granted, as often as it is worth it.
 func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, error) {
 	began := l.o.Clock.Now()
-	var told *bell
+	var told *subscription
 	defer func() { l.stopWaiting(told) }()
 	for {
 		lock, refused, err := l.askFor(ctx, w, r)
@@ -99,14 +99,14 @@ func (l *Locker) askFor(ctx context.Context, w *waiter, r root.Request) (*dblock
 	if r.Mode == dblock.ModeExclusive {
 		return l.exclusive.ask(ctx, w, r)
 	}
-	lock, refused, err := l.sharing.askBeside(ctx, r)
+	lock, refused, err := l.sharing.askSharing(ctx, r)
 	if lock != nil && r.Mode == dblock.ModeShared {
 		l.queues.activateReaders(w)
 	}
 	return lock, refused, err
 }
 
-func (b *base) stopWaiting(of *bell) {
+func (b *base) stopWaiting(of *subscription) {
 	if of != nil {
 		b.waits.stop(of)
 	}
@@ -117,52 +117,52 @@ type pauser struct{ *base }
 
 // pause waits until it is worth asking again: the bell rings, the holder's time is up, or the poll
 // is due, with jitter so that processes don't ask in step. Where no bell can be heard it is the poll that counts.
-func (p *pauser) pause(ctx context.Context, b *bell, seen bool, refused *dblock.HeldError, waited time.Duration) error {
+func (p *pauser) pause(ctx context.Context, b *subscription, seen bool, refused *dblock.HeldError, waited time.Duration) error {
 	every := p.o.Poll
-	var rung chan struct{}
+	var woken chan struct{}
 	if b != nil {
-		rung = b.rung
+		woken = b.woken
 	}
-	hears := b != nil && (p.waits.hearing() || seen && p.waits.hearsOf(b.key))
+	notified := b != nil && (p.waits.isNotified() || seen && p.waits.isNotifiedOf(b.key))
 	switch {
-	case !hears:
-		every = pace.Interval(waited, p.o.DeafPoll)
-	case p.waits.hearing():
-		every = p.heardPoll(p.o.Clock.Now().Sub(b.began))
+	case !notified:
+		every = pace.Interval(waited, p.o.UnnotifiedPoll)
+	case p.waits.isNotified():
+		every = p.notifiedPoll(p.o.Clock.Now().Sub(b.began))
 	}
 	d := jitter(p.o.Clock, every)
 	if refused.Remaining > 0 {
 		d = min(d, refused.Remaining+time.Millisecond)
 	}
-	if err := p.sleepUntil(ctx, d, rung); err != nil || hears {
+	if err := p.sleepUntil(ctx, d, woken); err != nil || notified {
 		return err
 	}
 	now := p.o.Clock.Now() // planned when it is due: one that is due late must not hold up those that are due soon
-	return p.sleepUntil(ctx, p.waits.pace.Plan(now, now).Sub(now), rung)
+	return p.sleepUntil(ctx, p.waits.pace.Plan(now, now).Sub(now), woken)
 }
 
 // jitter returns d give or take a half, so that processes do not ask in step.
 func jitter(c clock.Clock, d time.Duration) time.Duration { return d/2 + clock.Draw(c, d+1) }
 
-// heardPoll is how often a call asks again that is notified of releases, and has waited so long. A release that is under
+// notifiedPoll is how often a call asks again that is notified of releases, and has waited so long. A release that is under
 // way when a wait begins does not see the waiter, and notifies no one. It may commit after the waiter has asked. So the
 // first polls are soon, and each comes after twice the time: such a release costs little more than it takes itself.
-func (p *pauser) heardPoll(waited time.Duration) time.Duration {
-	return min(max(waited, heardWithin), p.o.Poll)
+func (p *pauser) notifiedPoll(waited time.Duration) time.Duration {
+	return min(max(waited, notifiedWithin), p.o.Poll)
 }
 
-// standBack lets another process have a key that this one has given back for its sake: for the longest that a
+// yield lets another process have a key that this one has given back for its sake: for the longest that a
 // poll takes, where it does not hear of it.
-func (p *pauser) standBack(ctx context.Context) error {
-	if p.waits.hearing() || p.waits.watches() {
-		return p.sleep(ctx, heardWithin)
+func (p *pauser) yield(ctx context.Context) error {
+	if p.waits.isNotified() || p.waits.watches() {
+		return p.sleep(ctx, notifiedWithin)
 	}
-	return p.sleep(ctx, p.o.DeafPoll*3/2)
+	return p.sleep(ctx, p.o.UnnotifiedPoll*3/2)
 }
 
-// heardWithin is how long it takes, with much to spare, until another process has heard of a release and
+// notifiedWithin is how long it takes, with much to spare, until another process has heard of a release and
 // asked for the key.
-const heardWithin = 20 * time.Millisecond
+const notifiedWithin = 20 * time.Millisecond
 
 // sleep waits while ctx lives.
 func (p *pauser) sleep(ctx context.Context, d time.Duration) error { return p.sleepUntil(ctx, d, nil) }
@@ -172,13 +172,13 @@ func (p *pauser) sleep(ctx context.Context, d time.Duration) error { return p.sl
 const brief = 100 * time.Millisecond
 
 // sleepUntil is sleep that ends early when rung is.
-func (p *pauser) sleepUntil(ctx context.Context, d time.Duration, rung <-chan struct{}) error {
-	_, err := p.sleepOr(ctx, d, rung)
+func (p *pauser) sleepUntil(ctx context.Context, d time.Duration, woken <-chan struct{}) error {
+	_, err := p.sleepOr(ctx, d, woken)
 	return err
 }
 
 // sleepOr is sleepUntil, and tells whether it was rung.
-func (p *pauser) sleepOr(ctx context.Context, d time.Duration, rung <-chan struct{}) (bool, error) {
+func (p *pauser) sleepOr(ctx context.Context, d time.Duration, woken <-chan struct{}) (bool, error) {
 	c := p.o.Clock
 	if d < brief {
 		c = clock.Real{}
@@ -189,7 +189,7 @@ func (p *pauser) sleepOr(ctx context.Context, d time.Duration, rung <-chan struc
 	select {
 	case <-due:
 		return false, nil
-	case <-rung:
+	case <-woken:
 		return true, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)

@@ -68,8 +68,8 @@ type waiter struct {
 	offered bool   // a hand-over to it is under way, or the server has not replied to it
 
 	// Only its own call uses these.
-	pending    *given // what was granted to it, and is to be held when the readers have gone
-	standsBack bool   // readers let it go first
+	pending      *given // what was granted to it, and is to be held when the readers have gone
+	readersYield bool   // readers let it go first
 }
 
 // queueOf names the queue for a request. A semaphore and a lock of the same name have nothing to do

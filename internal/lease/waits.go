@@ -27,12 +27,12 @@ type Waits struct {
 	end    context.CancelFunc
 	tasks  sync.WaitGroup
 
-	mu     sync.Mutex
-	keys   map[string]*waited
-	topics map[string]string // the keys, by their topics
-	turns  map[string]*turn  // those with a ticket, by their handles
-	news   chan struct{}     // holds one: a key is waited for that was not before
-	hears  bool              // notifications come
+	mu       sync.Mutex
+	keys     map[string]*waited
+	topics   map[string]string // the keys, by their topics
+	turns    map[string]*turn  // those with a ticket, by their handles
+	calls    chan struct{}     // holds one: a key is waited for that was not before
+	notified bool              // notifications come
 
 	closed bool
 
@@ -41,8 +41,8 @@ type Waits struct {
 
 // waited is a key that somebody of this process waits for.
 type waited struct {
-	bells map[*bell]struct{}
-	told  member.ID // under which the database knows of it; zero: it does not
+	subscriptions map[*subscription]struct{}
+	told          member.ID // under which the database knows of it; zero: it does not
 
 	since   time.Time // when the first of the bells was hung
 	watched bool      // the server looks at it
@@ -56,13 +56,13 @@ type note struct {
 	id  member.ID
 }
 
-// bell is rung for one key; one call at a time waits for it.
-type bell struct {
+// subscription is rung for one key; one call at a time waits for it.
+type subscription struct {
 	key   string
-	rung  chan struct{} // holds one
-	began time.Time     // when the database knew of it; only its call reads it
-	stale time.Time     // when the database is to be told anew
-	life  *member.Life  // under which the database knows of it
+	woken chan struct{}       // holds one
+	began time.Time           // when the database knew of it; only its call reads it
+	stale time.Time           // when the database is to be told anew
+	inc   *member.Incarnation // under which the database knows of it
 }
 
 // waitsFor is for how long the database takes it that a process waits; it is told anew when half of it
@@ -71,7 +71,7 @@ const waitsFor = 2 * time.Minute
 
 func newWaits(d Driver, m *member.Member, c clock.Clock) *Waits {
 	w := &Waits{
-		driver: d, member: m, clock: c, keys: make(map[string]*waited), topics: make(map[string]string), news: make(chan struct{}, 1),
+		driver: d, member: m, clock: c, keys: make(map[string]*waited), topics: make(map[string]string), calls: make(chan struct{}, 1),
 	}
 	w.notes = batch.New(batch.Options[note, struct{}]{
 		Late: func(note, batch.Answer[struct{}]) {}, // it outlives its caller: else it could come after the end of the wait
@@ -97,26 +97,26 @@ func (w *Waits) close() {
 
 // start tells the database that this process waits for a key, until stop. The bell is rung for whatever
 // is given back from then on.
-func (w *Waits) start(ctx context.Context, key string) (*bell, error) {
-	life, err := w.member.Life(ctx)
+func (w *Waits) start(ctx context.Context, key string) (*subscription, error) {
+	inc, err := w.member.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b := &bell{key: key, rung: make(chan struct{}, 1), stale: w.clock.Now().Add(waitsFor / 2), life: life}
+	b := &subscription{key: key, woken: make(chan struct{}, 1), stale: w.clock.Now().Add(waitsFor / 2), inc: inc}
 	w.mu.Lock()
 	of := w.keys[key]
 	if of == nil {
-		of = &waited{bells: make(map[*bell]struct{})}
+		of = &waited{subscriptions: make(map[*subscription]struct{})}
 		w.keys[key] = of
 		w.topics[schema.Topic(key)] = key
 	}
-	if len(of.bells) == 0 {
+	if len(of.subscriptions) == 0 {
 		of.since, of.watched = w.clock.Now(), false
-		signal(w.news)
+		signal(w.calls)
 	}
-	of.bells[b] = struct{}{}
+	of.subscriptions[b] = struct{}{}
 	w.mu.Unlock()
-	if _, err := w.notes.Do(ctx, note{key, life.ID}); err != nil {
+	if _, err := w.notes.Do(ctx, note{key, inc.ID}); err != nil {
 		w.stop(b)
 		return nil, err
 	}
@@ -125,18 +125,18 @@ func (w *Waits) start(ctx context.Context, key string) (*bell, error) {
 }
 
 // known reports whether the database knows that a bell's caller waits. It forgets that in time, and with the member.
-func (w *Waits) known(b *bell) bool {
-	return b != nil && !clock.Past(w.clock.Now(), b.stale) && b.life.Alive()
+func (w *Waits) known(b *subscription) bool {
+	return b != nil && !clock.Past(w.clock.Now(), b.stale) && b.inc.Alive()
 }
 
 // stop ends what start began. The database is told in the background: whoever waited has the lock now,
 // and is not to wait for this.
-func (w *Waits) stop(b *bell) {
+func (w *Waits) stop(b *subscription) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := w.keys[b.key]
-	delete(of.bells, b)
-	if len(of.bells) == 0 && !w.closed { // else the process leaves, and what it waited for counts no more
+	delete(of.subscriptions, b)
+	if len(of.subscriptions) == 0 && !w.closed { // else the process leaves, and what it waited for counts no more
 		w.tasks.Go(func() { _, _ = w.notes.Do(w.ending, note{key: b.key}) }) // else it ends by itself
 	}
 }
@@ -176,7 +176,7 @@ func (w *Waits) tidy(notes []note) (waits, ends map[member.ID][]string) {
 		case id != member.ID{}:
 			waits[id] = append(waits[id], key)
 			of.told = id
-		case len(of.bells) == 0:
+		case len(of.subscriptions) == 0:
 			if of.told != (member.ID{}) {
 				ends[of.told] = append(ends[of.told], key)
 			}
@@ -187,9 +187,9 @@ func (w *Waits) tidy(notes []note) (waits, ends map[member.ID][]string) {
 	return waits, ends
 }
 
-// ring is called for each key that was released while a caller waited. It is given the key or its topic.
-func (w *Waits) ring(key string) {
-	if w.ringTurn(key) {
+// wake is called for each key that was released while a caller waited. It is given the key or its topic.
+func (w *Waits) wake(key string) {
+	if w.wakeTurn(key) {
 		return
 	}
 	w.mu.Lock()
@@ -198,15 +198,15 @@ func (w *Waits) ring(key string) {
 	if of == nil {
 		of = w.keys[w.topics[key]]
 	}
-	w.ringLocked(of)
+	w.wakeAll(of)
 }
 
-func (w *Waits) ringLocked(of *waited) {
+func (w *Waits) wakeAll(of *waited) {
 	if of == nil {
 		return
 	}
-	for b := range of.bells {
-		signal(b.rung)
+	for b := range of.subscriptions {
+		signal(b.woken)
 	}
 }
 
@@ -218,54 +218,54 @@ func signal(to chan struct{}) {
 	}
 }
 
-// heard notes that notifications come from now on. Whatever was missed before is asked for again.
-func (w *Waits) heard() {
+// listening notes that notifications come from now on. Whatever was missed before is asked for again.
+func (w *Waits) listening() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hears = true
+	w.notified = true
 	for _, of := range w.keys {
-		w.ringLocked(of)
+		w.wakeAll(of)
 	}
 }
 
-// hearing tells whether notifications come.
-func (w *Waits) hearing() bool {
+// isNotified tells whether notifications come.
+func (w *Waits) isNotified() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.hears
+	return w.notified
 }
 
 // watches tells whether processes are told soon of what they wait for, though no notification comes.
 func (w *Waits) watches() bool { return w.watching.Load() }
 
-// hearsOf tells whether this process hears of a release of that key.
-func (w *Waits) hearsOf(key string) bool {
+// isNotifiedOf tells whether this process hears of a release of that key.
+func (w *Waits) isNotifiedOf(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := w.keys[key]
-	return w.hears || of != nil && of.watched
+	return w.notified || of != nil && of.watched
 }
 
 // others tells whether somebody else waits for a key: another Locker of this process, or another process.
-func (w *Waits) others(ctx context.Context, key string, life *member.Life) bool {
+func (w *Waits) others(ctx context.Context, key string, inc *member.Incarnation) bool {
 	w.mu.Lock()
-	near := w.keys[key] != nil && len(w.keys[key].bells) > 0
+	near := w.keys[key] != nil && len(w.keys[key].subscriptions) > 0
 	w.mu.Unlock()
 	if near {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementBound(w.member))
 	defer cancel()
-	far, err := w.driver.OthersWait(ctx, key, life.ID)
+	far, err := w.driver.OthersWait(ctx, key, inc.ID)
 	return far || err != nil // where it can't be told, they are not left out
 }
 
 // listen hears what other processes give back, until the process leaves.
 func (w *Waits) listen() {
 	for n := 0; w.ending.Err() == nil; n++ {
-		err := w.driver.Listen(w.ending, func() { n = 0; w.heard() }, w.ring)
+		err := w.driver.Listen(w.ending, func() { n = 0; w.listening() }, w.wake)
 		w.mu.Lock()
-		w.hears = false
+		w.notified = false
 		w.mu.Unlock()
 		if errors.Is(err, dblock.ErrUnsupported) {
 			return

@@ -90,7 +90,7 @@ func TestWhatIsHeldEndsWithItsProcess(t *testing.T) {
 		dead, l := newProcess(s), newProcess(s).locker(t, lease.Options{Poll: time.Minute})
 		lock := acquire(t, dead.locker(t, lease.Options{}))
 		dead.disturb(func(_ context.Context, call string, run func() error) error {
-			if call == "Beat" {
+			if call == "Heartbeat" {
 				return &memlease.Failure{As: sqlerr.Unavailable, Err: errors.New("no route")}
 			}
 			return run()
@@ -115,7 +115,7 @@ func TestWhatIsHeldEndsWithItsProcess(t *testing.T) {
 
 // TestKeysLikeNotices has calls wait for keys that begin like the notice of a ticket's grant. Their release wakes them.
 func TestKeysLikeNotices(t *testing.T) {
-	for _, key := range []string{lease.Told, lease.Told + "k", lease.Told + "00000000000000000000000000000000"} {
+	for _, key := range []string{lease.TurnPrefix, lease.TurnPrefix + "k", lease.TurnPrefix + "00000000000000000000000000000000"} {
 		t.Run(strconv.Quote(key), func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *memlease.Server) {
 				o := lease.Options{Poll: time.Minute}

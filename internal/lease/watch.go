@@ -25,7 +25,7 @@ const (
 func (w *Waits) watch(by Watcher) {
 	w.watching.Store(true)
 	for n := 0; w.ending.Err() == nil; {
-		if !w.awaitNews(nil) {
+		if !w.awaitCall(nil) {
 			return
 		}
 		err := w.watchFor(by, func() {
@@ -42,15 +42,15 @@ func (w *Waits) watch(by Watcher) {
 		if err != nil {
 			w.backOff(n)
 			n++
-			signal(w.news) // those who wait still do
+			signal(w.calls) // those who wait still do
 		}
 	}
 }
 
-// awaitNews waits until somebody waits for a key; false where the process leaves, or until is closed before.
-func (w *Waits) awaitNews(until <-chan time.Time) bool {
+// awaitCall waits until somebody waits for a key; false where the process leaves, or until is closed before.
+func (w *Waits) awaitCall(until <-chan time.Time) bool {
 	select {
-	case <-w.news:
+	case <-w.calls:
 		return true
 	case <-until:
 		return false
@@ -66,14 +66,14 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 		return err
 	}
 	defer watch.Close()
-	var doubt doubtful
+	var doubt recheckPause
 	for d := shortestLook; ; {
 		keys, told, fresh := w.toWatch()
 		more, turns := w.turnsToWatch(mostWatched - len(keys))
 		keys = append(keys, more...)
 		if len(keys) == 0 {
 			idle := time.NewTimer(lingers)
-			comes := w.awaitNews(idle.C)
+			comes := w.awaitCall(idle.C)
 			idle.Stop()
 			if !comes {
 				return nil
@@ -103,7 +103,7 @@ func (w *Waits) toWatch() (keys []string, told []LeaseState, fresh bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, of := range w.keys {
-		if len(of.bells) > 0 {
+		if len(of.subscriptions) > 0 {
 			keys = append(keys, key)
 		}
 	}
@@ -125,12 +125,12 @@ func (w *Waits) toWatch() (keys []string, told []LeaseState, fresh bool) {
 // saw tells those who wait for what seems free, and once more when that is certain: whoever asked before may have been
 // too early. After that they are told no more until it was acquired again. What is not certain is not looked at for
 // a moment that grows, as the one who gives it back may wait for a replica.
-func (w *Waits) saw(by Watcher, seen []LeaseState, doubt *doubtful) error {
+func (w *Waits) saw(by Watcher, seen []LeaseState, doubt *recheckPause) error {
 	keys := make([]string, len(seen))
 	for i, s := range seen {
 		keys[i] = s.Key
-		w.ring(s.Key)
-		w.ringTurnOf(s)
+		w.wake(s.Key)
+		w.wakeTurnOf(s)
 	}
 	ctx, cancel := context.WithTimeout(w.ending, statementBound(w.member))
 	defer cancel()
@@ -139,7 +139,7 @@ func (w *Waits) saw(by Watcher, seen []LeaseState, doubt *doubtful) error {
 		return err
 	}
 	for _, s := range free {
-		w.tellOnce(s)
+		w.wakeOnce(s)
 	}
 	if len(free) > 0 {
 		return nil
@@ -153,28 +153,28 @@ func (w *Waits) saw(by Watcher, seen []LeaseState, doubt *doubtful) error {
 	return nil
 }
 
-// doubtful is what was seen free last and was not, and how often.
-type doubtful struct {
+// recheckPause is what was seen free last and was not, and how often.
+type recheckPause struct {
 	of    LeaseState
 	times int
 }
 
 // pause is for how long nothing is looked at after that: 1 ms at first, 64 ms in the end.
-func (d *doubtful) pause(s LeaseState) time.Duration {
+func (d *recheckPause) pause(s LeaseState) time.Duration {
 	if d.of != s {
-		*d = doubtful{of: s}
+		*d = recheckPause{of: s}
 	}
 	d.times++
 	return time.Millisecond << min(d.times-1, 6)
 }
 
-// tellOnce rings for a key that is free.
-func (w *Waits) tellOnce(s LeaseState) {
+// wakeOnce rings for a key that is free.
+func (w *Waits) wakeOnce(s LeaseState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if of := w.keys[s.Key]; of != nil && of.seen != s.Token {
 		of.seen = s.Token
-		w.ringLocked(of)
+		w.wakeAll(of)
 	}
 }
 
@@ -185,13 +185,13 @@ func (w *Waits) deafen() {
 	for _, of := range w.keys {
 		if of.watched {
 			of.watched = false
-			w.ringLocked(of)
+			w.wakeAll(of)
 		}
 	}
 	for _, t := range w.turns {
 		if t.watched {
 			t.watched = false
-			signal(t.rung)
+			signal(t.woken)
 		}
 	}
 }

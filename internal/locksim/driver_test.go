@@ -82,7 +82,7 @@ func (e driver) giveBack(
 		var at []int
 		locked := false
 		for i, b := range backs {
-			if w.isLocked(b.Key) && w.server.Stands(b) {
+			if w.isLocked(b.Key) && w.server.IsHeld(b) {
 				returned[i].Stood, locked = true, true
 				continue
 			}
@@ -93,7 +93,7 @@ func (e driver) giveBack(
 		}
 		if locked && strings.HasPrefix(call, "ReleaseAll") {
 			for i, b := range backs {
-				returned[i].Stood = w.server.Stands(b)
+				returned[i].Stood = w.server.IsHeld(b)
 			}
 			return returned, "locked"
 		}
@@ -155,22 +155,22 @@ func (e driver) Serve(ctx context.Context, key string, gone member.ID) (bool, er
 	})
 }
 
-func (e driver) Join(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
-	return e.do(ctx, "Join", "", func() {
-		_ = e.p.w.rows.Join(bg, id, label, ttl)
+func (e driver) Register(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
+	return e.do(ctx, "Register", "", func() {
+		_ = e.p.w.rows.Register(bg, id, label, ttl)
 		e.p.w.judge.members[id], e.p.w.judge.of[id] = e.p.w.now()+ttl, e.p.name
 	})
 }
 
-// beaten is the answer to a heartbeat.
-type beaten struct {
+// heartbeats is the answer to a heartbeat.
+type heartbeats struct {
 	beat  int64
 	alive bool
 }
 
-func (e driver) Beat(ctx context.Context, id member.ID, ttl time.Duration) (int64, bool, error) {
-	got, err := send(ctx, e.p, "Beat", "", func() (b beaten, said string) {
-		b.beat, b.alive, _ = e.p.w.rows.Beat(bg, id, ttl)
+func (e driver) Heartbeat(ctx context.Context, id member.ID, ttl time.Duration) (int64, bool, error) {
+	got, err := send(ctx, e.p, "Heartbeat", "", func() (b heartbeats, said string) {
+		b.beat, b.alive, _ = e.p.w.rows.Heartbeat(bg, id, ttl)
 		if b.alive {
 			e.p.w.judge.members[id] = e.p.w.now() + ttl
 		}
@@ -185,9 +185,9 @@ func (e driver) Broken() int64 {
 	return e.p.w.broken
 }
 
-func (e driver) Leave(ctx context.Context, id member.ID) error {
-	return e.do(ctx, "Leave", "", func() {
-		_ = e.p.w.rows.Leave(bg, id)
+func (e driver) Deregister(ctx context.Context, id member.ID) error {
+	return e.do(ctx, "Deregister", "", func() {
+		_ = e.p.w.rows.Deregister(bg, id)
 		delete(e.p.w.judge.members, id)
 	})
 }

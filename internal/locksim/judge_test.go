@@ -171,10 +171,10 @@ func (w *world) dies(p *process) {
 	close(p.dead)
 }
 
-// stands tells whether the server has a hold still.
-func (j *judge) stands(h *hold) bool {
+// stillHeld tells whether the server has a hold still.
+func (j *judge) stillHeld(h *hold) bool {
 	for _, f := range h.fences {
-		if !j.w.server.Stands(lease.ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}) {
+		if !j.w.server.IsHeld(lease.ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}) {
 			return false
 		}
 	}
@@ -185,7 +185,7 @@ func (j *judge) stands(h *hold) bool {
 func (j *judge) look(by *process) {
 	now := j.w.now()
 	for _, h := range j.open {
-		if h.gone || j.stands(h) {
+		if h.gone || j.stillHeld(h) {
 			continue
 		}
 		if h.gone = !h.over || h.p != by; h.over { // else it was its own release

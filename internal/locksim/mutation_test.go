@@ -9,30 +9,30 @@ import (
 type mutation string
 
 const (
-	none     mutation = ""
-	beat     mutation = "the heartbeat number check"            // a statement takes effect however late it arrives
-	expiry   mutation = "the expiry predicate"                  // a member is evicted that is alive
-	margin   mutation = "the trust margin"                      // a process trusts a lock until the server would end it
-	handOver mutation = "the hand-over fence"                   // a lock is handed over that is another one's by now
-	handle   mutation = "the handle of a release"               // a release frees a lock that is another one's by now
-	certain  mutation = "the repetition of unresolved releases" // a release that found nothing is not repeated
-	recheck  mutation = "the search for forgotten releases"     // the server says that a member holds nothing
-	inTurn   mutation = "the tickets' precedence"               // a call that has no ticket comes first
-	undo     mutation = "the undoing of statements that failed" // the server says that nothing of them stands
-	guard    mutation = "the guard of writes"                   // a write is accepted whatever its fence
+	none    mutation = ""
+	beat    mutation = "the heartbeat number check"            // a statement takes effect however late it arrives
+	expiry  mutation = "the expiry predicate"                  // a member is evicted that is alive
+	margin  mutation = "the trust margin"                      // a process trusts a lock until the server would end it
+	handOff mutation = "the hand-over fence"                   // a lock is handed over that is another one's by now
+	handle  mutation = "the handle of a release"               // a release frees a lock that is another one's by now
+	certain mutation = "the repetition of unresolved releases" // a release that found nothing is not repeated
+	recheck mutation = "the search for forgotten releases"     // the server says that a member holds nothing
+	inTurn  mutation = "the tickets' precedence"               // a call that has no ticket comes first
+	undo    mutation = "the undoing of statements that failed" // the server says that nothing of them stands
+	guard   mutation = "the guard of writes"                   // a write is accepted whatever its fence
 )
 
 // by changes on whose behalf a statement asks.
 func (m mutation) by(by lease.By) lease.By {
 	if m == beat {
-		by.Beat += 1 << 40
+		by.Heartbeat += 1 << 40
 	}
 	return by
 }
 
 // ask changes what is asked for.
 func (m mutation) ask(w *world, a lease.AcquireRequest) lease.AcquireRequest {
-	if m == handOver && a.Instead != (lease.Handle{}) {
+	if m == handOff && a.Instead != (lease.Handle{}) {
 		a.Instead = w.holderOf(a.Key)
 	}
 	if m == inTurn {

@@ -271,7 +271,7 @@ func (p *process) write(h *hold) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.w.ttl)
 	defer cancel()
 	accepted, err := send(ctx, p, "Write", h.op.label, func() (bool, string) {
-		accepted := p.w.without == guard || p.w.judge.stands(h)
+		accepted := p.w.without == guard || p.w.judge.stillHeld(h)
 		if accepted {
 			p.w.judge.wrote(h)
 		}

@@ -36,9 +36,9 @@ func (e sessionDriver) Classify(err error) sqlerr.Class {
 
 // conn is a connection, as the server and its client see it.
 type conn struct {
-	p     *process
-	name  string
-	heard func(session.ID)
+	p         *process
+	name      string
+	listening func(session.ID)
 
 	last  time.Duration // when the server has heard of it; these are guarded by world.mu
 	ended bool          // at the server
@@ -48,12 +48,12 @@ type conn struct {
 	stuck bool          // nothing comes through any more; of whoever uses it
 }
 
-func (e sessionDriver) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
+func (e sessionDriver) Open(ctx context.Context, listening func(session.ID)) (session.Conn, error) {
 	p, w := e.p, e.p.w
 	p.gate("opens")
 	p.mu.Lock()
 	p.opened++
-	c := &conn{p: p, name: p.name + "/" + strconv.Itoa(p.opened), heard: heard, seen: make(chan struct{})}
+	c := &conn{p: p, name: p.name + "/" + strconv.Itoa(p.opened), listening: listening, seen: make(chan struct{})}
 	p.mu.Unlock()
 	f := w.fate(c.name + " opens")
 	restart, up := w.connection()
@@ -91,7 +91,7 @@ func (c *conn) tell(id session.ID) {
 		time.Sleep(c.p.w.dice(c.name+" hears "+string(id)).between(100*time.Microsecond, 5*time.Millisecond))
 		c.p.gate("hears " + string(id))
 		if !c.isSilent() && !c.Closed() {
-			c.heard(id)
+			c.listening(id)
 		}
 	}()
 }

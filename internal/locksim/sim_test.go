@@ -209,7 +209,7 @@ func TestSeedsFaults(t *testing.T) {
 // TestMutations: each protection is needed, and its absence is found.
 func TestMutations(t *testing.T) {
 	of := map[kind][]mutation{
-		leases:       {beat, expiry, margin, handOver, handle, certain, recheck, inTurn, guard},
+		leases:       {beat, expiry, margin, handOff, handle, certain, recheck, inTurn, guard},
 		sessionLocks: {margin, undo},
 	}
 	each(t, func(t *testing.T, k kind) {

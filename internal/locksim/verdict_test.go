@@ -56,8 +56,8 @@ func (j *judge) excludes(key string) {
 // without a word until then. Its release does not say that it had the lock.
 func (j *judge) excused(before, next *hold) bool {
 	return j.w.sessions != nil && !before.kept && slices.ContainsFunc(j.w.restarts, func(s span) bool {
-		const heardWithin = 5 * time.Millisecond // an answer that was sent before may arrive until then
-		return before.from-heardWithin <= s.from && s.from <= next.from
+		const notifiedWithin = 5 * time.Millisecond // an answer that was sent before may arrive until then
+		return before.from-notifiedWithin <= s.from && s.from <= next.from
 	})
 }
 

@@ -20,15 +20,15 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
 // Driver executes the statements on a member's row in one database. Each call is one autocommit statement.
 type Driver interface {
-	// Join makes the row, to expire after ttl.
-	Join(ctx context.Context, id ID, label string, ttl time.Duration) error
+	// Register makes the row, to expire after ttl.
+	Register(ctx context.Context, id ID, label string, ttl time.Duration) error
 
-	// Beat moves its end to ttl from now, unless that is past or the row is gone: then alive is
+	// Heartbeat moves its end to ttl from now, unless that is past or the row is gone: then alive is
 	// false. It returns how often the member has beaten.
-	Beat(ctx context.Context, id ID, ttl time.Duration) (beat int64, alive bool, err error)
+	Heartbeat(ctx context.Context, id ID, ttl time.Duration) (beat int64, alive bool, err error)
 
-	// Leave deletes the row: all that it held is free.
-	Leave(ctx context.Context, id ID) error
+	// Deregister deletes the row: all that it held is free.
+	Deregister(ctx context.Context, id ID) error
 
 	// Broken counts the connections that were found broken, those of Beat at least. It does not block.
 	Broken() int64

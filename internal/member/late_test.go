@@ -27,8 +27,8 @@ type stopping struct {
 	stop func()
 }
 
-func (s stopping) Beat(ctx context.Context, id ID, ttl time.Duration) (int64, bool, error) {
-	beat, alive, err := s.server.Beat(ctx, id, ttl)
+func (s stopping) Heartbeat(ctx context.Context, id ID, ttl time.Duration) (int64, bool, error) {
+	beat, alive, err := s.server.Heartbeat(ctx, id, ttl)
 	if beat == 2 {
 		s.stop()
 	}
@@ -46,16 +46,16 @@ func TestAnAnswerThatIsReadTooLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var life *Life
+		var inc *Incarnation
 		m := New(stopping{newServer(), func() {
 			c.ahead.Store(int64(ttl - time.Second - ttl/3)) // it was sent when a third of the TTL had passed since the last one
-			if !life.Lost() {
+			if !inc.Lost() {
 				t.Error("a life is trusted for too long")
 			}
 		}}, o)
-		life, why := join(t, m)
+		inc, why := join(t, m)
 		time.Sleep(2*ttl/3 + time.Second)
-		if !life.Lost() {
+		if !inc.Lost() {
 			t.Error("a life that was lost is trusted again")
 		}
 		if got := why.get(); got != dblock.ReasonExpired {

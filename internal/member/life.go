@@ -10,40 +10,40 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// Life is one membership, from Join until it is lost or left.
-type Life struct {
+// Incarnation is one membership, from Join until it is lost or left.
+type Incarnation struct {
 	ID ID
 	m  *Member
 
-	mu      sync.Mutex
-	trusted time.Time // what this process may believe until
-	beat    int64     // the last one that was confirmed
-	failing int       // heartbeats since then
-	ended   bool
-	why     dblock.Reason
-	next    clock.Timer // the next heartbeat
-	end     clock.Timer // when trust ends
-	onEnd   map[*func(dblock.Reason) (tell func())]struct{}
-	doubts  []func(context.Context, int64) bool
-	recheck recheck
+	mu          sync.Mutex
+	trusted     time.Time // what this process may believe until
+	beat        int64     // the last one that was confirmed
+	failing     int       // heartbeats since then
+	ended       bool
+	why         dblock.Reason
+	next        clock.Timer // the next heartbeat
+	end         clock.Timer // when trust ends
+	onEnd       map[*func(dblock.Reason) (tell func())]struct{}
+	onHeartbeat []func(context.Context, int64) bool
+	recheck     recheck
 }
 
-// Beat is the number of the last heartbeat that was confirmed.
-func (l *Life) Beat() int64 {
+// Heartbeat is the number of the last heartbeat that was confirmed.
+func (l *Incarnation) Heartbeat() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.beat
 }
 
 // TrustedUntil is until when what this life holds may be believed.
-func (l *Life) TrustedUntil() time.Time {
+func (l *Incarnation) TrustedUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.trusted
 }
 
 // Alive tells whether this life may be trusted now; what it finds ended, it ends.
-func (l *Life) Alive() bool {
+func (l *Incarnation) Alive() bool {
 	alive, tell := l.judge()
 	if tell != nil {
 		go tell() // the caller may keep or end other locks
@@ -52,7 +52,7 @@ func (l *Life) Alive() bool {
 }
 
 // expire is Alive for the life's own goroutines: they also call the host's functions.
-func (l *Life) expire() bool {
+func (l *Incarnation) expire() bool {
 	alive, tell := l.judge()
 	if tell != nil {
 		tell()
@@ -61,7 +61,7 @@ func (l *Life) expire() bool {
 }
 
 // judge ends a life whose time is up. For what tell is see finish; nil: the life had ended before, or is alive.
-func (l *Life) judge() (alive bool, tell func()) {
+func (l *Incarnation) judge() (alive bool, tell func()) {
 	l.mu.Lock()
 	late := !l.ended && clock.Past(l.m.o.Clock.Now(), l.trusted)
 	alive = !l.ended && !late
@@ -72,8 +72,8 @@ func (l *Life) judge() (alive bool, tell func()) {
 	return alive, tell
 }
 
-// Over tells whether this life has ended, and why; like Alive it ends one whose time is up.
-func (l *Life) Over() (why dblock.Reason, over bool) {
+// Ended tells whether this life has ended, and why; like Alive it ends one whose time is up.
+func (l *Incarnation) Ended() (why dblock.Reason, over bool) {
 	if l.Alive() {
 		return "", false
 	}
@@ -83,7 +83,7 @@ func (l *Life) Over() (why dblock.Reason, over bool) {
 }
 
 // Lost tells whether this life may not be trusted any more. Unlike Alive it ends nothing.
-func (l *Life) Lost() bool {
+func (l *Incarnation) Lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended || clock.Past(l.m.o.Clock.Now(), l.trusted)
@@ -91,7 +91,7 @@ func (l *Life) Lost() bool {
 
 // OnEnd has f called when this life ends, at once if it has ended, unless forget is called first. f ends what hangs on
 // the life, and calls nothing of the host's: tell does that, once all has ended. A nil tell has nothing to say.
-func (l *Life) OnEnd(f func(dblock.Reason) (tell func())) (forget func()) {
+func (l *Incarnation) OnEnd(f func(dblock.Reason) (tell func())) (forget func()) {
 	l.mu.Lock()
 	if l.ended {
 		why := l.why
@@ -110,19 +110,19 @@ func (l *Life) OnEnd(f func(dblock.Reason) (tell func())) (forget func()) {
 	}
 }
 
-// Doubt has settle called after each heartbeat that is confirmed, with its number, until it returns
+// OnHeartbeat has settle called after each heartbeat that is confirmed, with its number, until it returns
 // true. It ends with the life, as what the life left behind ends with its row.
-func (l *Life) Doubt(settle func(ctx context.Context, beat int64) (settled bool)) {
+func (l *Incarnation) OnHeartbeat(settle func(ctx context.Context, beat int64) (settled bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ended {
-		l.doubts = append(l.doubts, settle)
+		l.onHeartbeat = append(l.onHeartbeat, settle)
 	}
 }
 
 // Suspect is for whoever was told that the member's row is gone, or has beaten on, or who is in doubt: it beats at
 // once, to find out.
-func (l *Life) Suspect() {
+func (l *Incarnation) Suspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ended && l.next != nil && l.next.Stop() {
@@ -131,7 +131,7 @@ func (l *Life) Suspect() {
 }
 
 // begin starts the heart of a life whose Join was sent at the given time.
-func (l *Life) begin(sent time.Time) {
+func (l *Incarnation) begin(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.trust(sent)
@@ -140,7 +140,7 @@ func (l *Life) begin(sent time.Time) {
 }
 
 // trust notes what a heartbeat that was sent at the given time is worth; l.mu is held.
-func (l *Life) trust(sent time.Time) {
+func (l *Incarnation) trust(sent time.Time) {
 	l.trusted = sent.Add(l.m.o.TTL - l.m.o.Margin)
 	if l.end != nil {
 		l.end.Stop()
@@ -152,21 +152,21 @@ func (l *Life) trust(sent time.Time) {
 const longestBeat = 10 * time.Second
 
 // heartbeat is one beat and, when it was confirmed, what is in doubt.
-func (l *Life) heartbeat() {
+func (l *Incarnation) heartbeat() {
 	if !l.expire() {
 		return
 	}
 	sent := l.m.o.Clock.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), min(l.m.o.TTL/2, longestBeat))
 	defer cancel()
-	beat, alive, err := l.m.driver.Beat(ctx, l.ID, l.m.o.TTL)
+	beat, alive, err := l.m.driver.Heartbeat(ctx, l.ID, l.m.o.TTL)
 	if err == nil && !alive {
 		l.finish(dblock.ReasonEvicted)()
 		return
 	}
 	l.note(sent, beat, err)
 	if err == nil {
-		l.m.tell(func(of *Listener) {
+		l.m.forEachListener(func(of *Listener) {
 			if of.Confirmed != nil {
 				of.Confirmed()
 			}
@@ -179,7 +179,7 @@ func (l *Life) heartbeat() {
 // note takes over how a heartbeat ended, and arranges the next: a third of the TTL after a good one,
 // soon after a failed one, and several times before trust ends. An answer that is read after that, as
 // after a pause of the process, extends nothing: others may have seen that the life is lost.
-func (l *Life) note(sent time.Time, beat int64, err error) {
+func (l *Incarnation) note(sent time.Time, beat int64, err error) {
 	l.mu.Lock()
 	if l.ended || clock.Past(l.m.o.Clock.Now(), l.trusted) {
 		l.mu.Unlock()
@@ -200,7 +200,7 @@ func (l *Life) note(sent time.Time, beat int64, err error) {
 	l.next = l.m.o.Clock.AfterFunc(pause, l.heartbeat)
 	l.mu.Unlock()
 	if err != nil {
-		l.m.tell(func(of *Listener) {
+		l.m.forEachListener(func(of *Listener) {
 			if of.Observer.HeartbeatLate != nil {
 				callback.Safely(of.Log, func() { of.Observer.HeartbeatLate(remaining, err) })
 			}
@@ -210,25 +210,25 @@ func (l *Life) note(sent time.Time, beat int64, err error) {
 }
 
 // settle asks after what is in doubt.
-func (l *Life) settle(ctx context.Context, beat int64) {
+func (l *Incarnation) settle(ctx context.Context, beat int64) {
 	l.mu.Lock()
-	doubts := l.doubts
-	l.doubts = nil
+	onHeartbeat := l.onHeartbeat
+	l.onHeartbeat = nil
 	l.mu.Unlock()
 	var left []func(context.Context, int64) bool
-	for _, settle := range doubts {
+	for _, settle := range onHeartbeat {
 		if !settle(ctx, beat) {
 			left = append(left, settle)
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.doubts = append(left, l.doubts...)
+	l.onHeartbeat = append(left, l.onHeartbeat...)
 }
 
 // finish ends the life, once, and all that hangs on it. The host's functions come after that, with tell: an Observer or a
 // Log that blocks must not keep a lock alive.
-func (l *Life) finish(why dblock.Reason) (tell func()) {
+func (l *Incarnation) finish(why dblock.Reason) (tell func()) {
 	l.mu.Lock()
 	if l.ended {
 		l.mu.Unlock()
@@ -241,17 +241,17 @@ func (l *Life) finish(why dblock.Reason) (tell func()) {
 		}
 	}
 	callbacks := l.onEnd
-	l.onEnd, l.doubts = nil, nil
+	l.onEnd, l.onHeartbeat = nil, nil
 	l.mu.Unlock()
 	l.m.forget(l)
-	var tells []func()
+	var observes []func()
 	for f := range callbacks {
 		if tell := (*f)(why); tell != nil {
-			tells = append(tells, tell)
+			observes = append(observes, tell)
 		}
 	}
 	return func() {
-		for _, tell := range tells {
+		for _, tell := range observes {
 			tell()
 		}
 		if why != dblock.ReasonClosed {

@@ -62,7 +62,7 @@ type Listener struct {
 
 	// Recheck is called after a confirmed heartbeat if the server may have forgotten commits, and about every ten
 	// minutes. An error has it called again after the next heartbeat. Nil: none.
-	Recheck func(*Life) error
+	Recheck func(*Incarnation) error
 }
 
 // Member joins when it is first needed, and again after it was lost. It is safe for concurrent use.
@@ -71,8 +71,8 @@ type Member struct {
 	o      Options
 
 	mu        sync.Mutex
-	life      *Life    // nil while there is none
-	joining   *joining // nil while no join is under way
+	inc       *Incarnation // nil while there is none
+	joining   *joining     // nil while no join is under way
 	closed    bool
 	listeners map[*Listener]struct{}
 }
@@ -102,8 +102,8 @@ func (m *Member) Listen(l Listener) (stop func()) {
 	}
 }
 
-// tell calls f for each Listener.
-func (m *Member) tell(f func(*Listener)) {
+// forEachListener calls f for each Listener.
+func (m *Member) forEachListener(f func(*Listener)) {
 	m.mu.Lock()
 	listeners := slices.Collect(maps.Keys(m.listeners))
 	m.mu.Unlock()
@@ -115,7 +115,7 @@ func (m *Member) tell(f func(*Listener)) {
 // Warn writes a line to the Log of each Listener, and once to one that several share.
 func (m *Member) Warn(line string, args ...any) {
 	written := make(map[*slog.Logger]bool)
-	m.tell(func(l *Listener) {
+	m.forEachListener(func(l *Listener) {
 		if l.Log != nil && !written[l.Log] {
 			written[l.Log] = true
 			callback.Safely(nil, func() { l.Log.Warn(line, args...) })
@@ -132,20 +132,20 @@ func (m *Member) Margin() time.Duration { return m.o.Margin }
 // TTL is the time after which it is dead without a heartbeat.
 func (m *Member) TTL() time.Duration { return m.o.TTL }
 
-// Life returns the present membership, and joins first where there is none. A caller whose ctx ends
+// Current returns the present membership, and joins first where there is none. A caller whose ctx ends
 // leaves the join to the others.
-func (m *Member) Life(ctx context.Context) (*Life, error) {
+func (m *Member) Current(ctx context.Context) (*Incarnation, error) {
 	for {
 		m.mu.Lock()
 		switch {
 		case m.closed:
 			m.mu.Unlock()
 			return nil, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
-		case m.life != nil:
-			life := m.life
+		case m.inc != nil:
+			inc := m.inc
 			m.mu.Unlock()
-			if life.Alive() {
-				return life, nil
+			if inc.Alive() {
+				return inc, nil
 			}
 			continue // it was forgotten
 		case m.joining == nil:
@@ -169,18 +169,18 @@ func (m *Member) Life(ctx context.Context) (*Life, error) {
 // expires by itself.
 func (m *Member) join(ctx context.Context, j *joining) {
 	defer close(j.done)
-	life := &Life{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason) func()]struct{})}
+	inc := &Incarnation{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason) func()]struct{})}
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/2)
 	defer cancel()
 	sent := m.o.Clock.Now()
-	j.err = m.driver.Join(ctx, life.ID, m.o.Label, m.o.TTL)
+	j.err = m.driver.Register(ctx, inc.ID, m.o.Label, m.o.TTL)
 	if j.err == nil {
-		life.begin(sent)
+		inc.begin(sent)
 	}
 	m.mu.Lock()
 	m.joining = nil
 	if j.err == nil && !m.closed {
-		m.life = life
+		m.inc = inc
 	}
 	closed := m.closed
 	m.mu.Unlock()
@@ -188,16 +188,16 @@ func (m *Member) join(ctx context.Context, j *joining) {
 		return
 	}
 	if j.err == nil {
-		defer life.finish(dblock.ReasonClosed)()
+		defer inc.finish(dblock.ReasonClosed)()
 	}
-	_ = m.leave(ctx, life.ID) // if its answer was lost, too; or its row expires
+	_ = m.leave(ctx, inc.ID) // if its answer was lost, too; or its row expires
 }
 
-func (m *Member) forget(l *Life) {
+func (m *Member) forget(l *Incarnation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.life == l {
-		m.life = nil
+	if m.inc == l {
+		m.inc = nil
 	}
 }
 
@@ -208,7 +208,7 @@ const leaveTimeout = 5 * time.Second
 // has a bound of its own.
 func (m *Member) Close(ctx context.Context) error {
 	m.mu.Lock()
-	life, j := m.life, m.joining
+	inc, j := m.inc, m.joining
 	m.closed = true
 	m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(leaveTimeout, m.o.TTL/2))
@@ -219,11 +219,11 @@ func (m *Member) Close(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	if life == nil {
+	if inc == nil {
 		return nil
 	}
-	defer life.finish(dblock.ReasonClosed)()
-	return m.leave(ctx, life.ID)
+	defer inc.finish(dblock.ReasonClosed)()
+	return m.leave(ctx, inc.ID)
 }
 
 // leaves is how often the row is deleted at most.
@@ -233,7 +233,7 @@ const leaves = 4
 // that is gone is no error.
 func (m *Member) leave(ctx context.Context, id ID) error {
 	for n := 1; ; n++ {
-		err := m.driver.Leave(ctx, id)
+		err := m.driver.Deregister(ctx, id)
 		if err == nil || n == leaves {
 			return err
 		}

@@ -27,7 +27,7 @@ func newServer() *server {
 	return &server{expires: make(map[ID]time.Time), beats: make(map[ID]int64)}
 }
 
-func (s *server) Join(_ context.Context, id ID, _ string, ttl time.Duration) error {
+func (s *server) Register(_ context.Context, id ID, _ string, ttl time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joins++
@@ -38,7 +38,7 @@ func (s *server) Join(_ context.Context, id ID, _ string, ttl time.Duration) err
 	return nil
 }
 
-func (s *server) Beat(ctx context.Context, id ID, ttl time.Duration) (int64, bool, error) {
+func (s *server) Heartbeat(ctx context.Context, id ID, ttl time.Duration) (int64, bool, error) {
 	s.mu.Lock()
 	hang, fail := s.hang, s.fail
 	s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *server) Beat(ctx context.Context, id ID, ttl time.Duration) (int64, boo
 	return s.beats[id], true, nil
 }
 
-func (s *server) Leave(ctx context.Context, id ID) error {
+func (s *server) Deregister(ctx context.Context, id ID) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -99,18 +99,18 @@ func bubble(t *testing.T, f func(t *testing.T, s *server, m *Member)) {
 	})
 }
 
-func join(t *testing.T, m *Member) (*Life, *ending) {
+func join(t *testing.T, m *Member) (*Incarnation, *ending) {
 	t.Helper()
-	life, err := m.Life(t.Context())
+	inc, err := m.Current(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var why ending
-	life.OnEnd(func(r dblock.Reason) (tell func()) {
+	inc.OnEnd(func(r dblock.Reason) (tell func()) {
 		why.Store(r)
 		return nil
 	})
-	return life, &why
+	return inc, &why
 }
 
 // ending is why a life ended.
@@ -124,16 +124,16 @@ func (e *ending) get() dblock.Reason {
 
 func TestAHeartbeatKeepsItAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
-		life, why := join(t, m)
+		inc, why := join(t, m)
 		time.Sleep(10 * ttl)
 		synctest.Wait()
-		if !life.Alive() || why.get() != "" {
+		if !inc.Alive() || why.get() != "" {
 			t.Errorf("ended: %s", why.get())
 		}
-		if beat := life.Beat(); beat < 25 || beat > 31 {
+		if beat := inc.Heartbeat(); beat < 25 || beat > 31 {
 			t.Errorf("%d heartbeats in ten TTLs", beat)
 		}
-		if again, _ := m.Life(t.Context()); again != life || s.joins != 1 {
+		if again, _ := m.Current(t.Context()); again != inc || s.joins != 1 {
 			t.Error("it joined again")
 		}
 	})
@@ -144,17 +144,17 @@ func TestTrustEndsBeforeTheServerSays(t *testing.T) {
 	for _, after := range []time.Duration{0, ttl / 3, ttl/3 + time.Millisecond, ttl / 2, 5 * ttl} {
 		t.Run(after.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *server, m *Member) {
-				life, why := join(t, m)
+				inc, why := join(t, m)
 				time.Sleep(after)
 				synctest.Wait()
 				s.set(func() { s.hang = make(chan struct{}) })
-				for life.Alive() {
-					if left := time.Until(life.TrustedUntil()); left > ttl-time.Second {
+				for inc.Alive() {
+					if left := time.Until(inc.TrustedUntil()); left > ttl-time.Second {
 						t.Fatalf("trusted for %v", left)
 					}
 					time.Sleep(10 * time.Millisecond)
 				}
-				if left := time.Until(s.expires[life.ID]); left < 900*time.Millisecond {
+				if left := time.Until(s.expires[inc.ID]); left < 900*time.Millisecond {
 					t.Errorf("the server ends it in %v, the process has only just", left)
 				}
 				synctest.Wait()
@@ -176,29 +176,29 @@ func TestAFailedHeartbeatIsRepeated(t *testing.T) {
 			}
 		}}})
 		defer stop()
-		life, why := join(t, m)
+		inc, why := join(t, m)
 		s.set(func() { s.fail = errors.New("no route") })
 		time.Sleep(ttl - 2*time.Second)
 		s.set(func() { s.fail = nil })
 		time.Sleep(ttl)
 		synctest.Wait()
-		if !life.Alive() || why.get() != "" || late.Load() < 3 {
-			t.Errorf("alive %v, %q, %d late", life.Alive(), why.get(), late.Load())
+		if !inc.Alive() || why.get() != "" || late.Load() < 3 {
+			t.Errorf("alive %v, %q, %d late", inc.Alive(), why.get(), late.Load())
 		}
 	})
 }
 
 func TestWhoeverIsEvictedEndsAndJoinsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
-		life, why := join(t, m)
-		s.set(func() { delete(s.expires, life.ID) })
-		life.Suspect()
+		inc, why := join(t, m)
+		s.set(func() { delete(s.expires, inc.ID) })
+		inc.Suspect()
 		synctest.Wait()
-		if why.get() != dblock.ReasonEvicted || life.Alive() {
+		if why.get() != dblock.ReasonEvicted || inc.Alive() {
 			t.Errorf("ended: %q", why.get())
 		}
 		late := dblock.Reason("")
-		life.OnEnd(func(r dblock.Reason) (tell func()) {
+		inc.OnEnd(func(r dblock.Reason) (tell func()) {
 			late = r
 			return nil
 		})
@@ -206,7 +206,7 @@ func TestWhoeverIsEvictedEndsAndJoinsAnew(t *testing.T) {
 			t.Errorf("whoever asks later is told %q", late)
 		}
 		next, _ := join(t, m)
-		if next == life || next.ID == life.ID {
+		if next == inc || next.ID == inc.ID {
 			t.Error("the same life again")
 		}
 	})
@@ -215,17 +215,17 @@ func TestWhoeverIsEvictedEndsAndJoinsAnew(t *testing.T) {
 // TestAnEndedLifeStaysEnded: a heartbeat that was under way when trust ended revives nothing.
 func TestAnEndedLifeStaysEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
-		life, _ := join(t, m)
+		inc, _ := join(t, m)
 		hang := make(chan struct{})
 		s.set(func() { s.hang = hang })
-		for life.Alive() {
+		for inc.Alive() {
 			time.Sleep(50 * time.Millisecond)
 		}
 		s.set(func() { s.hang = nil })
 		close(hang)
 		time.Sleep(2 * ttl)
 		synctest.Wait()
-		if life.Alive() {
+		if inc.Alive() {
 			t.Error("it came back")
 		}
 	})
@@ -233,9 +233,9 @@ func TestAnEndedLifeStaysEnded(t *testing.T) {
 
 func TestDoubtIsAskedAgainUntilItIsSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *server, m *Member) {
-		life, _ := join(t, m)
+		inc, _ := join(t, m)
 		var asked []int64
-		life.Doubt(func(_ context.Context, beat int64) bool {
+		inc.OnHeartbeat(func(_ context.Context, beat int64) bool {
 			asked = append(asked, beat)
 			return len(asked) == 3
 		})
@@ -252,7 +252,7 @@ func TestOneJoinServesAll(t *testing.T) {
 		var crowd sync.WaitGroup
 		for range 50 {
 			crowd.Go(func() {
-				if _, err := m.Life(t.Context()); err != nil {
+				if _, err := m.Current(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -267,7 +267,7 @@ func TestOneJoinServesAll(t *testing.T) {
 func TestAFailedJoinIsTheCallersToRepeat(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
 		s.fail = errors.New("no route")
-		if _, err := m.Life(t.Context()); !errors.Is(err, s.fail) {
+		if _, err := m.Current(t.Context()); !errors.Is(err, s.fail) {
 			t.Errorf("got %v", err)
 		}
 		s.fail = nil
@@ -305,7 +305,7 @@ func closesWhileItJoins(t *testing.T, lost error) {
 		}
 		m := New(slow, o)
 		var calls sync.WaitGroup
-		calls.Go(func() { _, _ = m.Life(t.Context()) })
+		calls.Go(func() { _, _ = m.Current(t.Context()) })
 		synctest.Wait()
 		calls.Go(func() {
 			if err := m.Close(t.Context()); err != nil {
@@ -328,16 +328,16 @@ type slowJoin struct {
 	cuts   int
 }
 
-func (s *slowJoin) Join(ctx context.Context, id ID, label string, ttl time.Duration) error {
-	return errors.Join(s.server.Join(ctx, id, label, ttl), <-s.answer)
+func (s *slowJoin) Register(ctx context.Context, id ID, label string, ttl time.Duration) error {
+	return errors.Join(s.server.Register(ctx, id, label, ttl), <-s.answer)
 }
 
-func (s *slowJoin) Leave(ctx context.Context, id ID) error {
+func (s *slowJoin) Deregister(ctx context.Context, id ID) error {
 	if s.cuts > 0 {
 		s.cuts--
 		return errors.New("the connection was cut")
 	}
-	return s.server.Leave(ctx, id)
+	return s.server.Deregister(ctx, id)
 }
 
 func TestCloseLeaves(t *testing.T) {
@@ -349,7 +349,7 @@ func TestCloseLeaves(t *testing.T) {
 		if why.get() != dblock.ReasonClosed || len(s.expires) != 0 {
 			t.Errorf("ended: %q, %d rows", why.get(), len(s.expires))
 		}
-		if _, err := m.Life(t.Context()); !errors.Is(err, dblock.ErrClosed) {
+		if _, err := m.Current(t.Context()); !errors.Is(err, dblock.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -359,19 +359,19 @@ func TestCloseLeaves(t *testing.T) {
 // network has the process believe for longer than the server.
 func TestControlTrustsTooLong(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
-		life, _ := join(t, m)
+		inc, _ := join(t, m)
 		hang := make(chan struct{})
 		s.set(func() { s.hang = hang })
 		time.Sleep(ttl/3 + 100*time.Millisecond) // a heartbeat is under way
 		sent := time.Now()
-		s.set(func() { s.hang = nil; s.expires[life.ID] = sent.Add(ttl) })
+		s.set(func() { s.hang = nil; s.expires[inc.ID] = sent.Add(ttl) })
 		time.Sleep(2 * time.Second) // its answer is
 		if answered := time.Now().Add(ttl - time.Second); !answered.After(sent.Add(ttl)) {
 			t.Error("no difference: the rule would not be needed")
 		}
 		close(hang)
 		synctest.Wait()
-		if life.TrustedUntil().After(s.expires[life.ID]) {
+		if inc.TrustedUntil().After(s.expires[inc.ID]) {
 			t.Error("trusted for longer than the server does")
 		}
 	})

@@ -36,7 +36,7 @@ func (r *recheck) note(m *Member, reason bool) {
 }
 
 // runRecheck calls what is to be called when a recheck is due.
-func (l *Life) runRecheck() {
+func (l *Incarnation) runRecheck() {
 	l.mu.Lock()
 	begins := l.recheck.due && !l.recheck.running && !l.ended
 	if begins {
@@ -47,7 +47,7 @@ func (l *Life) runRecheck() {
 		return
 	}
 	failed := false
-	l.m.tell(func(of *Listener) {
+	l.m.forEachListener(func(of *Listener) {
 		if of.Recheck != nil && of.Recheck(l) != nil {
 			failed = true
 		}

@@ -13,11 +13,11 @@ import (
 func TestRecheck(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
 		n, fail := 0, error(nil)
-		defer m.Listen(Listener{Recheck: func(*Life) error {
+		defer m.Listen(Listener{Recheck: func(*Incarnation) error {
 			n++
 			return fail
 		}})()
-		life, _ := join(t, m)
+		inc, _ := join(t, m)
 		after := func(what string, d time.Duration, least, most int) {
 			t.Helper()
 			n = 0
@@ -35,7 +35,7 @@ func TestRecheck(t *testing.T) {
 		time.Sleep(ttl / 2)
 		s.set(func() { s.fail = nil })
 		after("a failed heartbeat", ttl, 1, 2)
-		s.set(func() { s.beats[life.ID]-- })
+		s.set(func() { s.beats[inc.ID]-- })
 		after("a heartbeat that the server has forgotten", ttl, 1, 2)
 		s.broken.Add(1)
 		fail = errors.New("not read")

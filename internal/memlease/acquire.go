@@ -208,5 +208,5 @@ func (d *Driver) Holding(ctx context.Context, backs []lease.ReleaseRequest) (our
 // holds tells whether all of an acquisition is there, and has not ended by itself; s.mu is held.
 func (s *Server) holds(b lease.ReleaseRequest) bool {
 	ended := func(g *grantRow) bool { return g.handle == b.Handle && g.ended(s.clock.Now()) }
-	return s.stands(b) && !slices.ContainsFunc(s.rowsOf(b), ended)
+	return s.stillHeld(b) && !slices.ContainsFunc(s.rowsOf(b), ended)
 }

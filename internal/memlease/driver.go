@@ -86,17 +86,17 @@ func (d *Driver) call(ctx context.Context, name string, f func(s *Server)) error
 	return around(ctx, name, run)
 }
 
-// Join makes the member's row.
-func (d *Driver) Join(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
-	return d.call(ctx, "Join", func(s *Server) {
+// Register makes the member's row.
+func (d *Driver) Register(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
+	return d.call(ctx, "Register", func(s *Server) {
 		s.members[id] = &memberRow{label: label}
 		s.expireAfter(id, ttl)
 	})
 }
 
-// Beat moves the member's end; it revives nobody.
-func (d *Driver) Beat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
-	err = d.call(ctx, "Beat", func(s *Server) {
+// Heartbeat moves the member's end; it revives nobody.
+func (d *Driver) Heartbeat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
+	err = d.call(ctx, "Heartbeat", func(s *Server) {
 		if alive = s.alive(id); alive {
 			s.expireAfter(id, ttl)
 			s.members[id].beat++
@@ -106,9 +106,9 @@ func (d *Driver) Beat(ctx context.Context, id member.ID, ttl time.Duration) (bea
 	return beat, alive, err
 }
 
-// Leave deletes the member's row.
-func (d *Driver) Leave(ctx context.Context, id member.ID) error {
-	return d.call(ctx, "Leave", func(s *Server) {
+// Deregister deletes the member's row.
+func (d *Driver) Deregister(ctx context.Context, id member.ID) error {
+	return d.call(ctx, "Deregister", func(s *Server) {
 		s.drop(id)
 		s.notifyOf(id)
 	})

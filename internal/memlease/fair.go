@@ -67,7 +67,7 @@ func (s *Server) next(key string) bool {
 		}
 		if s.alive(t.by.Member) {
 			s.grant(t.by, t.ask)
-			s.tell(lease.Told + t.ask.Handle.String())
+			s.tell(lease.TurnPrefix + t.ask.Handle.String())
 			return true
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// ear hears for one process which keys were given back.
-type ear struct {
-	keys map[string]struct{}
-	rung chan struct{} // holds one
+// listener hears for one process which keys were given back.
+type listener struct {
+	keys  map[string]struct{}
+	woken chan struct{} // holds one
 }
 
 // notify tells of a key that somebody waits for; s.mu is held. A row that has expired counts too: with a clock that
@@ -24,10 +24,10 @@ func (s *Server) notify(key string) {
 
 // tell has all processes hear something; s.mu is held.
 func (s *Server) tell(key string) {
-	for e := range s.ears {
+	for e := range s.listeners {
 		e.keys[key] = struct{}{}
 		select {
-		case e.rung <- struct{}{}:
+		case e.woken <- struct{}{}:
 		default:
 		}
 	}
@@ -50,19 +50,19 @@ func (s *Server) notifyOf(id member.ID) {
 
 // listen calls wake with keys until ctx ends, never under the mutex.
 func (s *Server) listen(ctx context.Context, ready func(), wake func(key string)) error {
-	e := &ear{keys: make(map[string]struct{}), rung: make(chan struct{}, 1)}
+	e := &listener{keys: make(map[string]struct{}), woken: make(chan struct{}, 1)}
 	s.mu.Lock()
-	s.ears[e] = struct{}{}
+	s.listeners[e] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.ears, e)
+		delete(s.listeners, e)
 	}()
 	ready()
 	for {
 		select {
-		case <-e.rung:
+		case <-e.woken:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -14,14 +14,14 @@ import (
 type Server struct {
 	clock clock.Clock
 
-	mu      sync.Mutex
-	members map[member.ID]*memberRow
-	leases  map[string]*leaseRow
-	semas   map[string]*semaphoreRow
-	tickets map[string][]ticketRow             // in their order
-	ticket  int64                              // the last one
-	waiters map[string]map[member.ID]time.Time // until when the process counts as waiting
-	ears    map[*ear]struct{}
+	mu        sync.Mutex
+	members   map[member.ID]*memberRow
+	leases    map[string]*leaseRow
+	semas     map[string]*semaphoreRow
+	tickets   map[string][]ticketRow             // in their order
+	ticket    int64                              // the last one
+	waiters   map[string]map[member.ID]time.Time // until when the process counts as waiting
+	listeners map[*listener]struct{}
 }
 
 type memberRow struct {
@@ -62,7 +62,7 @@ type grantRow struct {
 func NewServer(c clock.Clock) *Server {
 	return &Server{
 		clock: c, members: make(map[member.ID]*memberRow), leases: make(map[string]*leaseRow), semas: make(map[string]*semaphoreRow), tickets: make(map[string][]ticketRow),
-		waiters: make(map[string]map[member.ID]time.Time), ears: make(map[*ear]struct{}),
+		waiters: make(map[string]map[member.ID]time.Time), listeners: make(map[*listener]struct{}),
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *Server) alive(id member.ID) bool {
 
 // serves tells whether a lease may be granted on behalf of a process; s.mu is held.
 func (s *Server) serves(by lease.By) bool {
-	return s.alive(by.Member) && s.members[by.Member].beat <= by.Beat+1
+	return s.alive(by.Member) && s.members[by.Member].beat <= by.Heartbeat+1
 }
 
 // ended tells whether an acquisition's own time is up.
@@ -171,15 +171,15 @@ func (s *Server) remaining(g *grantRow) time.Duration {
 	return max(0, until.Sub(s.clock.Now()))
 }
 
-// Stands tells what a guard would: whether what was acquired is still that handle's, with that token, and all of it.
-func (s *Server) Stands(b lease.ReleaseRequest) bool {
+// IsHeld tells what a guard would: whether what was acquired is still that handle's, with that token, and all of it.
+func (s *Server) IsHeld(b lease.ReleaseRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stands(b)
+	return s.stillHeld(b)
 }
 
-// stands is Stands; s.mu is held.
-func (s *Server) stands(b lease.ReleaseRequest) bool {
+// stillHeld is Stands; s.mu is held.
+func (s *Server) stillHeld(b lease.ReleaseRequest) bool {
 	stand, want := 0, 1
 	for _, g := range s.rowsOf(b) {
 		if g.token == b.Token && g.handle == b.Handle && b.Handle != (lease.Handle{}) {

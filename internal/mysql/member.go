@@ -30,25 +30,25 @@ func NewMembers(db *Database, bounded bool) *Members {
 	return &Members{db: db, bounded: bounded, turn: make(chan struct{}, 1)}
 }
 
-// Join makes the member's row.
-func (m *Members) Join(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
+// Register makes the member's row.
+func (m *Members) Register(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
 	return m.do(ctx, func(on mysqldb.DBTX) error {
-		return m.q.Join(ctx, on, id[:], []byte(label), ttl.Microseconds())
+		return m.q.Register(ctx, on, id[:], []byte(label), ttl.Microseconds())
 	})
 }
 
-// Beat moves its end. The row always changes, so that the count tells whether it was there whatever
+// Heartbeat moves its end. The row always changes, so that the count tells whether it was there whatever
 // clientFoundRows says.
-func (m *Members) Beat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
+func (m *Members) Heartbeat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
 	err = m.do(ctx, func(on mysqldb.DBTX) error {
-		result, err := m.q.Beat(ctx, on, ttl.Microseconds(), id[:])
+		result, err := m.q.Heartbeat(ctx, on, ttl.Microseconds(), id[:])
 		if err != nil {
 			return err
 		}
 		var rows int64
 		rows, beat, err = CarriedID(result, 1)
 		if err == nil && rows > 0 && beat == 0 {
-			beat, err = m.q.SeeBeat(ctx, on, id[:])
+			beat, err = m.q.ReadHeartbeat(ctx, on, id[:])
 		}
 		alive = err == nil && rows > 0
 		return err
@@ -56,9 +56,9 @@ func (m *Members) Beat(ctx context.Context, id member.ID, ttl time.Duration) (be
 	return beat, alive, err
 }
 
-// Leave deletes the row.
-func (m *Members) Leave(ctx context.Context, id member.ID) error {
-	return m.do(ctx, func(on mysqldb.DBTX) error { return m.q.Leave(ctx, on, id[:]) })
+// Deregister deletes the row.
+func (m *Members) Deregister(ctx context.Context, id member.ID) error {
+	return m.do(ctx, func(on mysqldb.DBTX) error { return m.q.Deregister(ctx, on, id[:]) })
 }
 
 // Broken counts the connections that were dropped after an error. In a pool of one, database/sql may

@@ -23,14 +23,14 @@ func NewMembers(s *Schema, beats, others *Pool) Members {
 	return Members{beats: beats, others: others, beatsOn: s.On(beats), on: s.On(others)}
 }
 
-// Join makes the member's row.
-func (m *Members) Join(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
-	return m.q.Join(ctx, m.beatsOn, UUID(id), label, ToMicros(ttl))
+// Register makes the member's row.
+func (m *Members) Register(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
+	return m.q.Register(ctx, m.beatsOn, UUID(id), label, ToMicros(ttl))
 }
 
-// Beat moves the member's end.
-func (m *Members) Beat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
-	beat, err = m.q.Beat(ctx, m.beatsOn, ToMicros(ttl), UUID(id))
+// Heartbeat moves the member's end.
+func (m *Members) Heartbeat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
+	beat, err = m.q.Heartbeat(ctx, m.beatsOn, ToMicros(ttl), UUID(id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}
@@ -38,8 +38,8 @@ func (m *Members) Beat(ctx context.Context, id member.ID, ttl time.Duration) (be
 }
 
 // Leave deletes the member's row.
-func (m *Members) Leave(ctx context.Context, id member.ID) error {
-	return m.q.Leave(ctx, m.beatsOn, UUID(id))
+func (m *Members) Deregister(ctx context.Context, id member.ID) error {
+	return m.q.Deregister(ctx, m.beatsOn, UUID(id))
 }
 
 // Broken counts the connections of both pools. A heartbeat takes one of them, which the pool has
@@ -63,5 +63,5 @@ func (m *Members) Evict(ctx context.Context, id member.ID) (gone bool, err error
 
 // Stands reads the member's row.
 func (m *Members) Stands(ctx context.Context, id member.ID) (bool, error) {
-	return m.q.MemberStands(ctx, m.on, UUID(id))
+	return m.q.IsMember(ctx, m.on, UUID(id))
 }

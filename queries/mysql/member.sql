@@ -1,23 +1,23 @@
 -- Each of these is one autocommit statement on one row. The plus before UTC_TIMESTAMP(6) means
 -- nothing to a server: the generator of db/ refuses the function with its digits otherwise.
 
--- name: Join :exec
+-- name: Register :exec
 INSERT INTO dblock_member (member_id, label, expires_at)
 VALUES (sqlc.arg(member_id), sqlc.arg(label), TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ttl_us) AS SIGNED), +UTC_TIMESTAMP(6)));
 
 -- A heartbeat never revives a member that has expired, and never shortens its life. The beat is
--- the statement's insert id, unless a trigger hides it: then SeeBeat reads it.
--- name: Beat :execresult
+-- the statement's insert id, unless a trigger hides it: then ReadHeartbeat reads it.
+-- name: Heartbeat :execresult
 UPDATE dblock_member m
 SET m.beat = LAST_INSERT_ID(m.beat + 1),
     m.expires_at = GREATEST(m.expires_at, TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ttl_us) AS SIGNED), +UTC_TIMESTAMP(6)))
 WHERE m.member_id = sqlc.arg(member_id) AND m.expires_at > +UTC_TIMESTAMP(6);
 
--- name: SeeBeat :one
+-- name: ReadHeartbeat :one
 SELECT m.beat FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) LIMIT 1;
 
 -- All that a member holds is free in this one statement.
--- name: Leave :exec
+-- name: Deregister :exec
 DELETE FROM dblock_member WHERE member_id = sqlc.arg(member_id);
 
 -- A heartbeat and an eviction are decided by the row's lock: who comes second finds nothing.
@@ -26,7 +26,7 @@ DELETE FROM dblock_member WHERE member_id = sqlc.arg(member_id) AND expires_at <
 
 -- In a statement of its own, after the member was seen in something that it holds: a member is
 -- committed before anything names it, so one that is not here now is gone for good.
--- name: MemberStands :one
+-- name: IsMember :one
 SELECT COUNT(*) AS stands FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) LIMIT 1;
 
 -- Members that expired long ago and that nobody had to evict. They are read without a lock first,

@@ -1,9 +1,9 @@
--- name: Join :exec
+-- name: Register :exec
 INSERT INTO dblock_member (member_id, label, expires_at)
 VALUES (sqlc.arg(member_id), sqlc.arg(label), clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond');
 
 -- A heartbeat never revives a member that has expired, and never shortens its life.
--- name: Beat :one
+-- name: Heartbeat :one
 UPDATE dblock_member m
 SET beat = m.beat + 1,
     expires_at = GREATEST(m.expires_at, clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond')
@@ -11,7 +11,7 @@ WHERE m.member_id = sqlc.arg(member_id) AND m.expires_at > clock_timestamp()
 RETURNING m.beat;
 
 -- All that a member holds is free in this one statement.
--- name: Leave :exec
+-- name: Deregister :exec
 DELETE FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
 
 -- A heartbeat and an eviction are decided by the row's lock: who comes second finds nothing.
@@ -20,7 +20,7 @@ DELETE FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) AND m.expire
 
 -- In a statement of its own, after the member was seen in something that it holds: a member is
 -- committed before anything names it, so one that is not here now is gone for good.
--- name: MemberStands :one
+-- name: IsMember :one
 SELECT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id))::boolean AS stands;
 
 -- Members that expired an hour ago and that nobody had to evict, in steps along the key.

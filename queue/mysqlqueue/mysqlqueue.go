@@ -143,7 +143,7 @@ func (m members) Evict(ctx context.Context, of member.ID) (gone bool, err error)
 
 // Stands reads the row.
 func (m members) Stands(ctx context.Context, of member.ID) (bool, error) {
-	n, err := m.d.q.MemberStands(ctx, m.d.on(m.d.db), of[:])
+	n, err := m.d.q.IsMember(ctx, m.d.on(m.d.db), of[:])
 	return n > 0, err
 }
 

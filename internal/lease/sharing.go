@@ -20,11 +20,11 @@ func (h *sharing) atOnce(ctx context.Context, r root.Request) (*dblock.Lock, *db
 	if err := h.queues.refusal(r); err != nil {
 		return nil, nil, err
 	}
-	return h.askBeside(ctx, r)
+	return h.askSharing(ctx, r)
 }
 
-// askBeside asks the database for what several may have at once: the lock, or who keeps it from being granted.
-func (h *sharing) askBeside(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+// askSharing asks the database for what several may have at once: the lock, or who keeps it from being granted.
+func (h *sharing) askSharing(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	made := 0
 	for n := 1; ; n++ {
@@ -55,7 +55,7 @@ func (h *sharing) askBeside(ctx context.Context, r root.Request) (*dblock.Lock, 
 				continue
 			}
 		}
-		refused, err := h.pauseOrRefuse(ctx, r, got.life, answer, n)
+		refused, err := h.pauseOrRefuse(ctx, r, got.inc, answer, n)
 		if refused != nil || err != nil {
 			return nil, refused, err
 		}
@@ -84,7 +84,7 @@ func (a *Admin) SetPermits(ctx context.Context, key string, limit int) error {
 		return a.Inspector.SetPermits(ctx, key, limit)
 	})
 	if err == nil {
-		a.waits.ring(key)
+		a.waits.wake(key)
 	}
 	return err
 }

@@ -22,7 +22,7 @@ const promptly = 3
 // transaction for example, the reconciler goes on with it. missing tells that the database did not have all of it any more
 // when it was first asked. After an attempt without an answer that is not known: it may have released it. The error is
 // that of a server that refuses the release.
-func (q *requester) giveBack(ctx context.Context, life *member.Life, backs ...ReleaseRequest) (missing bool, refused error) {
+func (q *requester) giveBack(ctx context.Context, inc *member.Incarnation, backs ...ReleaseRequest) (missing bool, refused error) {
 	ctx, cancel := context.WithTimeout(ctx, foreground)
 	defer cancel()
 	certain := true
@@ -30,7 +30,7 @@ func (q *requester) giveBack(ctx context.Context, life *member.Life, backs ...Re
 		got, lacks, err := q.gaveBack(ctx, backs)
 		certain, refused = certain && err == nil, q.reconciler.refusal(err)
 		missing = certain && (missing || lacks)
-		if err == nil && !stands(got) {
+		if err == nil && !stillHeld(got) {
 			q.reconciler.handles.remove(backs[0].Handle)
 			return missing, nil
 		}
@@ -38,7 +38,7 @@ func (q *requester) giveBack(ctx context.Context, life *member.Life, backs ...Re
 			break
 		}
 	}
-	q.reconciler.add(life, q.o.Fair, true, backs...)
+	q.reconciler.add(inc, q.o.Fair, true, backs...)
 	if refused != nil {
 		what := fmt.Sprintf("the server refuses to release %q, and is asked again in the background", backs[0].Key)
 		refused = sqlerr.Wrap(q.Traits.Classify(refused), refused, what, "")
@@ -55,23 +55,23 @@ func (q *requester) gaveBack(ctx context.Context, backs []ReleaseRequest) (got R
 	return got, err == nil && isMissing(got), err
 }
 
-func stands(r ReleaseResult) bool { return r.Stood && !r.Freed }
+func stillHeld(r ReleaseResult) bool { return r.Stood && !r.Freed }
 
 // isMissing tells that the database did not have a lease when it was asked to release it.
 func isMissing(r ReleaseResult) bool { return !r.Stood && !r.Freed }
 
 // doubt releases what an acquisition without an answer may have been granted.
-func (q *requester) doubt(life *member.Life, backs ...ReleaseRequest) {
-	q.reconciler.add(life, q.o.Fair, false, backs...)
+func (q *requester) doubt(inc *member.Incarnation, backs ...ReleaseRequest) {
+	q.reconciler.add(inc, q.o.Fair, false, backs...)
 }
 
 // late releases what was granted after its caller had left.
 func (q *requester) late(mode dblock.Mode, a ask, granted bool, err error) {
 	switch {
-	case err != nil && q.mayStand(err):
-		q.doubt(a.life, a.back(mode))
+	case err != nil && q.mayBeHeld(err):
+		q.doubt(a.inc, a.back(mode))
 	case err == nil && granted:
-		q.reconciler.add(a.life, q.o.Fair, true, a.back(mode))
+		q.reconciler.add(a.inc, q.o.Fair, true, a.back(mode))
 	default:
 		q.reconciler.handles.remove(a.Handle)
 	}

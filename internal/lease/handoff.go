@@ -14,17 +14,17 @@ func (r reply) given() *given { return &given{r} }
 
 func (g *given) back() ReleaseRequest { return g.ask.back(dblock.ModeExclusive) }
 
-// handOver gives a lease to the next one in line, in one statement; false if it is to be given back. It is certain that
+// handOff gives a lease to the next one in line, in one statement; false if it is to be given back. It is certain that
 // the lease is then as it was, unless the statement has failed. Only the database knows whether other processes wait, and
 // is asked when the process has had its turn.
-func (s *holds) handOver(ctx context.Context, h *hold) (handed, certain bool) {
-	if !h.life.Alive() {
+func (s *holds) handOff(ctx context.Context, h *hold) (handed, certain bool) {
+	if !h.inc.Alive() {
 		return false, true
 	}
 	if s.queues.next(h.waiter, false) == nil {
 		return false, true
 	}
-	if s.queues.hadItsShare(h.waiter) && s.waits.others(ctx, h.key(), h.life) {
+	if s.queues.hadItsShare(h.waiter) && s.waits.others(ctx, h.key(), h.inc) {
 		s.queues.yield(h.waiter)
 		return false, true
 	}
@@ -32,11 +32,11 @@ func (s *holds) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 	if next == nil {
 		return false, true
 	}
-	g := reply{ask: s.asked(next.request), life: h.life, sent: s.o.Clock.Now()}.given()
+	g := reply{ask: s.asked(next.request), inc: h.inc, sent: s.o.Clock.Now()}.given()
 	g.ask.Instead, g.ask.Contended = h.fences[0].Handle, false
-	answer, err := s.acquires[dblock.ModeExclusive].Do(ctx, ask{g.ask, h.life})
-	unresolved := err != nil && s.mayStand(err)
-	s.answered(h.life, err, answer.Token != 0, g.back())
+	answer, err := s.acquires[dblock.ModeExclusive].Do(ctx, ask{g.ask, h.inc})
+	unresolved := err != nil && s.mayBeHeld(err)
+	s.answered(h.inc, err, answer.Token != 0, g.back())
 	if err != nil || answer.Token == 0 {
 		s.queues.notGiven(next, unresolved)
 		return false, err == nil
@@ -44,7 +44,7 @@ func (s *holds) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 	s.reconciler.handles.remove(g.ask.Instead) // its row is the next one's
 	g.AcquireResult = answer
 	if !s.queues.give(next, g) {
-		_, _ = s.giveBack(ctx, g.life, g.back())
+		_, _ = s.giveBack(ctx, g.inc, g.back())
 	}
 	return true, true
 }

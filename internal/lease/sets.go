@@ -38,7 +38,7 @@ func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dbloc
 // waitForAll stands in no line: it waits for one key that somebody has, and then asks for all again.
 func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	began := m.o.Clock.Now()
-	var told *bell
+	var told *subscription
 	defer func() { m.stopWaiting(told) }()
 	for {
 		lock, refused, err := m.askForAll(ctx, r)
@@ -75,9 +75,9 @@ func (m *sets) askForAll(ctx context.Context, r root.Request) (*dblock.Lock, *db
 			return lock, nil, err
 		}
 		if answers[0].MemberGone {
-			sent.life.Suspect()
+			sent.inc.Suspect()
 		}
-		missing, again, refused, err := m.clearWay(ctx, asks, answers, gone)
+		missing, again, refused, err := m.clearBlockers(ctx, asks, answers, gone)
 		switch {
 		case refused != nil || err != nil:
 			return nil, refused, err
@@ -102,14 +102,14 @@ func (m *sets) onceForAll(
 	ctx context.Context, r root.Request, gone map[string]member.ID,
 ) (sent reply, asks []AcquireRequest, answers []AcquireResult, err error) {
 	for n := 1; ; n++ {
-		life, err := m.member.Life(ctx)
+		inc, err := m.member.Current(ctx)
 		if err != nil {
 			if !m.again(ctx, err, n) {
 				return reply{}, nil, nil, m.unjoined(ctx, err, r)
 			}
 			continue
 		}
-		sent = reply{ask: m.asked(r), life: life, sent: m.o.Clock.Now()}
+		sent = reply{ask: m.asked(r), inc: inc, sent: m.o.Clock.Now()}
 		asks = make([]AcquireRequest, len(r.Keys))
 		backs := make([]ReleaseRequest, len(r.Keys))
 		for i, key := range r.Keys {
@@ -117,8 +117,8 @@ func (m *sets) onceForAll(
 			asks[i].Key, asks[i].Gone = key, gone[key]
 			backs[i] = asks[i].back(dblock.ModeExclusive)
 		}
-		answers, err = m.acquireAll(ctx, life, asks)
-		m.answered(life, err, err == nil && answers[0].Token != 0, backs...)
+		answers, err = m.acquireAll(ctx, inc, asks)
+		m.answered(inc, err, err == nil && answers[0].Token != 0, backs...)
 		if err == nil {
 			return sent, asks, answers, nil
 		}
@@ -128,7 +128,7 @@ func (m *sets) onceForAll(
 	}
 }
 
-func (m *sets) acquireAll(ctx context.Context, life *member.Life, asks []AcquireRequest) ([]AcquireResult, error) {
+func (m *sets) acquireAll(ctx context.Context, inc *member.Incarnation, asks []AcquireRequest) ([]AcquireResult, error) {
 	if err := m.notClosed(); err != nil {
 		return nil, err
 	}
@@ -137,16 +137,16 @@ func (m *sets) acquireAll(ctx context.Context, life *member.Life, asks []Acquire
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.bound())
 	defer cancel()
-	answers, err := m.Driver.Acquire(ctx, AcquireBatch{KindSet, By{life.ID, life.Beat()}, asks})
+	answers, err := m.Driver.Acquire(ctx, AcquireBatch{KindSet, By{inc.ID, inc.Heartbeat()}, asks})
 	if err == nil {
 		err = checkGrants(asks, answers)
 	}
 	return answers, err
 }
 
-// clearWay sees to what stands in the way of a set, so that it may be asked for again; else it returns who has one of the
+// clearBlockers sees to what stands in the way of a set, so that it may be asked for again; else it returns who has one of the
 // keys. The missing ones are those that nobody has: they have no row yet, or were locked for a moment.
-func (m *sets) clearWay(
+func (m *sets) clearBlockers(
 	ctx context.Context, asks []AcquireRequest, answers []AcquireResult, gone map[string]member.ID,
 ) (missing []string, again bool, refused *dblock.HeldError, err error) {
 	for i, a := range answers {
@@ -181,7 +181,7 @@ func (m *sets) makeFree(ctx context.Context, r root.Request, keys []string) erro
 
 // sendReadersOff makes a key one that readers don't have any more, where there are none: whoever acquires it sees to that.
 func (x *exclusive) sendReadersOff(ctx context.Context, key string) (refused *dblock.HeldError, err error) {
-	lock, err := x.tryAlone(ctx, root.Request{Key: key})
+	lock, err := x.tryExclusive(ctx, root.Request{Key: key})
 	switch {
 	case err == nil:
 		_ = lock.Release(ctx) // if it was lost, there are no readers either
@@ -194,7 +194,7 @@ func (x *exclusive) sendReadersOff(ctx context.Context, key string) (refused *db
 
 // grantAll makes the hold of a set.
 func (m *sets) grantAll(ctx context.Context, r root.Request, got reply, asks []AcquireRequest, answers []AcquireResult) (*dblock.Lock, error) {
-	h := &hold{l: m.holds, life: got.life, detached: got.ask.Detached, began: m.o.Clock.Now()}
+	h := &hold{l: m.holds, inc: got.inc, detached: got.ask.Detached, began: m.o.Clock.Now()}
 	for i, a := range asks {
 		h.fences = append(h.fences, dblock.Fence{Key: a.Key, Token: answers[i].Token, Handle: a.Handle})
 	}
