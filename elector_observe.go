@@ -21,8 +21,8 @@ func (e *Elector) Leader(ctx context.Context) (HeldLock, error) {
 	return h, err
 }
 
-// Observe yields who leads, and then each change, until ctx ends; ErrNotHeld is yielded where
-// there is no leader. It needs no Run. It looks every ElectorOptions.Poll: terms that came and went in
+// Observe yields who leads, and then each change, until ctx ends; ErrNotHeld is yielded where there
+// is no leader. It needs no Run. It looks every ElectorOptions.Poll: terms that came and went in
 // between are not seen.
 //
 // While who leads can't be read the error is yielded once, and then, once it can, who leads by

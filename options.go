@@ -7,8 +7,8 @@ type Option func(*request)
 
 // WithMaxHold ends the lock d after its acquisition, by the database's clock, even if the process
 // is healthy. d is at least 1 ms. The process itself ends the lock earlier, by LeaseOptions.Margin
-// and at most by a quarter of d. A lock whose time is up needs no Release. Default: the lock is held
-// until it is released or its process dies. WithMaxHold and WithoutRenewal exclude each other.
+// and at most by a quarter of d. A lock whose time is up needs no Release. Default: the lock is
+// held until it is released or its process dies. WithMaxHold and WithoutRenewal exclude each other.
 func WithMaxHold(d time.Duration) Option {
 	return func(r *request) {
 		clashes(r, r.Detached, "WithMaxHold", "WithoutRenewal")

@@ -13,8 +13,8 @@ import (
 )
 
 // Run does what the flags say, which Check has passed. It prints what was measured on out, what
-// happens meanwhile on log. Where a scenario fails, the rounds until then are printed, and the error
-// is returned.
+// happens meanwhile on log. Where a scenario fails, the rounds until then are printed, and the
+// error is returned.
 func Run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer) error {
 	return run(ctx, f, all, out, log, devdb.Start)
 }

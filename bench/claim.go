@@ -18,17 +18,19 @@ import (
 )
 
 const (
-	// claimSeats is enough for all clients, and few enough that all want the same ones: the first that are free.
+	// claimSeats is enough for all clients, and few enough that all want the same ones: the first
+	// that are free.
 	claimSeats = 10_000
 
 	claimWork = 5 * time.Millisecond
 )
 
-// claims sell any free seat: one skips locked rows, the other waits for them. Each client has a connection. A client
-// that finds all seats sold frees them.
+// claims sell any free seat: one skips locked rows, the other waits for them. Each client has a
+// connection. A client that finds all seats sold frees them.
 //
-// In the claimwork scenarios something takes 5 ms between the claim and the commit, as a payment does: that is what rows are
-// claimed for. Without it the two differ by little more than what the server has processors for.
+// In the claimwork scenarios something takes 5 ms between the claim and the commit, as a payment
+// does: that is what rows are claimed for. Without it the two differ by little more than what the
+// server has processors for.
 func claims() []Scenario {
 	const skip, wait = "FOR UPDATE SKIP LOCKED (Claim)", "FOR UPDATE by hand, which waits for the first"
 	return []Scenario{
@@ -122,7 +124,8 @@ func (w *claimWorkload) sell(ctx context.Context) (freed int, err error) {
 	return w.freed, err
 }
 
-// free waits for the clients that are about to sell a seat. If another client was faster, it does nothing.
+// free waits for the clients that are about to sell a seat. If another client was faster, it does
+// nothing.
 func (w *claimWorkload) free(ctx context.Context, freed int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

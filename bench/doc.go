@@ -14,7 +14,7 @@
 //	recorder    latencies and failures of a round
 //
 // A scenario is a value with a name and a way to open it; `dblock bench --list` names all of them.
-// Sales, locks and queues, ours and those of peers, share their rounds: a new one is a SaleScenario, a
-// LockScenario or a JobsScenario with the few lines that are its own. Hand-written SQL runs on a Database,
-// which is either engine.
+// Sales, locks and queues, ours and those of peers, share their rounds: a new one is a
+// SaleScenario, a LockScenario or a JobsScenario with the few lines that are its own. Hand-written
+// SQL runs on a Database, which is either engine.
 package bench

@@ -9,11 +9,12 @@ import (
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
-// held is how long a holder keeps the key, and a writer pauses, so that the other process waits by then.
+// held is how long a holder keeps the key, and a writer pauses, so that the other process waits by
+// then.
 const held = 20 * time.Millisecond
 
-// handovers measure how long it takes from a release in one process until another process has the key, beside
-// a single durable UPDATE.
+// handovers measure how long it takes from a release in one process until another process has the
+// key, beside a single durable UPDATE.
 func handovers() []Scenario {
 	return []Scenario{
 		{

@@ -57,8 +57,8 @@ func (l lockerOn) Close() error {
 	return errors.Join(l.Locker.Close(context.Background()), l.db.Close())
 }
 
-// bare is the least that a lock in a table can be: a row for each key says whether it is held. The statements are what one would
-// write by hand.
+// bare is the least that a lock in a table can be: a row for each key says whether it is held. The
+// statements are what one would write by hand.
 type bare struct{ *Database }
 
 const (

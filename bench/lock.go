@@ -18,9 +18,9 @@ type Locker interface {
 	Close() error
 }
 
-// LockScenarios measure pairs of lock and unlock: "lock/…", where every client has a key of its own,
-// and "hotlock/…", where all want the same key. That no two clients hold a key at once is checked
-// as it goes.
+// LockScenarios measure pairs of lock and unlock: "lock/…", where every client has a key of its
+// own, and "hotlock/…", where all want the same key. That no two clients hold a key at once is
+// checked as it goes.
 func LockScenarios(
 	name, about string, engines []devdb.Kind, conns []int, open func(context.Context, *Env) (Locker, error),
 ) []Scenario {

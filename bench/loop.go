@@ -104,7 +104,8 @@ func (r runner) closed(id int, op Op, start time.Time) (end time.Time) {
 	return end
 }
 
-// open begins operations when the schedule says so. Latencies count from then, so they include the wait for a free client.
+// open begins operations when the schedule says so. Latencies count from then, so they include the
+// wait for a free client.
 func (r runner) open(id int, op Op, plan *schedule) (end time.Time) {
 	for {
 		at, more := plan.next()

@@ -11,9 +11,10 @@ import (
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 )
 
-// optimists add 1 to the balance of an account, by its version. Either each client has an account: then the question is what Update
-// costs beside the two statements that it sends. Or all clients have the same: then it is which update gets through. All read and
-// write what they would if the new balance were the outcome of code; hotatomic shows the case of a plain sum.
+// optimists add 1 to the balance of an account, by its version. Either each client has an account:
+// then the question is what Update costs beside the two statements that it sends. Or all clients
+// have the same: then it is which update gets through. All read and write what they would if the
+// new balance were the outcome of code; hotatomic shows the case of a plain sum.
 func optimists() []Scenario {
 	return []Scenario{
 		optimisticScenario("optimistic/byhand", "a row for each client: SELECT, and UPDATE … WHERE version, by hand", accounts.byHand, 0),
@@ -26,10 +27,12 @@ func optimists() []Scenario {
 	}
 }
 
-// adding adds 1 to the balance of an account. Its error is optimistic.ErrStale if another client wrote it.
+// adding adds 1 to the balance of an account. Its error is optimistic.ErrStale if another client
+// wrote it.
 type adding func(a accounts, ctx context.Context, id int64) error
 
-// optimisticScenario has all clients write one row from so many pools, or each a row of its own if hotPools is 0.
+// optimisticScenario has all clients write one row from so many pools, or each a row of its own if
+// hotPools is 0.
 func optimisticScenario(name, about string, add adding, hotPools int) Scenario {
 	return Scenario{Name: name, About: about, Open: func(ctx context.Context, env *Env) (Workload, error) {
 		w := &optimisticWorkload{add: add, hot: hotPools > 0}

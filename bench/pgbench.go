@@ -121,8 +121,8 @@ func (p *pgbench) args(n, seconds int) []string {
 	return args
 }
 
-// connectionVariables say how to reach the server. The password must not be an argument, which every
-// user of the machine can read.
+// connectionVariables say how to reach the server. The password must not be an argument, which
+// every user of the machine can read.
 func connectionVariables(c *pgx.ConnConfig) []string {
 	return []string{
 		"PGHOST=" + c.Host, "PGPORT=" + strconv.Itoa(int(c.Port)), "PGUSER=" + c.User,

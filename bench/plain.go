@@ -14,14 +14,15 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// PlainSale is a way to sell that is recommended everywhere, in plain SQL and in its best form. It is here to be compared with
-// package inventory: it sells in the tables of that package, one order in one transaction, and knows no repeated key, no hold and no limit.
+// PlainSale is a way to sell that is recommended everywhere, in plain SQL and in its best form. It
+// is here to be compared with package inventory: it sells in the tables of that package, one order
+// in one transaction, and knows no repeated key, no hold and no limit.
 type PlainSale struct {
 	Name  string
 	About string // in a line
 
-	// SellsAll says that buyers wait for each other. In the other ways an order that meets another one is refused with
-	// dblock.ErrBusy: nothing is written, and units may be left.
+	// SellsAll says that buyers wait for each other. In the other ways an order that meets another
+	// one is refused with dblock.ErrBusy: nothing is written, and units may be left.
 	SellsAll bool
 
 	// Postgres and MySQL sell an order. MySQL may be nil: then only Postgres has this way.
@@ -111,7 +112,8 @@ func busyIfLocked(err error) error {
 	return err
 }
 
-// casAttempts is how often an order is tried that meets a faster one, and casPause is the first pause between attempts, at most.
+// casAttempts is how often an order is tried that meets a faster one, and casPause is the first
+// pause between attempts, at most.
 const (
 	casAttempts = 5
 	casPause    = 5 * time.Millisecond

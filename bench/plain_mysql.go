@@ -27,8 +27,8 @@ func sellLocked(ctx context.Context, db *Database, r inventory.Request, query st
 	})
 }
 
-// mysqlSkipLocked begins with any of the buckets, or all would begin with the same. The primary key is read in its order: sorted, every
-// bucket that is read would be locked.
+// mysqlSkipLocked begins with any of the buckets, or all would begin with the same. The primary key
+// is read in its order: sorted, every bucket that is read would be locked.
 func mysqlSkipLocked(ctx context.Context, db *Database, r inventory.Request) error {
 	const (
 		from   = "SELECT bucket FROM dblock_stock WHERE sku = $1 AND available >= $2 AND bucket >= $3 ORDER BY bucket LIMIT 1 FOR UPDATE SKIP LOCKED"

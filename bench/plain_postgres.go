@@ -11,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// The order and its units: what is taken ends a statement that begins with WITH. $1 is the key, $2 the SKU, $3 the buyer, $4 the quantity.
+// The order and its units: what is taken ends a statement that begins with WITH. $1 is the key, $2
+// the SKU, $3 the buyer, $4 the quantity.
 const (
 	orderFromTaken = `
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
@@ -39,7 +40,8 @@ SELECT EXISTS (SELECT FROM sold), EXISTS (SELECT FROM dblock_stock WHERE sku = $
     WHERE sku = $2 AND bucket = 0 AND available = $5::bigint RETURNING sku, bucket
 )` + orderFromTaken
 
-	// The function is in the WHERE of the one row that the key finds, and never beside ORDER BY, LIMIT or OR.
+	// The function is in the WHERE of the one row that the key finds, and never beside ORDER BY,
+	// LIMIT or OR.
 	advisoryPostgres = `WITH taken AS (
     UPDATE dblock_stock SET available = available - $4::bigint
     WHERE sku = $2 AND bucket = 0 AND available >= $4::bigint AND pg_try_advisory_xact_lock(hashtextextended($2, 0)) RETURNING sku, bucket
@@ -96,7 +98,8 @@ func answered(row Row) error {
 	return busyOrSoldOut(enough)
 }
 
-// postgresCAS has its connection from the look to the write: so no more orders race than there are connections.
+// postgresCAS has its connection from the look to the write: so no more orders race than there are
+// connections.
 func postgresCAS(ctx context.Context, db *Database, r inventory.Request) error {
 	return swapped(ctx, func() error {
 		conn, release, err := db.Keep(ctx)

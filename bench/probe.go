@@ -7,12 +7,12 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// probe asks a server about itself, on a connection of its own that is made once and not again: what
-// the probe itself sends is recognized by its session. It is for one goroutine at a time. Questions
-// and answers are plain text, so that no option of a DSN can change what an answer means.
+// probe asks a server about itself, on a connection of its own that is made once and not again:
+// what the probe itself sends is recognized by its session. It is for one goroutine at a time.
+// Questions and answers are plain text, so that no option of a DSN can change what an answer means.
 type probe interface {
-	// settings returns those that decide what a result is worth. On Postgres they are those of a session
-	// with this DSN: it may go without durability for itself.
+	// settings returns those that decide what a result is worth. On Postgres they are those of a
+	// session with this DSN: it may go without durability for itself.
 	settings(ctx context.Context) (settings, error)
 
 	// freeConnections is how many more sessions the server takes now from users without privileges.
@@ -23,10 +23,10 @@ type probe interface {
 	// PROCESS.
 	logBytes(ctx context.Context) (int64, error)
 
-	// statements is how many statements the server's clients have sent, but for the probe's own: what
-	// was sent between two calls is the difference. A statement that was prepared counts when it is
-	// executed, and only then; a ping is none, and a client's farewell is one. ok is false where the
-	// server doesn't count.
+	// statements is how many statements the server's clients have sent, but for the probe's own:
+	// what was sent between two calls is the difference. A statement that was prepared counts when
+	// it is executed, and only then; a ping is none, and a client's farewell is one. ok is false
+	// where the server doesn't count.
 	statements(ctx context.Context) (n int64, ok bool, err error)
 
 	close() error

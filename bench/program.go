@@ -25,8 +25,8 @@ type scriptFlags struct {
 	defined map[string]string
 }
 
-// scripts returns the scenarios that run a script: programs other than dblock, to hold ours against.
-// A file that ends in .lua is one of sysbench.
+// scripts returns the scenarios that run a script: programs other than dblock, to hold ours
+// against. A file that ends in .lua is one of sysbench.
 func scripts(f scriptFlags) []Scenario {
 	mysqlFamily := []devdb.Kind{devdb.MariaDB, devdb.MySQL}
 	if filepath.Ext(f.file) == ".lua" {

@@ -10,10 +10,12 @@ import (
 
 // Jobs is a queue of jobs, ours or a peer's. Handlers only report that they were called.
 type Jobs interface {
-	// Clean drops all jobs, and whatever is kept of those that have ended, as if the tables were new. No worker runs meanwhile.
+	// Clean drops all jobs, and whatever is kept of those that have ended, as if the tables were
+	// new. No worker runs meanwhile.
 	Clean(ctx context.Context) error
 
-	// Enqueue enqueues n jobs in one call, durably. They are numbered from first, and the number is all that they carry.
+	// Enqueue enqueues n jobs in one call, durably. They are numbered from first, and the number is
+	// all that they carry.
 	Enqueue(ctx context.Context, first, n int) error
 
 	// Work does jobs until ctx ends, and returns when what was begun has ended.

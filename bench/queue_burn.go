@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Burn measures how fast a backlog is done: the jobs are enqueued, and then the clock runs from the start of the workers until the end
-// of the last job is committed. The log that it costs is that of the enqueuing, too: from insert to finish.
+// Burn measures how fast a backlog is done: the jobs are enqueued, and then the clock runs from the
+// start of the workers until the end of the last job is committed. The log that it costs is that of
+// the enqueuing, too: from insert to finish.
 func (s JobsScenario) Burn() Scenario {
 	return s.scenario(func(env *Env, jobs Jobs) Workload { return &burn{env: env, jobs: jobs, first: s.First} })
 }

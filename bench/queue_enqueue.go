@@ -2,7 +2,8 @@ package bench
 
 import "context"
 
-// Enqueue measures how many jobs a second one client enqueues, 5,000 in a call, while no worker runs.
+// Enqueue measures how many jobs a second one client enqueues, 5,000 in a call, while no worker
+// runs.
 func (s JobsScenario) Enqueue() Scenario {
 	return s.scenario(func(env *Env, jobs Jobs) Workload { return &enqueuing{env, jobs} })
 }

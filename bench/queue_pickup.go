@@ -15,8 +15,9 @@ import (
 // pickupRate is how many jobs a second are enqueued, where --rate says nothing.
 const pickupRate = 300
 
-// Pickup measures how long it takes from the call that enqueues a job until its handler begins: jobs come one by one, at random moments,
-// 300 a second or as --rate says, to workers that are idle.
+// Pickup measures how long it takes from the call that enqueues a job until its handler begins:
+// jobs come one by one, at random moments, 300 a second or as --rate says, to workers that are
+// idle.
 func (s JobsScenario) Pickup() Scenario {
 	return s.scenario(func(env *Env, jobs Jobs) Workload { return &pickup{env, jobs} })
 }

@@ -17,8 +17,8 @@ type Scenario struct {
 	// Engines are the servers that it runs on. Default: any.
 	Engines []devdb.Kind
 
-	// Conns are numbers of connections of which the best is to be found, where --conns does not give
-	// one. Default: the smaller of the number of clients and 64.
+	// Conns are numbers of connections of which the best is to be found, where --conns does not
+	// give one. Default: the smaller of the number of clients and 64.
 	Conns []int
 
 	// MaxClients bounds the clients; default: none.
@@ -61,7 +61,8 @@ type Round struct {
 	// Run is for what makes its own load.
 	Run func(ctx context.Context, d time.Duration) (Sample, error)
 
-	// Here tells of Run that its load is of this process: statements and allocations are part of what it costs.
+	// Here tells of Run that its load is of this process: statements and allocations are part of
+	// what it costs.
 	Here bool
 
 	// Check is called when the last client has ended, with the units that the clients were told of.
@@ -80,9 +81,9 @@ func matches(units, place string, from int64, counted func(context.Context) (int
 	}
 }
 
-// Op is one operation. It returns how many units of work it did, nearly always 1. An error that is a
-// *Failure, or one that means the same in dblock's words, is counted by its kind and the client goes
-// on; every other error ends the run.
+// Op is one operation. It returns how many units of work it did, nearly always 1. An error that is
+// a *Failure, or one that means the same in dblock's words, is counted by its kind and the client
+// goes on; every other error ends the run.
 type Op func(ctx context.Context) (units int, err error)
 
 // Failure is an operation that failed in a way that belongs to what is measured.

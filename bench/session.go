@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// sessionConns are as many connections as there may be clients: where each lock has one, all are opened beforehand.
+// sessionConns are as many connections as there may be clients: where each lock has one, all are
+// opened beforehand.
 var sessionConns = []int{200}
 
 // sessions are dblock's session locks, beside the usual way: a connection for each lock.
@@ -39,10 +40,12 @@ func openSession(ctx context.Context, env *Env) (Locker, error) {
 	return lockerOn{l, db}, err
 }
 
-// connectionLocks are the server's own locks by hand: each takes a connection out of the pool, and puts it back when it is released.
+// connectionLocks are the server's own locks by hand: each takes a connection out of the pool, and
+// puts it back when it is released.
 type connectionLocks struct{ *Database }
 
-// OpenConnectionLocks opens a pool of connections, each of which can have an advisory or named lock.
+// OpenConnectionLocks opens a pool of connections, each of which can have an advisory or named
+// lock.
 func OpenConnectionLocks(ctx context.Context, env *Env) (Locker, error) {
 	db, err := env.Database(ctx)
 	return connectionLocks{db}, err

@@ -41,11 +41,13 @@ func (b *suite) dir() string {
 // side opens a side connection: it sets up and reads what the measured connections work on.
 func (e *Env) side(ctx context.Context) (*Database, error) { return e.database(ctx, 1) }
 
-// checkpoint makes Postgres write its pages before a round, if the user may do that. So a round does not pay for pages
-// that the round before has changed, nor for log files, which a new server creates and an old one uses again.
+// checkpoint makes Postgres write its pages before a round, if the user may do that. So a round
+// does not pay for pages that the round before has changed, nor for log files, which a new server
+// creates and an old one uses again.
 func checkpoint(ctx context.Context, env *Env) error { return maintain(ctx, env, "CHECKPOINT") }
 
-// analyze tells the planner of Postgres of a backlog that was just enqueued, as autovacuum does in the long run.
+// analyze tells the planner of Postgres of a backlog that was just enqueued, as autovacuum does in
+// the long run.
 func analyze(ctx context.Context, env *Env) error { return maintain(ctx, env, "ANALYZE") }
 
 // maintain runs a statement on Postgres, if the user may do that.

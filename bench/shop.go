@@ -23,8 +23,8 @@ func shopScenario(name, about string, stores int, o inventory.Options, orders or
 		func(ctx context.Context, env *Env) (*store, error) { return newStore(ctx, env, o) }, orders)
 }
 
-// limitedOrders come with a limit of one unit a buyer. Of a hundred orders twenty come from ten bots, five are sent again,
-// and five come from buyers that have a unit.
+// limitedOrders come with a limit of one unit a buyer. Of a hundred orders twenty come from ten
+// bots, five are sent again, and five come from buyers that have a unit.
 func limitedOrders(r *saleRound, s *store, client int) Op {
 	b := &buyer{saleRound: r, s: s, dice: rand.New(rand.NewPCG(r.seed, uint64(client)))}
 	return b.order

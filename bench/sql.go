@@ -15,7 +15,8 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// Conn runs hand-written statements. Their parameters are $1, $2, …: each occurs once, and in this order.
+// Conn runs hand-written statements. Their parameters are $1, $2, …: each occurs once, and in this
+// order.
 type Conn interface {
 	// Exec returns how many rows the statement changed.
 	Exec(ctx context.Context, statement string, args ...any) (rows int64, err error)
@@ -27,7 +28,8 @@ type Conn interface {
 // Row is one row of a result.
 type Row interface{ Scan(into ...any) error }
 
-// Database is a pool of connections for hand-written statements: pgxpool on Postgres, database/sql on MySQL and MariaDB.
+// Database is a pool of connections for hand-written statements: pgxpool on Postgres, database/sql
+// on MySQL and MariaDB.
 type Database struct {
 	Conn
 	kind devdb.Kind
@@ -35,8 +37,8 @@ type Database struct {
 	db   *sql.DB       // MySQL and MariaDB
 }
 
-// OpenDatabase opens a pool of so many connections. On MySQL and MariaDB each statement is one round trip: the driver
-// writes the arguments into its text.
+// OpenDatabase opens a pool of so many connections. On MySQL and MariaDB each statement is one
+// round trip: the driver writes the arguments into its text.
 func OpenDatabase(ctx context.Context, kind devdb.Kind, dsn string, conns int) (*Database, error) {
 	env := &Env{Kind: kind, DSN: dsn}
 	return env.database(ctx, conns, asText)
@@ -47,7 +49,8 @@ func (e *Env) Database(ctx context.Context) (*Database, error) {
 	return e.database(ctx, e.Conns, asText)
 }
 
-// asText has each statement of MySQL take one round trip. Without it the driver prepares each statement that has arguments.
+// asText has each statement of MySQL take one round trip. Without it the driver prepares each
+// statement that has arguments.
 func asText(cfg *mysql.Config) { cfg.InterpolateParams = true }
 
 func (e *Env) database(ctx context.Context, conns int, options ...func(*mysql.Config)) (*Database, error) {
@@ -88,7 +91,8 @@ func (d *Database) Tx(ctx context.Context, fn func(Conn) error) error {
 	return tx.Commit()
 }
 
-// Keep takes a connection out of the pool. Release puts it back, or closes it if what it has done is unknown.
+// Keep takes a connection out of the pool. Release puts it back, or closes it if what it has done
+// is unknown.
 func (d *Database) Keep(ctx context.Context) (conn Conn, release func(unknown bool) error, err error) {
 	if d.pool != nil {
 		conn, err := d.pool.Acquire(ctx)

@@ -95,7 +95,8 @@ func (b *suite) enoughConnections(ctx context.Context, chosen []Scenario) error 
 	return nil
 }
 
-// add opens a scenario on a database of its own, with the number of connections that is best for it.
+// add opens a scenario on a database of its own, with the number of connections that is best for
+// it.
 func (b *suite) add(ctx context.Context, s Scenario) error {
 	dsn, err := b.database(ctx)
 	if err != nil {

@@ -8,9 +8,10 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// Clock is a clock that stands still until Advance moves it. All that is judged by time goes by it: heartbeats, the
-// ends of locks, polls, sweeps. Only pauses of less than 100 ms, between two tries of one call, pass by the machine's
-// clock, so that no call hangs in one while the clock stands still. It is safe for concurrent use.
+// Clock is a clock that stands still until Advance moves it. All that is judged by time goes by it:
+// heartbeats, the ends of locks, polls, sweeps. Only pauses of less than 100 ms, between two tries
+// of one call, pass by the machine's clock, so that no call hangs in one while the clock stands
+// still. It is safe for concurrent use.
 type Clock struct {
 	advancing sync.Mutex // one Advance at a time
 
@@ -31,15 +32,16 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
-// Advance moves the clock by d, which is 0 where it is negative, and runs all that is due on the way: on
-// the caller's goroutine, one after the other, in order of time, each while the clock shows its moment. What is
-// due at one moment runs in the order in which it was arranged, and what is arranged meanwhile runs as well,
-// where it is due. So when Advance returns, every heartbeat that was due has been sent and answered, and every
-// lock whose time was up is lost: its context is done, and so are contexts that were derived from it.
+// Advance moves the clock by d, which is 0 where it is negative, and runs all that is due on the
+// way: on the caller's goroutine, one after the other, in order of time, each while the clock shows
+// its moment. What is due at one moment runs in the order in which it was arranged, and what is
+// arranged meanwhile runs as well, where it is due. So when Advance returns, every heartbeat that
+// was due has been sent and answered, and every lock whose time was up is lost: its context is
+// done, and so are contexts that were derived from it.
 //
-// Goroutines that wait are woken and not waited for: a call of Acquire for a key that came free returns
-// soon after, as does one whose time to ask again came, and the context that dblock.Do or Lock.Bind gives ends soon
-// after the lock's. Wait for these as for any goroutine's work.
+// Goroutines that wait are woken and not waited for: a call of Acquire for a key that came free
+// returns soon after, as does one whose time to ask again came, and the context that dblock.Do or
+// Lock.Bind gives ends soon after the lock's. Wait for these as for any goroutine's work.
 //
 // Observers are called by it, and must not call it.
 func (c *Clock) Advance(d time.Duration) {
@@ -69,9 +71,9 @@ func (c *Clock) next(until time.Time) func() {
 	return t.f
 }
 
-// AfterFunc has f called once the clock has been moved by d: by Advance, on its goroutine. Where d is not
-// positive it is called at once, on a goroutine of its own. Stop prevents the call; false where it
-// was made, or stopped before.
+// AfterFunc has f called once the clock has been moved by d: by Advance, on its goroutine. Where d
+// is not positive it is called at once, on a goroutine of its own. Stop prevents the call; false
+// where it was made, or stopped before.
 func (c *Clock) AfterFunc(d time.Duration, f func()) interface{ Stop() bool } {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package dblocktest has locks without a database, for the tests of services that use dblock: those of pglock and
-// mysqllock in memory, held to the same tests, and with what a test needs besides: a clock that it
-// moves, locks that are lost at the right moment, calls that fail.
+// Package dblocktest has locks without a database, for the tests of services that use dblock: those
+// of pglock and mysqllock in memory, held to the same tests, and with what a test needs besides: a
+// clock that it moves, locks that are lost at the right moment, calls that fail.
 //
 //	locks := dblocktest.New(t)                             // for a test that wants no more than locks
 //
@@ -10,8 +10,8 @@
 //	b, err := server.NewLeaseLocker(dblocktest.LeaseOptions{})
 //
 // Lockers of one Server exclude each other, as processes with one database do. A service is given a
-// Locker where it takes a dblock.Locker; where it guards its writes, the fake of its storage calls Server.Check in the
-// guard's place.
+// Locker where it takes a dblock.Locker; where it guards its writes, the fake of its storage calls
+// Server.Check in the guard's place.
 //
 // These locks differ from those of a database in the following:
 //   - There is no transaction: nothing keeps a lock from being taken over between Check and the write that follows. Only a

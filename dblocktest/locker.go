@@ -15,19 +15,19 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// LeaseOptions of a LeaseLocker, as those of pglock.LeaseOptions and mysqllock.LeaseOptions. The zero value is good for
-// use.
+// LeaseOptions of a LeaseLocker, as those of pglock.LeaseOptions and mysqllock.LeaseOptions. The
+// zero value is good for use.
 type LeaseOptions struct {
 	// TTL is after how long without a heartbeat a process counts as dead, and others may have what
 	// it held. A heartbeat is sent every third of it. Default 10 s; 1 s to 24 h.
 	TTL time.Duration
 
-	// Margin is by how much earlier than the server a process itself believes so. Default a tenth of TTL;
-	// less than half of it.
+	// Margin is by how much earlier than the server a process itself believes so. Default a tenth
+	// of TTL; less than half of it.
 	Margin time.Duration
 
-	// Poll is how often a process asks again for a key that it waits for, give or take a half. It is woken
-	// before that when the key is given back. Default 1 s; 10 ms to 1 min.
+	// Poll is how often a process asks again for a key that it waits for, give or take a half. It
+	// is woken before that when the key is given back. Default 1 s; 10 ms to 1 min.
 	Poll time.Duration
 
 	// Label says for people who holds what this process holds, as WithLabel does for one lock.
@@ -39,8 +39,8 @@ type LeaseOptions struct {
 	Observer dblock.Observer
 }
 
-// LeaseLocker acquires lease locks, as a process of its own does. Make it with New or Server.NewLeaseLocker. It is safe for
-// concurrent use.
+// LeaseLocker acquires lease locks, as a process of its own does. Make it with New or
+// Server.NewLeaseLocker. It is safe for concurrent use.
 type LeaseLocker struct {
 	server *Server
 	share  *lease.Share[*memlease.Driver]
@@ -57,8 +57,8 @@ type LeaseLocker struct {
 
 var _ dblock.Locker = (*LeaseLocker)(nil)
 
-// New makes a LeaseLocker on a Server of its own, with the machine's clock and defaults, and closes it when
-// the test ends. A lock that is not released then, nor within a second, fails the test.
+// New makes a LeaseLocker on a Server of its own, with the machine's clock and defaults, and closes
+// it when the test ends. A lock that is not released then, nor within a second, fails the test.
 func New(t testing.TB) *LeaseLocker {
 	t.Helper()
 	l, err := NewServer(nil).NewLeaseLocker(LeaseOptions{})
@@ -126,17 +126,19 @@ func (l *LeaseLocker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) 
 	return lock, nil
 }
 
-// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most dblock.MaxSetKeys, in whatever
-// order, each once. It never has a part of them, so that nobody waits for one who waits. One Release gives all back,
-// at once; where one is lost, all are. Lock.Fences has a fence for each key. It stands in no line: where single keys
-// of the set are wanted all the time, it may wait for long.
+// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most
+// dblock.MaxSetKeys, in whatever order, each once. It never has a part of them, so that nobody
+// waits for one who waits. One Release gives all back, at once; where one is lost, all are.
+// Lock.Fences has a fence for each key. It stands in no line: where single keys of the set are
+// wanted all the time, it may wait for long.
 //
 // Errors: those of dblock.Locker's Acquire.
 func (l *LeaseLocker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.noted(l.locker.AcquireAll(ctx, keys, opts...))
 }
 
-// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one of the keys.
+// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one
+// of the keys.
 func (l *LeaseLocker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.noted(l.locker.TryAcquireAll(ctx, keys, opts...))
 }
@@ -148,11 +150,12 @@ func (l *LeaseLocker) Caps() dblock.Caps {
 	return caps
 }
 
-// Clock is the clock of its Server. What is built on the Locker, a dblock.Elector or a dblock.Quorum, goes by it too.
+// Clock is the clock of its Server. What is built on the Locker, a dblock.Elector or a
+// dblock.Quorum, goes by it too.
 func (l *LeaseLocker) Clock() clock.Clock { return l.server.clock }
 
-// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves: the
-// heartbeat ends, and all that is left is free.
+// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and
+// leaves: the heartbeat ends, and all that is left is free.
 func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
@@ -161,36 +164,38 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 func (l *LeaseLocker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
 // Holder reads who holds a key, with the data of WithData. The exclusive holder comes first. Of the
-// holders of a shared key, or of a semaphore, it returns any one, with its Mode; Held lists all. With
-// dblock.ErrNotHeld it returns the token of the key's last acquisition; 0 if there was none.
+// holders of a shared key, or of a semaphore, it returns any one, with its Mode; Held lists all.
+// With dblock.ErrNotHeld it returns the token of the key's last acquisition; 0 if there was none.
 //
 // Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid.
 func (l *LeaseLocker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)
 }
 
-// ForceRelease gives back a lock that somebody else holds, if the token is right (see Held). The holder
-// learns of it when it asks or guards, and not before; Lose tells it.
+// ForceRelease gives back a lock that somebody else holds, if the token is right (see Held). The
+// holder learns of it when it asks or guards, and not before; Lose tells it.
 //
 // Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrInvalid.
 func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64) error {
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
-// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none.
-// Those that are held stay so; none is given out past the new number.
+// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it
+// where there is none. Those that are held stay so; none is given out past the new number.
 //
 // Errors: dblock.ErrInvalid.
 func (l *LeaseLocker) SetPermits(ctx context.Context, key string, limit int) error {
 	return l.locker.SetPermits(ctx, key, limit)
 }
 
-// Sweep removes what nobody has used for an hour. It returns how many rows a database would have removed.
+// Sweep removes what nobody has used for an hour. It returns how many rows a database would have
+// removed.
 func (l *LeaseLocker) Sweep(ctx context.Context) (removed int64, err error) {
 	return l.locker.Sweep(ctx)
 }
 
-// RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's error.
+// RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's
+// error.
 //
 // Errors: the context's; dblock.ErrClosed, dblock.ErrInvalid.
 func (l *LeaseLocker) RunSweeper(ctx context.Context, every time.Duration) error {

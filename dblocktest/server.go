@@ -9,15 +9,15 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// Server stands for the database that processes have in common. Make it with NewServer. It is safe for
-// concurrent use, and needs no end.
+// Server stands for the database that processes have in common. Make it with NewServer. It is safe
+// for concurrent use, and needs no end.
 type Server struct {
 	clock clock.Clock
 	rows  *memlease.Server
 }
 
-// NewServer makes a Server on which nothing is held, with a clock for it and for all its Lockers; nil is the
-// machine's clock.
+// NewServer makes a Server on which nothing is held, with a clock for it and for all its Lockers;
+// nil is the machine's clock.
 func NewServer(c *Clock) *Server {
 	s := &Server{clock: clock.Real{}}
 	if c != nil {
@@ -27,9 +27,10 @@ func NewServer(c *Clock) *Server {
 	return s
 }
 
-// Check says what a guard would in a database, such as pglock.LeaseLocker.Guard: whether the lock that f names is
-// still its holder's. As there, a lock counts as its holder's until somebody else has it or it was
-// given back, also where its time is up. It is for the fake of a service's storage, before each write.
+// Check says what a guard would in a database, such as pglock.LeaseLocker.Guard: whether the lock
+// that f names is still its holder's. As there, a lock counts as its holder's until somebody else
+// has it or it was given back, also where its time is up. It is for the fake of a service's
+// storage, before each write.
 //
 // Errors: dblock.ErrFenced.
 func (s *Server) Check(f dblock.Fence) error {

@@ -12,10 +12,10 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Lose takes the lock of key away from this process and tells it so, as when somebody has force-released
-// it: when Lose returns, the lock's context is done, with a *dblock.LostError that says dblock.ReasonStolen as its
-// cause, Server.Check refuses its fence, and the key is free. It returns false where this process does not
-// hold key.
+// Lose takes the lock of key away from this process and tells it so, as when somebody has
+// force-released it: when Lose returns, the lock's context is done, with a *dblock.LostError that
+// says dblock.ReasonStolen as its cause, Server.Check refuses its fence, and the key is free. It
+// returns false where this process does not hold key.
 func (l *LeaseLocker) Lose(key string) bool {
 	lock := l.holding(key)
 	if lock == nil {
@@ -39,13 +39,13 @@ func (l *LeaseLocker) holding(key string) *dblock.Lock {
 	return nil
 }
 
-// Evict has the server forget this process, as when others found it dead. Everybody may have what it held, without
-// waiting for its TTL; but for locks WithoutRenewal, which last. Until somebody has it Server.Check passes, as a guard
-// would. When Evict returns the process knows: the contexts of these locks are done, with a *dblock.LostError that
-// says dblock.ReasonEvicted as their cause.
+// Evict has the server forget this process, as when others found it dead. Everybody may have what
+// it held, without waiting for its TTL; but for locks WithoutRenewal, which last. Until somebody
+// has it Server.Check passes, as a guard would. When Evict returns the process knows: the contexts
+// of these locks are done, with a *dblock.LostError that says dblock.ReasonEvicted as their cause.
 //
-// While no heartbeats get through (StopHeartbeats) it does not learn of it: it goes on in good faith, as a process does
-// that was paused, while others have its locks.
+// While no heartbeats get through (StopHeartbeats) it does not learn of it: it goes on in good
+// faith, as a process does that was paused, while others have its locks.
 func (l *LeaseLocker) Evict() {
 	inc, err := l.share.Member.Current(context.Background())
 	if err != nil {
@@ -81,12 +81,13 @@ func (l *LeaseLocker) Evict() {
 	}
 }
 
-// StopHeartbeats keeps all heartbeats of this process from reaching the server, until ResumeHeartbeats. Its locks
-// are lost with the reason dblock.ReasonExpired when TTL less Margin has passed since the last one that got through,
-// and others may have them when TTL has.
+// StopHeartbeats keeps all heartbeats of this process from reaching the server, until
+// ResumeHeartbeats. Its locks are lost with the reason dblock.ReasonExpired when TTL less Margin
+// has passed since the last one that got through, and others may have them when TTL has.
 func (l *LeaseLocker) StopHeartbeats() { l.muteUntil(l.server.clock.Now().AddDate(1000, 0, 0)) }
 
-// DelayHeartbeats is StopHeartbeats for d. A heartbeat that fails is repeated, sooner than it would otherwise be due.
+// DelayHeartbeats is StopHeartbeats for d. A heartbeat that fails is repeated, sooner than it would
+// otherwise be due.
 func (l *LeaseLocker) DelayHeartbeats(d time.Duration) { l.muteUntil(l.server.clock.Now().Add(d)) }
 
 // ResumeHeartbeats lets heartbeats through again. The next one is sent when it is due.
@@ -107,12 +108,12 @@ func (l *LeaseLocker) muted() bool {
 // Fail has the next call that asks the server for a lock, of whatever mode or for a set, return an
 // error that matches err, for example dblock.ErrUnavailable, and no other of dblock's errors.
 // Called again it is the turn of the call after that. A call that only this process answers, such
-// as TryAcquire of what it holds itself, does not ask the server. A call of Acquire that waits asks again from
-// time to time. It goes on waiting after dblock.ErrBusy and ErrConflict, as on a database. Calls of
-// one moment may ask together, and fail together.
+// as TryAcquire of what it holds itself, does not ask the server. A call of Acquire that waits asks
+// again from time to time. It goes on waiting after dblock.ErrBusy and ErrConflict, as on a
+// database. Calls of one moment may ask together, and fail together.
 //
-// With dblock.ErrOutcomeUnknown the lock is granted if it is free, and the answer is lost: the key is
-// held until the next heartbeat, and no caller knows of it. After any other error nothing has
+// With dblock.ErrOutcomeUnknown the lock is granted if it is free, and the answer is lost: the key
+// is held until the next heartbeat, and no caller knows of it. After any other error nothing has
 // happened.
 func (l *LeaseLocker) Fail(err error) {
 	l.mu.Lock()

@@ -86,7 +86,8 @@ func isUniform(orders []order) bool {
 	return true
 }
 
-// areBuyersDistinct tells that no order but one is of the same buyer, and none is over its limit by itself.
+// areBuyersDistinct tells that no order but one is of the same buyer, and none is over its limit by
+// itself.
 func areBuyersDistinct(orders []order) bool {
 	buyers := make(map[string]bool, len(orders))
 	for i := range orders {

@@ -273,8 +273,8 @@ func locked(ctx context.Context, tx driver.MoveTx, changes []change, mostLines i
 	return moves, answers, nil
 }
 
-// tooLong returns the changes that do not fit into a statement of so many lines. The first one always
-// fits.
+// tooLong returns the changes that do not fit into a statement of so many lines. The first one
+// always fits.
 func tooLong(changes []change, recorded map[string][]driver.Row, mostLines int) map[string]apart {
 	long, lines, fits := make(map[string]apart), 0, make(map[string]bool)
 	for _, c := range changes {

@@ -109,8 +109,8 @@ func (s *seller) sweepIn(ctx context.Context, tx driver.Tx, buyer string, of []d
 	return swept, left, nil
 }
 
-// errUnchanged rolls back what was locked for a hold that stays as it is: other transactions have rows
-// of it locked, or have swept it.
+// errUnchanged rolls back what was locked for a hold that stays as it is: other transactions have
+// rows of it locked, or have swept it.
 var errUnchanged = errors.New("inventory: the hold stays as it is")
 
 // isFatal tells that a caller's transaction is of no use after an error of a sweep.

@@ -145,8 +145,8 @@ var (
 )
 
 // decideSwept decides an order once more that was refused for its limit. A hold that has expired
-// counts against its buyer's limit until it is swept. Before that no refusal is recorded or returned:
-// the order waits for rows of the hold that are locked, and fails if they stay so.
+// counts against its buyer's limit until it is swept. Before that no refusal is recorded or
+// returned: the order waits for rows of the hold that are locked, and fails if they stay so.
 func (s *seller) decideSwept(ctx context.Context, o order, got outcome, refused error) (outcome, error) {
 	for range limitTries {
 		o.unresolved = o.unresolved || got.unresolved

@@ -22,8 +22,9 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// A statement that changes a table waits for the transactions that use it, and all others wait behind it. So it waits for
-// patience at most, and lets those pass for at least breath before it tries again. MySQL bounds it in whole seconds.
+// A statement that changes a table waits for the transactions that use it, and all others wait
+// behind it. So it waits for patience at most, and lets those pass for at least breath before it
+// tries again. MySQL bounds it in whole seconds.
 const (
 	patience = 500 * time.Millisecond
 	breath   = 500 * time.Millisecond
@@ -54,8 +55,8 @@ func (r *run) patiently(ctx context.Context, table func() string, try func() err
 	return r.repeat(ctx, longestTry, table, func(time.Duration) error { return try() })
 }
 
-// repeat tells try how much of LockTimeout is left. Of an attempt it counts no more than longest: the rest is what the
-// statement itself took.
+// repeat tells try how much of LockTimeout is left. Of an attempt it counts no more than longest:
+// the rest is what the statement itself took.
 func (r *run) repeat(ctx context.Context, longest time.Duration, table func() string, try func(left time.Duration) error) error {
 	var waited time.Duration
 	for {
@@ -77,7 +78,8 @@ func (r *run) repeat(ctx context.Context, longest time.Duration, table func() st
 	}
 }
 
-// The first two find the session that has used a table for longest, the third the oldest transaction: number, user, program or address.
+// The first two find the session that has used a table for longest, the third the oldest
+// transaction: number, user, program or address.
 const (
 	blockerPostgres = `SELECT l.pid::text, COALESCE(a.usename::text, ''::text), COALESCE(a.application_name, ''::text)
 FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
@@ -97,7 +99,8 @@ JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
 WHERE p.ID <> CONNECTION_ID() ORDER BY t.trx_started LIMIT 1`
 )
 
-// blocker says what the server shows of the session that is in the way: less to users without the privilege.
+// blocker says what the server shows of the session that is in the way: less to users without the
+// privilege.
 func (r *run) blocker(ctx context.Context, table string) string {
 	var id, user, from string
 	var err error
@@ -124,7 +127,8 @@ func lockTimeout(ctx context.Context, on database.DBTxConn, d time.Duration, tra
 		fmt.Sprint(min(max(d.Milliseconds(), 1), math.MaxInt32)), transaction).Scan(&set)
 }
 
-// settle sets what the run needs of the session, which is the host's: restore sets it back, or ends the connection.
+// settle sets what the run needs of the session, which is the host's: restore sets it back, or ends
+// the connection.
 func (r *run) settle(ctx context.Context) (restore func(), err error) {
 	var back string
 	var was, wait, rowWait, limit, mode, safe string

@@ -4,8 +4,8 @@
 // wait. What is applied is recorded in dblock's own table, dblock_schema_version; a goose of the
 // host's own is never touched, and neither is the pool that is passed in (it stays open).
 //
-// Up and Down continue what a process that was killed has left. What each version has, to the last index, is known: Up
-// compares, creates what is missing, and names what differs.
+// Up and Down continue what a process that was killed has left. What each version has, to the last
+// index, is known: Up compares, creates what is missing, and names what differs.
 //
 // Two other ways lead to the same tables: `dblock migrate up` from the command line, and SQL, whose
 // text goes into migrations of your own. Mixed use is fine, because all of them record the same.

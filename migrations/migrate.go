@@ -44,8 +44,9 @@ func Up[D DB](ctx context.Context, db D, opts Options) ([]Applied, error) {
 	return change(ctx, db, opts, (*run).up)
 }
 
-// Down undoes the newest migration, with all data in the tables it drops. It returns what it undid: nothing when there are no
-// tables. It also undoes a migration that was begun and not completed. Its errors are those of Up.
+// Down undoes the newest migration, with all data in the tables it drops. It returns what it undid:
+// nothing when there are no tables. It also undoes a migration that was begun and not completed.
+// Its errors are those of Up.
 func Down[D DB](ctx context.Context, db D, opts Options) ([]Applied, error) {
 	return change(ctx, db, opts, func(r *run, ctx context.Context) error { return r.down(ctx, r.newest()-1) })
 }

@@ -22,9 +22,10 @@ type Options struct {
 	// Logger is told about each migration that was applied. The default is silence.
 	Logger *slog.Logger
 
-	// LockTimeout is how long to wait for another process that migrates the same schema, and then, for each statement, for
-	// transactions that use the table that it changes. When it has passed, the error is dblock.ErrBusy and names what is in the
-	// way. MySQL and MariaDB wait for whole seconds. The default is 1 minute.
+	// LockTimeout is how long to wait for another process that migrates the same schema, and then,
+	// for each statement, for transactions that use the table that it changes. When it has passed,
+	// the error is dblock.ErrBusy and names what is in the way. MySQL and MariaDB wait for whole
+	// seconds. The default is 1 minute.
 	LockTimeout time.Duration
 }
 

@@ -17,13 +17,15 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// run is one Up or Down, on the connection that has the lock. goose's files are the migrations and goose's table records them;
-// goose's provider is not used, because it looks at the table before it has the lock, and on MySQL, where each statement
-// commits by itself, it can't continue a migration.
+// run is one Up or Down, on the connection that has the lock. goose's files are the migrations and
+// goose's table records them; goose's provider is not used, because it looks at the table before it
+// has the lock, and on MySQL, where each statement commits by itself, it can't continue a
+// migration.
 //
-// A version is recorded as not applied before its first statement runs, and as applied, or not at all, after its last. So what
-// is recorded as applied is whole, and what is recorded as not applied is dblock's and may be half. On Postgres all that is
-// one transaction, but for statements that run apart.
+// A version is recorded as not applied before its first statement runs, and as applied, or not at
+// all, after its last. So what is recorded as applied is whole, and what is recorded as not applied
+// is dblock's and may be half. On Postgres all that is one transaction, but for statements that run
+// apart.
 type run struct {
 	*target
 	store *store
@@ -63,7 +65,8 @@ func (r *run) look(ctx context.Context) error {
 	})
 }
 
-// expected is what a version has, without what this user may not see: a service that calls Up has no right to more.
+// expected is what a version has, without what this user may not see: a service that calls Up has
+// no right to more.
 func (r *run) expected(ctx context.Context, version int64) (schema.Shape, error) {
 	want := schema.Expected(string(r.engine), version)
 	if r.engine == MySQL {
@@ -113,8 +116,9 @@ func (r *run) up(ctx context.Context) error {
 	return r.verify(ctx)
 }
 
-// refuseForeign refuses tables that were not made by dblock, before anything is written. On MySQL a table that is what
-// dblock would create is one: an older program was killed before it had recorded the version.
+// refuseForeign refuses tables that were not made by dblock, before anything is written. On MySQL a
+// table that is what dblock would create is one: an older program was killed before it had recorded
+// the version.
 func (r *run) refuseForeign() error {
 	for _, m := range r.list {
 		if _, recorded := r.recorded[m.Version]; recorded {
@@ -288,7 +292,8 @@ func (r *run) half(m Migration, direction string) (half, error) {
 	return half{m, direction, list}, err
 }
 
-// migrate runs the statements that are wanted, and records the version. Without any it only completes the record.
+// migrate runs the statements that are wanted, and records the version. Without any it only
+// completes the record.
 func (r *run) migrate(ctx context.Context, h half, wanted func(part) bool) error {
 	applied := r.recorded[h.Version]
 	if h.direction == "up" && applied && !slices.ContainsFunc(h.statements, func(s statement) bool { _, any := s.only(wanted); return any }) {

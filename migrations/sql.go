@@ -17,8 +17,8 @@ import (
 // Format is the form of the text that SQL makes.
 type Format string
 
-// The formats. All of them also create dblock_schema_version and record in it what they did, just as
-// Up does, so that programs find the version they look for and Up knows what is there.
+// The formats. All of them also create dblock_schema_version and record in it what they did, just
+// as Up does, so that programs find the version they look for and Up knows what is there.
 const (
 	// Plain is SQL that creates everything, without a transaction of its own.
 	Plain Format = "plain"

@@ -49,8 +49,8 @@ var (
 	rows        = regexp.MustCompile(`^(?:DO 0$|(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)\b|CREATE OR REPLACE |DROP FUNCTION IF EXISTS )`)
 )
 
-// statements parses a half of a migration. It refuses what it does not understand: a run that was cut off could not be
-// continued there.
+// statements parses a half of a migration. It refuses what it does not understand: a run that was
+// cut off could not be continued there.
 func statements(text string) ([]statement, error) {
 	var list []statement
 	for text := range strings.SplitSeq(comment.ReplaceAllString(text, ""), ";\n") {

@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// begin records that a version is no longer, or not yet, whole. A repair leaves the record: what is applied stays so.
+// begin records that a version is no longer, or not yet, whole. A repair leaves the record: what is
+// applied stays so.
 func (r *run) begin(ctx context.Context, on database.DBTxConn, h half) error {
 	applied, found := r.recorded[h.Version]
 	var err error
@@ -70,8 +71,8 @@ func (r *run) exec(ctx context.Context, on database.DBTxConn, s statement) error
 	return err
 }
 
-// stepPostgres runs a migration in one transaction, but for what can run apart: to build an index of a table that has rows
-// in a transaction would keep its writers waiting until the end.
+// stepPostgres runs a migration in one transaction, but for what can run apart: to build an index
+// of a table that has rows in a transaction would keep its writers waiting until the end.
 func (r *run) stepPostgres(ctx context.Context, h half, wanted func(part) bool) error {
 	var within, apart []statement
 	for _, s := range h.statements {
@@ -130,8 +131,8 @@ func (r *run) inTx(ctx context.Context, do func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// within runs statements in the transaction. Its waits for tables that it alters are bounded together: what it has locked, others
-// wait for.
+// within runs statements in the transaction. Its waits for tables that it alters are bounded
+// together: what it has locked, others wait for.
 func (r *run) within(ctx context.Context, tx *sql.Tx, h half, list []statement, wanted func(part) bool, table *string) error {
 	bound := r.patience()
 	for _, s := range list {
@@ -160,8 +161,8 @@ func (r *run) within(ctx context.Context, tx *sql.Tx, h half, list []statement, 
 	return nil
 }
 
-// apart runs a statement that readers and writers do not wait for, so an attempt may wait for all that is left of LockTimeout.
-// It counts as a whole: to build an index once more is expensive.
+// apart runs a statement that readers and writers do not wait for, so an attempt may wait for all
+// that is left of LockTimeout. It counts as a whole: to build an index once more is expensive.
 func (r *run) apart(ctx context.Context, s statement, wanted func(part) bool) error {
 	p := s.parts[0]
 	return r.repeat(ctx, math.MaxInt64, func() string { return s.table }, func(left time.Duration) error {

@@ -51,7 +51,8 @@ func (s *store) exists(ctx context.Context, db database.DBTxConn) (exists bool, 
 	if s.target.engine == Postgres {
 		err = db.QueryRowContext(ctx, "SELECT pg_catalog.to_regclass($1::text) IS NOT NULL", s.Tablename()).Scan(&exists)
 	} else {
-		// Which names are the same is the server's setting; information_schema doesn't always follow it.
+		// Which names are the same is the server's setting; information_schema doesn't always
+		// follow it.
 		exists = true
 		var none int
 		err = db.QueryRowContext(ctx, "SELECT 1 FROM "+s.Tablename()+" LIMIT 0").Scan(&none)
@@ -97,7 +98,8 @@ func (s *store) read(ctx context.Context) (versions map[int64]bool, err error) {
 	return versions, err
 }
 
-// versions are the ones in the database, without goose's 0: whether each is applied, or was begun. It writes nothing.
+// versions are the ones in the database, without goose's 0: whether each is applied, or was begun.
+// It writes nothing.
 func (s *store) versions(ctx context.Context, db database.DBTxConn) (map[int64]bool, error) {
 	exists, err := s.exists(ctx, db)
 	if err != nil || !exists {
@@ -118,8 +120,9 @@ func recorded(rows []*database.ListMigrationsResult) map[int64]bool {
 	return versions
 }
 
-// prepare runs under the lock. It leaves a version table that has goose's row 0, whatever a process that was cut off has left
-// behind: on MySQL a table is there at once and its rows are not. It returns the versions.
+// prepare runs under the lock. It leaves a version table that has goose's row 0, whatever a process
+// that was cut off has left behind: on MySQL a table is there at once and its rows are not. It
+// returns the versions.
 func (s *store) prepare(ctx context.Context, conn *sql.Conn) (map[int64]bool, error) {
 	if err := s.createSchema(ctx, conn); err != nil {
 		return nil, err
@@ -154,7 +157,8 @@ func (s *store) prepare(ctx context.Context, conn *sql.Conn) (map[int64]bool, er
 	return recorded(rows), err
 }
 
-// checkEngine refuses a version table of another storage engine than InnoDB: a crash could lose its rows.
+// checkEngine refuses a version table of another storage engine than InnoDB: a crash could lose its
+// rows.
 func (s *store) checkEngine(ctx context.Context, db mysql.Conn) error {
 	if s.target.engine != MySQL {
 		return nil

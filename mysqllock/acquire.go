@@ -34,9 +34,9 @@ func (d *leaseDriver) Acquire(ctx context.Context, b lease.AcquireBatch) ([]leas
 	return d.leases.acquireExclusive(ctx, b.By, b.Requests)
 }
 
-// acquireExclusive is one UPDATE where all of a batch is granted, and one SELECT more where not. Rows that are missing are made,
-// and granted by that; a lone ask tries it before it looks. What was held before is looked at first, so that a poll
-// locks nothing.
+// acquireExclusive is one UPDATE where all of a batch is granted, and one SELECT more where not.
+// Rows that are missing are made, and granted by that; a lone ask tries it before it looks. What
+// was held before is looked at first, so that a poll locks nothing.
 func (l *leaseRows) acquireExclusive(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	if err := lease.CheckKeys(asks); err != nil {
 		return nil, err
@@ -65,7 +65,8 @@ func (l *leaseRows) acquireExclusive(ctx context.Context, by lease.By, asks []le
 	return answers, nil
 }
 
-// failed is the answer to a batch after an error that left some of it undecided. What was decided before counts.
+// failed is the answer to a batch after an error that left some of it undecided. What was decided
+// before counts.
 func failed(answers []lease.AcquireResult, left []int, err error) ([]lease.AcquireResult, error) {
 	if len(left) == len(answers) {
 		return nil, err
@@ -128,8 +129,9 @@ func (l *leaseRows) apart(ctx context.Context, by lease.By, asks []lease.Acquire
 	return l.acquireAt(ctx, by, rest, at, answers)
 }
 
-// acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it. On MySQL, where
-// making a row takes three round trips, it looks first whether it is missing.
+// acquireOne takes one key where it is free, makes its row where that is missing, and else says who
+// has it. On MySQL, where making a row takes three round trips, it looks first whether it is
+// missing.
 func (l *leaseRows) acquireOne(ctx context.Context, by lease.By, a lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	asks, answers := []lease.AcquireRequest{a}, make([]lease.AcquireResult, 1)
 	taken, token, err := l.takeOne(ctx, by, a)
@@ -165,8 +167,8 @@ func (l *leaseRows) take(ctx context.Context, by lease.By, asks []lease.AcquireR
 	return l.grantFound(ctx, mysqldb.AcquireLeases, append(askArgs(by, asks), boundUs(ctx)))
 }
 
-// takeLeft tries what was free, and not granted with the others: it was locked for a moment, or its token is ahead of
-// the clock. An error of one is its own.
+// takeLeft tries what was free, and not granted with the others: it was locked for a moment, or its
+// token is ahead of the clock. An error of one is its own.
 func (l *leaseRows) takeLeft(ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult) {
 	for i, a := range answers {
 		if a.Err != nil || a.Token != 0 || a.Held || a.Shared || a.MemberGone {
@@ -196,7 +198,8 @@ func (c *conns) change(ctx context.Context, statement string, args []any) (rows,
 	return rows, token, err
 }
 
-// changeAtOnce is change that fails as locked on MariaDB if a row is. On MySQL the statement passes over such rows.
+// changeAtOnce is change that fails as locked on MariaDB if a row is. On MySQL the statement passes
+// over such rows.
 func (c *conns) changeAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
 	err = c.once(ctx, func(on mysqldb.DBTX) error {
 		rows, token, err = execChange(ctx, mysql.AtOnce(on), statement, args)
@@ -213,9 +216,10 @@ func execChange(ctx context.Context, on mysqldb.DBTX, statement string, args []a
 	return changed(result)
 }
 
-// counted are the answers to asks that a statement granted all of, by the number of rows that it changed: an UPDATE
-// returns none of them. Each ask is for another row, and what the statement writes to a row is the handle of its ask. If
-// fewer rows were changed, those that were are read back by their handles.
+// counted are the answers to asks that a statement granted all of, by the number of rows that it
+// changed: an UPDATE returns none of them. Each ask is for another row, and what the statement
+// writes to a row is the handle of its ask. If fewer rows were changed, those that were are read
+// back by their handles.
 func counted(asks []lease.AcquireRequest, token int64) []lease.AcquireResult {
 	answers := make([]lease.AcquireResult, len(asks))
 	for i, a := range asks {
@@ -227,8 +231,8 @@ func counted(asks []lease.AcquireRequest, token int64) []lease.AcquireResult {
 // errUnseen says that a lease was granted that could not be read back: it may stand. It is Lost.
 var errUnseen = errors.New("dblock: a lease was granted, and not found when it was read back")
 
-// see reads who has what; a lease that is there under an ask's handle was granted to it, and so many were at least. It
-// returns which of the rows are missing.
+// see reads who has what; a lease that is there under an ask's handle was granted to it, and so
+// many were at least. It returns which of the rows are missing.
 func (l *leaseRows) see(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult, granted int64,
 ) (missing []int, err error) {
@@ -276,7 +280,8 @@ func refused(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) lease.AcquireResult
 	return answer
 }
 
-// freeFor tells whether nobody has a key for itself, or only a member that the ask knows to be gone.
+// freeFor tells whether nobody has a key for itself, or only a member that the ask knows to be
+// gone.
 func freeFor(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) bool {
 	return r.Held == 0 || r.MemberID.Valid && id(r.MemberID.String) == a.Gone
 }
@@ -306,8 +311,8 @@ func (l *leaseRows) takeAlike(ctx context.Context, by lease.By, asks []lease.Acq
 	return l.grantAtOnce(ctx, mysqldb.AcquireAlike, args)
 }
 
-// acquireSet is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
-// whole locks nothing, for others to find it free.
+// acquireSet is one SELECT that tells whether all are free, and one UPDATE where they are: what
+// can't be granted as a whole locks nothing, for others to find it free.
 func (l *leaseRows) acquireSet(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	answers := make([]lease.AcquireResult, len(asks))
 	missing, err := l.see(ctx, by, asks, answers, 0)

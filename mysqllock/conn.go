@@ -39,8 +39,8 @@ func (c *conns) repeat(
 }
 
 // These are the settings of the connections on which locks are acquired. Each statement waits for a
-// lock for a second, the least that MySQL can be told. At READ UNCOMMITTED a statement that acquires
-// reads the row of its member without a lock: see queries/mysql/lease.sql.
+// lock for a second, the least that MySQL can be told. At READ UNCOMMITTED a statement that
+// acquires reads the row of its member without a lock: see queries/mysql/lease.sql.
 const (
 	bound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @dblock_level = @@SESSION.%[1]s, " +
 		"SESSION innodb_lock_wait_timeout = 1, SESSION %[1]s = 'READ-UNCOMMITTED'"
@@ -64,8 +64,8 @@ func (c *conns) grant(ctx context.Context, statement func(mysqldb.DBTX) error) e
 	return c.repeat(ctx, c.kept.Take, c.kept.GiveBack, func(conn *sql.Conn) error { return statement(c.db.On(conn)) })
 }
 
-// grantOne is grant for a single row, which takes no time: if grant would need more round trips than
-// once, it is once.
+// grantOne is grant for a single row, which takes no time: if grant would need more round trips
+// than once, it is once.
 func (c *conns) grantOne(ctx context.Context, statement func(mysqldb.DBTX) error) error {
 	if c.kept.HasSpare() {
 		return c.grant(ctx, statement)
@@ -73,7 +73,8 @@ func (c *conns) grantOne(ctx context.Context, statement func(mysqldb.DBTX) error
 	return c.once(ctx, statement)
 }
 
-// grantAtOnce is grant that fails as locked on MariaDB if a row is. On MySQL the statement passes over such rows.
+// grantAtOnce is grant that fails as locked on MariaDB if a row is. On MySQL the statement passes
+// over such rows.
 func (c *conns) grantAtOnce(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
 	err = c.grant(ctx, func(on mysqldb.DBTX) error {
 		rows, token, err = execChange(ctx, mysql.AtOnce(on), statement, args)
@@ -82,8 +83,8 @@ func (c *conns) grantAtOnce(ctx context.Context, statement string, args []any) (
 	return rows, token, err
 }
 
-// grantFound is grant for a statement that writes rows which it has found and locked, with ON DUPLICATE KEY UPDATE: the server
-// counts each as two.
+// grantFound is grant for a statement that writes rows which it has found and locked, with ON
+// DUPLICATE KEY UPDATE: the server counts each as two.
 func (c *conns) grantFound(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
 	err = c.grant(ctx, func(on mysqldb.DBTX) error {
 		rows, token, err = execChange(ctx, on, statement, args)
@@ -92,7 +93,8 @@ func (c *conns) grantFound(ctx context.Context, statement string, args []any) (r
 	return rows / 2, token, err
 }
 
-// boundUs is how long a statement may take at the server before it grants nothing: until its client gives up.
+// boundUs is how long a statement may take at the server before it grants nothing: until its client
+// gives up.
 func boundUs(ctx context.Context) int64 {
 	deadline, has := ctx.Deadline()
 	if !has {
@@ -101,9 +103,9 @@ func boundUs(ctx context.Context) int64 {
 	return max(time.Until(deadline), 0).Microseconds()
 }
 
-// bounded is once for a statement that makes or deletes rows, which would wait for a transaction that
-// has locked a row or a gap. It waits for boundWait on MySQL, and on MariaDB for as long as it is told.
-// It fails as locked then.
+// bounded is once for a statement that makes or deletes rows, which would wait for a transaction
+// that has locked a row or a gap. It waits for boundWait on MySQL, and on MariaDB for as long as it
+// is told. It fails as locked then.
 func (c *conns) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
 	if c.db.MariaDB {
 		return c.once(ctx, func(on mysqldb.DBTX) error { return statement(wait(on)) })

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// undurable names the setting for which a commit may be gone after a crash of the server; empty: none.
+// undurable names the setting for which a commit may be gone after a crash of the server; empty:
+// none.
 func (d *leaseDriver) undurable(ctx context.Context) (setting string, err error) {
 	s, err := d.q.Durability(ctx, d.db.On(d.db))
 	switch {

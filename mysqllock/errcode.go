@@ -23,7 +23,8 @@ func half(err error, written bool) error {
 	return &partial{err}
 }
 
-// batchLocked is an error of a batch that met a locked row and wrote nothing. The batch is split to find the one with that row.
+// batchLocked is an error of a batch that met a locked row and wrote nothing. The batch is split to
+// find the one with that row.
 type batchLocked struct{ error }
 
 func (e *batchLocked) Unwrap() error { return e.error }

@@ -13,8 +13,9 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// enqueue is one INSERT for the batch, and one SELECT for its tickets. A release may serve a ticket, and drop it, between
-// the two. Such a call gets number 1, which comes before all others: it has the key.
+// enqueue is one INSERT for the batch, and one SELECT for its tickets. A release may serve a
+// ticket, and drop it, between the two. Such a call gets number 1, which comes before all others:
+// it has the key.
 func (t *ticketRows) enqueue(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	args := []any{by.Member[:], by.Heartbeat}
 	var keys, handles [][]byte
@@ -54,7 +55,8 @@ func (t *ticketRows) enqueue(ctx context.Context, by lease.By, asks []lease.Acqu
 	return tickets, nil
 }
 
-// inTurn is acquireExclusive for those whose keys nobody has a ticket for; the others are told who has them.
+// inTurn is acquireExclusive for those whose keys nobody has a ticket for; the others are told who
+// has them.
 func (t *ticketRows) inTurn(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	queued, err := read(ctx, t.conns, func(on mysqldb.DBTX) ([][]byte, error) {
 		return t.q.QueuedKeys(ctx, on, askedKeys(asks))
@@ -125,8 +127,9 @@ func (d *leaseDriver) Serve(ctx context.Context, key string, gone member.ID) (bo
 	})
 }
 
-// next has a key granted to the next one who waits, and drops its ticket; false where nobody does, or the key is not
-// to be had. Only who has the lease's row locked changes a ticket, so it does not matter that it was read before.
+// next has a key granted to the next one who waits, and drops its ticket; false where nobody does,
+// or the key is not to be had. Only who has the lease's row locked changes a ticket, so it does not
+// matter that it was read before.
 func (t *ticketRows) next(
 	ctx context.Context, key string, but lease.Handle, grant func(on mysqldb.DBTX, ticket int64) (int64, error),
 ) (bool, error) {
@@ -164,8 +167,8 @@ func (t *ticketRows) dropTicket(ctx context.Context, key string, ticket int64) (
 	return dropped, err
 }
 
-// passOnAll withdraws what may wait still: without a ticket it is granted no more. Then each key that one of the batch
-// holds is passed on by itself, as each may go to another waiter.
+// passOnAll withdraws what may wait still: without a ticket it is granted no more. Then each key
+// that one of the batch holds is passed on by itself, as each may go to another waiter.
 func (t *ticketRows) passOnAll(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	if err := t.withdraw(ctx, lease.MayWait(backs)); err != nil {
 		return nil, ofBatch(err, len(backs))

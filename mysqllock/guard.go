@@ -16,9 +16,9 @@ import (
 
 // Guards check fences inside transactions. The zero value is good for use. They bound no idle
 // transaction: until the server's wait_timeout (8 hours by default) a client that hangs inside one
-// keeps others from taking the lease over. LeaseLocker.GuardedTx bounds it by the TTL. A guard that is
-// refused may lock the place of the missing row, and with it those of neighbouring keys, above READ
-// COMMITTED: roll back. LeaseLocker.Guard looks first.
+// keeps others from taking the lease over. LeaseLocker.GuardedTx bounds it by the TTL. A guard that
+// is refused may lock the place of the missing row, and with it those of neighbouring keys, above
+// READ COMMITTED: roll back. LeaseLocker.Guard looks first.
 type Guards struct {
 	// Schema is the database that holds dblock's tables. Default: the one that tx is connected to.
 	Schema string
@@ -109,11 +109,11 @@ func (g Guards) CheckFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, reso
 	return fenced(ours, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
-// isGone reports that the database does not have the acquisition of a fence. It reads what is committed, on
-// a connection of its own. A guard that finds no row locks its place at REPEATABLE READ, the servers'
-// default, and with it the places of neighbouring keys, until the caller's transaction ends. So an
-// acquisition that this process does not hold any more is looked for first. If that fails, the guard has
-// to tell.
+// isGone reports that the database does not have the acquisition of a fence. It reads what is
+// committed, on a connection of its own. A guard that finds no row locks its place at REPEATABLE
+// READ, the servers' default, and with it the places of neighbouring keys, until the caller's
+// transaction ends. So an acquisition that this process does not hold any more is looked for first.
+// If that fails, the guard has to tell.
 func (d *leaseDriver) isGone(ctx context.Context, f dblock.Fence) bool {
 	if d.db.Exhausted() {
 		return false

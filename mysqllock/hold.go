@@ -11,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// ExpireIn is one UPDATE, and one SELECT more if it changed nothing: rows may be locked, or not ours any more.
+// ExpireIn is one UPDATE, and one SELECT more if it changed nothing: rows may be locked, or not
+// ours any more.
 func (d *leaseDriver) ExpireIn(ctx context.Context, backs []lease.ReleaseRequest, in time.Duration) (bool, error) {
 	for n := 1; ; n++ {
 		rows, err := d.expire(ctx, backs, in)

@@ -97,9 +97,9 @@ const (
 
 // NewLeaseLocker makes a LeaseLocker in the database of pool, which stays its owner's. It keeps one
 // connection of the pool for heartbeats, another one while it watches what it waits for, and uses
-// about 6 more at once, for a statement or two each. Those on which locks were acquired stay with it
-// for 1 s: 8 at most, and a quarter of the pool at most. It asks the server for its version and for
-// that of the tables.
+// about 6 more at once, for a statement or two each. Those on which locks were acquired stay with
+// it for 1 s: 8 at most, and a quarter of the pool at most. It asks the server for its version and
+// for that of the tables.
 //
 // Errors: dblock.ErrInvalid (also where the pool has no more than one connection),
 // dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.

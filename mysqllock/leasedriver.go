@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 )
 
-// leaseDriver executes the statements of lease locks on MySQL and MariaDB. It has a part for the rows of
-// each table.
+// leaseDriver executes the statements of lease locks on MySQL and MariaDB. It has a part for the
+// rows of each table.
 type leaseDriver struct {
 	*conns
 	leases  *leaseRows
@@ -55,7 +55,8 @@ var (
 	_ lease.Inspector = (*leaseDriver)(nil)
 )
 
-// backend returns what a LeaseLocker needs. A statement may wait for a gap when its client has given up.
+// backend returns what a LeaseLocker needs. A statement may wait for a gap when its client has
+// given up.
 func (d *leaseDriver) backend() lease.Backend {
 	traits := lease.Traits{Classify: d.Classify, MaxStatementBytes: d.db.LongestStatement(), LockWait: 2 * boundWait}
 	if !d.db.MariaDB {

@@ -58,7 +58,8 @@ func (l *leaseRows) freeOne(ctx context.Context, b lease.ReleaseRequest) (freed 
 	return freed, err
 }
 
-// changed returns how many rows a statement changed, and their token. If a trigger hides the token it is 0: see reads it.
+// changed returns how many rows a statement changed, and their token. If a trigger hides the token
+// it is 0: see reads it.
 func changed(result sql.Result) (rows, token int64, err error) {
 	return mysql.CarriedID(result, leastToken)
 }

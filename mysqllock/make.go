@@ -70,17 +70,18 @@ func (c *conns) hasTime(ctx context.Context) bool {
 	return c.db.MariaDB || !has || time.Until(deadline) > 2*boundWait
 }
 
-// suspect marks rows that are still missing: this process's member seems to be gone, or another transaction has locked the gap.
+// suspect marks rows that are still missing: this process's member seems to be gone, or another
+// transaction has locked the gap.
 func suspect(missing []int, answers []lease.AcquireResult) {
 	for _, i := range missing {
 		answers[i].MemberGone = true
 	}
 }
 
-// makeRows inserts the rows of keys that have none, with their grants. The keys are in order. If another transaction has
-// locked the place of a row, the error is a locked one. On MySQL the statement passes over a row that another transaction has
-// inserted and not committed. With a short TTL ctx may end before the server stops waiting: makeRows waits for the answer all
-// the same.
+// makeRows inserts the rows of keys that have none, with their grants. The keys are in order. If
+// another transaction has locked the place of a row, the error is a locked one. On MySQL the
+// statement passes over a row that another transaction has inserted and not committed. With a short
+// TTL ctx may end before the server stops waiting: makeRows waits for the answer all the same.
 func (l *leaseRows) makeRows(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (token, made int64, err error) {
 	args := []any{by.Member[:], by.Heartbeat}
 	for _, a := range asks {

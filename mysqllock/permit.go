@@ -19,8 +19,8 @@ type limited struct {
 	limit int
 }
 
-// acquirePermits is one UPDATE for each semaphore, and one SELECT more where not all was granted. What was held
-// before is looked at first, so that a poll locks nothing.
+// acquirePermits is one UPDATE for each semaphore, and one SELECT more where not all was granted.
+// What was held before is looked at first, so that a poll locks nothing.
 func (p *permitRows) acquirePermits(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	of := make(map[limited][]int)
 	var order []limited
@@ -44,8 +44,9 @@ func (p *permitRows) acquirePermits(ctx context.Context, by lease.By, asks []lea
 	return answers, nil
 }
 
-// permitsOf answers those at the given places, who ask for one semaphore. Whoever wants fewest comes first: who is refused then
-// would not have fitted in beside the others either. An error is that of those who are left.
+// permitsOf answers those at the given places, who ask for one semaphore. Whoever wants fewest
+// comes first: who is refused then would not have fitted in beside the others either. An error is
+// that of those who are left.
 func (p *permitRows) permitsOf(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (left []int, err error) {
@@ -71,8 +72,8 @@ func (p *permitRows) permitsOf(
 	}
 }
 
-// takePermits grants what there is to the first of those at the given places; so many are believed to be held past
-// the semaphore's number.
+// takePermits grants what there is to the first of those at the given places; so many are believed
+// to be held past the semaphore's number.
 func (p *permitRows) takePermits(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, beyond int, answers []lease.AcquireResult,
 ) (granted int, err error) {
@@ -105,7 +106,8 @@ func (p *permitRows) takePermits(
 	return granted, nil
 }
 
-// permitToken reads the token of permits that one statement granted. Not all of the asks need to be granted.
+// permitToken reads the token of permits that one statement granted. Not all of the asks need to be
+// granted.
 func (p *permitRows) permitToken(ctx context.Context, asks []lease.AcquireRequest) (token int64, err error) {
 	backs := make([]lease.ReleaseRequest, len(asks))
 	for i, a := range asks {
@@ -121,8 +123,8 @@ func (p *permitRows) permitToken(ctx context.Context, asks []lease.AcquireReques
 	return token, half(err, true)
 }
 
-// seePermits says why those at the given places, who ask for one semaphore, were refused, how many of its permits are
-// free for them, and how many are held past its number.
+// seePermits says why those at the given places, who ask for one semaphore, were refused, how many
+// of its permits are free for them, and how many are held past its number.
 func (p *permitRows) seePermits(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (usable, beyond int, err error) {
@@ -199,8 +201,8 @@ func (p *permitRows) makePermits(ctx context.Context, key string, limit int) err
 	return err
 }
 
-// releasePermits looks for the permits first, without a lock, and then frees them by their numbers. An acquisition is freed
-// when all of its permits are.
+// releasePermits looks for the permits first, without a lock, and then frees them by their numbers.
+// An acquisition is freed when all of its permits are.
 func (p *permitRows) releasePermits(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	answers := make([]lease.ReleaseResult, len(backs))
 	for n := 1; ; n++ {
@@ -259,8 +261,8 @@ func nullable(ids []member.ID) []sql.NullString {
 	return list
 }
 
-// endPermits frees permits that still belong to the acquisition, in steps that fit into a statement. It passes over rows
-// that are locked at this moment.
+// endPermits frees permits that still belong to the acquisition, in steps that fit into a
+// statement. It passes over rows that are locked at this moment.
 func (p *permitRows) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) (freed int64, err error) {
 	for step := range slices.Chunk(rows, permitsStep) {
 		var args []any

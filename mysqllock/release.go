@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
-// passes is how often a row that is locked is tried again at once. Whoever asks for a key that is held
-// locks its row for a moment, and a guard for long: only that is worth another heartbeat.
+// passes is how often a row that is locked is tried again at once. Whoever asks for a key that is
+// held locks its row for a moment, and a guard for long: only that is worth another heartbeat.
 const passes = 8
 
 // Release releases what is still held of a batch.
@@ -30,9 +30,10 @@ func (d *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]leas
 	return d.leases.release(ctx, b.Requests)
 }
 
-// release is one UPDATE where all of a batch are ours, and one SELECT more where not all were freed.
-// The server counts what it freed, and does not say which. Where not all were freed, a lease that has its token counts as
-// freed if its row is free now. One without its token does not: the acquisition may be under way still.
+// release is one UPDATE where all of a batch are ours, and one SELECT more where not all were
+// freed. The server counts what it freed, and does not say which. Where not all were freed, a lease
+// that has its token counts as freed if its row is free now. One without its token does not: the
+// acquisition may be under way still.
 func (l *leaseRows) release(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	return release(ctx, backs, l.free, l.standing)
 }
@@ -93,8 +94,8 @@ func (l *leaseRows) freeAlike(ctx context.Context, backs []lease.ReleaseRequest,
 	return freed, err
 }
 
-// standing reads which rows are still ours, and notes which of the others were freed: all, where they are
-// as many as were freed.
+// standing reads which rows are still ours, and notes which of the others were freed: all, where
+// they are as many as were freed.
 func (l *leaseRows) standing(
 	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
 ) (left []int, err error) {
@@ -132,7 +133,8 @@ func again(ctx context.Context, pass int) bool {
 	return pace.Sleep(ctx, rand.N(time.Millisecond<<min(pass, 3))) == nil
 }
 
-// releaseSet is one UPDATE where all of a set are ours. Where some are not any more, or are locked, a SELECT tells how many are.
+// releaseSet is one UPDATE where all of a set are ours. Where some are not any more, or are locked,
+// a SELECT tells how many are.
 func (l *leaseRows) releaseSet(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	answers := make([]lease.ReleaseResult, len(backs))
 	at := places(len(backs))

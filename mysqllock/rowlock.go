@@ -17,26 +17,29 @@ import (
 // maxWait is the longest innodb_lock_wait_timeout that both servers take, three years.
 const maxWait = 100_000_000 * time.Second
 
-// LockRow locks the row of a table of yours in which column has the value key, until tx ends. column has to be unique, as a
-// primary key is, and there must be an index that begins with it. table may be qualified: "shop.seat"; names are taken as
-// they are, and may contain anything but a dot. What is read of the row before it is locked may be old, and at REPEATABLE
-// READ, the default, stays old: read it after, with a lock, or begin tx at READ COMMITTED.
+// LockRow locks the row of a table of yours in which column has the value key, until tx ends.
+// column has to be unique, as a primary key is, and there must be an index that begins with it.
+// table may be qualified: "shop.seat"; names are taken as they are, and may contain anything but a
+// dot. What is read of the row before it is locked may be old, and at REPEATABLE READ, the default,
+// stays old: read it after, with a lock, or begin tx at READ COMMITTED.
 //
-// MySQL and MariaDB have no locks of names that end with a transaction: where Postgres has pglock.LockTx, lock a row.
+// MySQL and MariaDB have no locks of names that end with a transaction: where Postgres has
+// pglock.LockTx, lock a row.
 //
-// dblock.WaitAtMost and WaitForContext take two more round trips. On MySQL they set innodb_lock_wait_timeout and set it
-// back. If the context of BeginTx ends between the two, the connection goes back to its pool with
-// that bound: end such a wait by the context of LockRow, or close the connection. On
-// MariaDB the bound goes with the statement alone. Where the server runs with
-// innodb_rollback_on_timeout, which is off by default, a wait that ends in vain ends tx as well.
-// Where ctx ends the wait the driver closes the connection, and tx is lost.
+// dblock.WaitAtMost and WaitForContext take two more round trips. On MySQL they set
+// innodb_lock_wait_timeout and set it back. If the context of BeginTx ends between the two, the
+// connection goes back to its pool with that bound: end such a wait by the context of LockRow, or
+// close the connection. On MariaDB the bound goes with the statement alone. Where the server runs
+// with innodb_rollback_on_timeout, which is off by default, a wait that ends in vain ends tx as
+// well. Where ctx ends the wait the driver closes the connection, and tx is lost.
 //
-// Errors: sql.ErrNoRows where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it was not had in time, and
-// by dblock.SkipLocked; a *ScanError where there is no index; dblock.ErrConflict after a deadlock, and where MariaDB's
-// innodb_snapshot_isolation finds the row changed: roll back; dblock.ErrUnsupported for a Strength that only Postgres has, for a view,
-// and for a table of another engine than InnoDB (MyISAM, Aria, MEMORY: no row of theirs is ever locked);
-// dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. After a refusal tx is as it was, ready for use.
-// Others are the driver's.
+// Errors: sql.ErrNoRows where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it
+// was not had in time, and by dblock.SkipLocked; a *ScanError where there is no index;
+// dblock.ErrConflict after a deadlock, and where MariaDB's innodb_snapshot_isolation finds the row
+// changed: roll back; dblock.ErrUnsupported for a Strength that only Postgres has, for a view, and
+// for a table of another engine than InnoDB (MyISAM, Aria, MEMORY: no row of theirs is ever
+// locked); dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. After a refusal
+// tx is as it was, ready for use. Others are the driver's.
 func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K, o dblock.RowLock) error {
 	if o.Wait == dblock.SkipLocked() {
 		o.Wait = dblock.NoWait() // for one row that comes to the same
@@ -48,18 +51,21 @@ func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K
 	return err
 }
 
-// LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The server locks the rows in the
-// order of an index, so that two who lock some of the same rows, in whatever order they ask, never deadlock; unless the
-// keys themselves change, or tx has locked others of them before. The rows of a partitioned table are locked and returned partition
-// by partition, which takes two more round trips, and one for each partition that the keys may be in.
+// LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The
+// server locks the rows in the order of an index, so that two who lock some of the same rows, in
+// whatever order they ask, never deadlock; unless the keys themselves change, or tx has locked
+// others of them before. The rows of a partitioned table are locked and returned partition by
+// partition, which takes two more round trips, and one for each partition that the keys may be in.
 //
-// If the index has all columns of the table, MySQL may lock all of its rows for a third of them: at REPEATABLE READ they stay locked.
+// If the index has all columns of the table, MySQL may lock all of its rows for a third of them: at
+// REPEATABLE READ they stay locked.
 //
-// The result lists each key as it was given, also if its row spells it in another way. Skipped is in the order of keys.
+// The result lists each key as it was given, also if its row spells it in another way. Skipped is
+// in the order of keys.
 //
-// A refusal is of all: its *dblock.HeldError does not say which row it was. The rows before that one may stay locked until tx
-// ends, as InnoDB gives no lock back before. With dblock.SkipLocked each key that was not had takes one more round trip, which tells
-// whether there is such a row.
+// A refusal is of all: its *dblock.HeldError does not say which row it was. The rows before that
+// one may stay locked until tx ends, as InnoDB gives no lock back before. With dblock.SkipLocked
+// each key that was not had takes one more round trip, which tells whether there is such a row.
 func LockRows[K any](
 	ctx context.Context, tx *sql.Tx, table, column string, keys []K, o dblock.RowLock,
 ) (rows dblock.LockedRows[K], err error) {
@@ -123,12 +129,13 @@ type locking[K any] struct {
 	hint              string // of one that waits for no row; MariaDB passes over it
 }
 
-// inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and lose their order.
+// inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and
+// lose their order.
 const inOne = 500
 
-// rows locks, and returns which keys the rows are of. The locks are taken in the order of the index that is read, and
-// not in that of ORDER BY: so it has to be that of the keys, on however small a table. A table's partitions have an index each, and
-// are read one after the other.
+// rows locks, and returns which keys the rows are of. The locks are taken in the order of the index
+// that is read, and not in that of ORDER BY: so it has to be that of the keys, on however small a
+// table. A table's partitions have an index each, and are read one after the other.
 func (l locking[K]) rows(ctx context.Context, keys []K) (locked []int, err error) {
 	parts := []string{""}
 	if l.partitioned && len(keys) > 1 {
@@ -153,8 +160,9 @@ func (l locking[K]) rows(ctx context.Context, keys []K) (locked []int, err error
 	return locked, nil
 }
 
-// query reads which of keys the rows are of, without a lock; part is empty for all partitions. It reads a column that the index
-// lacks: of one that has all that it reads MySQL would scan the whole, for a third of its rows, and lock them.
+// query reads which of keys the rows are of, without a lock; part is empty for all partitions. It
+// reads a column that the index lacks: of one that has all that it reads MySQL would scan the
+// whole, for a third of its rows, and lock them.
 func (l locking[K]) query(keys []K, part string) (string, []any) {
 	var query strings.Builder
 	query.WriteString("SELECT " + l.hint)
@@ -185,12 +193,14 @@ func (l locking[K]) query(keys []K, part string) (string, []any) {
 	return query.String(), args
 }
 
-// inMark is how many keys are compared with a row one by one. Of more the server searches for the row's key first.
+// inMark is how many keys are compared with a row one by one. Of more the server searches for the
+// row's key first.
 const inMark = 32
 
-// mark writes an expression that has a character for each key: 1 for those that the row is of. Only the server can tell, as it
-// compares without regard to case, for one, and several keys may be the same to it. A point stands for inMark keys that
-// the row is not of. A key may be NULL, of a driver.Valuer.
+// mark writes an expression that has a character for each key: 1 for those that the row is of. Only
+// the server can tell, as it compares without regard to case, for one, and several keys may be the
+// same to it. A point stands for inMark keys that the row is not of. A key may be NULL, of a
+// driver.Valuer.
 func mark[K any](query *strings.Builder, where string, keys []K) (args []any) {
 	if len(keys) == 1 {
 		query.WriteString("'1'")
@@ -244,7 +254,8 @@ func (l locking[K]) marks(r *sql.Rows) (of []int, err error) {
 	return of, nil
 }
 
-// parts are the partitions that keys may be in, in quotes and in the order of the table's definition. One empty name stands for all.
+// parts are the partitions that keys may be in, in quotes and in the order of the table's
+// definition. One empty name stands for all.
 func (l locking[K]) parts(ctx context.Context, keys []K) ([]string, error) {
 	query, args := l.query(keys, "")
 	plan, err := mysql.ShowOf(ctx, l.tx, "EXPLAIN /*M! PARTITIONS */ /*!80000 FORMAT=TRADITIONAL */ "+query, args...)
@@ -273,8 +284,8 @@ func (l locking[K]) parts(ctx context.Context, keys []K) ([]string, error) {
 	return parts, nil
 }
 
-// skipped tells apart, of the keys that were not had, those of rows that others have locked and those of no row. A plain
-// read would tell all at once, and wait for others at SERIALIZABLE.
+// skipped tells apart, of the keys that were not had, those of rows that others have locked and
+// those of no row. A plain read would tell all at once, and wait for others at SERIALIZABLE.
 func (l locking[K]) skipped(ctx context.Context, keys []K, locked []int, rows *dblock.LockedRows[K]) error {
 	l.lock = strings.TrimSuffix(l.lock, "SKIP LOCKED") + "NOWAIT"
 	for i, key := range keys {
@@ -317,7 +328,8 @@ func tableOf(table, column string) (from, where string, err error) {
 	return from, where, err
 }
 
-// lockClause is for both servers: MySQL takes what stands behind M! for a comment, and MariaDB what stands behind !80000.
+// lockClause is for both servers: MySQL takes what stands behind M! for a comment, and MariaDB what
+// stands behind !80000.
 func lockClause(o dblock.RowLock) (string, error) {
 	if err := rowlock.CheckWait("RowLock.Wait", o.Wait, time.Second, maxWait); err != nil {
 		return "", err
@@ -342,8 +354,8 @@ func lockClause(o dblock.RowLock) (string, error) {
 	return clause, nil
 }
 
-// boundOf returns for how long a statement waits; 0: while the server's own bound lasts, or not at all.
-// For the context it waits as long as the servers can.
+// boundOf returns for how long a statement waits; 0: while the server's own bound lasts, or not at
+// all. For the context it waits as long as the servers can.
 func boundOf(wait dblock.TxWait) time.Duration {
 	if wait == dblock.WaitForContext() {
 		return maxWait
@@ -355,8 +367,8 @@ func boundOf(wait dblock.TxWait) time.Duration {
 // tableWait is a lock_wait_timeout in seconds, of which both servers take a year at most.
 func tableWait(wait time.Duration) time.Duration { return min(wait, 365*24*time.Hour) / time.Second }
 
-// within has statements of this session wait no longer than that on MySQL, where it is a bound. MariaDB takes a
-// bound with the statement, and passes over the comments that MySQL reads.
+// within has statements of this session wait no longer than that on MySQL, where it is a bound.
+// MariaDB takes a bound with the statement, and passes over the comments that MySQL reads.
 func within(ctx context.Context, tx *sql.Tx, wait time.Duration, statement func() error) error {
 	if wait <= 0 {
 		return statement()
@@ -367,7 +379,8 @@ func within(ctx context.Context, tx *sql.Tx, wait time.Duration, statement func(
 		return err
 	}
 	err := statement()
-	// The connection goes back to a pool: it must not keep the bound because ctx has ended meanwhile.
+	// The connection goes back to a pool: it must not keep the bound because ctx has ended
+	// meanwhile.
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	_, undone := tx.ExecContext(back, "SET /*!80000 SESSION innodb_lock_wait_timeout = @dblock_wait, "+

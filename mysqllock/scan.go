@@ -13,12 +13,13 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// ScanError says that a statement would have locked rows that it does not return, up to the whole table, for want of an
-// index. Nothing was locked. RowLock.Scan has it done all the same.
+// ScanError says that a statement would have locked rows that it does not return, up to the whole
+// table, for want of an index. Nothing was locked. RowLock.Scan has it done all the same.
 //
-// LockRow and LockRows look at the table and for an index that begins with the column. Claim looks at its tables and reads what
-// EXPLAIN says. This is done once for each text of a statement, and kind of key, that is allowed: the process keeps the last few
-// hundred. If one text means different tables in several databases, the process keeps the verdict of the first.
+// LockRow and LockRows look at the table and for an index that begins with the column. Claim looks
+// at its tables and reads what EXPLAIN says. This is done once for each text of a statement, and
+// kind of key, that is allowed: the process keeps the last few hundred. If one text means different
+// tables in several databases, the process keeps the verdict of the first.
 type ScanError struct {
 	Statement string // what would have been run, without its lock
 	Reason    string // what the server would do
@@ -40,7 +41,8 @@ func verdictOf(from, where string, key any) string {
 	return fmt.Sprintf("SELECT %s FROM %s WHERE %s = ? (%T)", where, from, where, key)
 }
 
-// accessTo finds an index that begins with a column, the primary key before others. With scan any will do.
+// accessTo finds an index that begins with a column, the primary key before others. With scan any
+// will do.
 func accessTo(ctx context.Context, tx *sql.Tx, from, where, column string, key any, scan bool) (access, error) {
 	verdict := verdictOf(from, where, key)
 	if scan {
@@ -139,7 +141,8 @@ func beside(table mysql.Table, lines []map[string]string, index string) (string,
 	return "", nil
 }
 
-// allow refuses a query on tables whose rows can't be locked, and one that reads more rows than it returns, unless it may scan.
+// allow refuses a query on tables whose rows can't be locked, and one that reads more rows than it
+// returns, unless it may scan.
 func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) error {
 	verdict := fmt.Sprintf("%s (scan: %t)", query, scan)
 	if _, known := verdicts.get(verdict); known {
@@ -163,7 +166,8 @@ func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, sca
 	return nil
 }
 
-// callsNoOwn refuses stored functions, which may read other tables. A name with that of a database before it can only be one.
+// callsNoOwn refuses stored functions, which may read other tables. A name with that of a database
+// before it can only be one.
 func callsNoOwn(ctx context.Context, tx *sql.Tx, c rowlock.Conditions) error {
 	if len(c.Functions) == 0 {
 		return nil
@@ -193,7 +197,8 @@ func callsNoOwn(ctx context.Context, tx *sql.Tx, c rowlock.Conditions) error {
 	return &dblock.InvalidError{Field: "query", Reason: "the function " + called + " may read other tables: " + rowlock.StaleReason}
 }
 
-// explain refuses a query that reads more rows than it returns. seen: the plan is of more than that there is no such row today.
+// explain refuses a query that reads more rows than it returns. seen: the plan is of more than that
+// there is no such row today.
 func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (seen bool, err error) {
 	plan, err := planOf(ctx, tx, rowlock.Claim(query, n, ""), args)
 	if err != nil {
@@ -219,7 +224,8 @@ type planStep struct{ access, usable, extra string }
 // reads tells that the whole table is read, or the whole of an index.
 func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index" }
 
-// planOf explains a statement without its lock: the server may read a row by its key to make a plan, and would lock it.
+// planOf explains a statement without its lock: the server may read a row by its key to make a
+// plan, and would lock it.
 func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]planStep, error) {
 	lines, err := mysql.ShowOf(ctx, tx, "EXPLAIN FORMAT=TRADITIONAL "+statement, args...)
 	steps := make([]planStep, len(lines))
@@ -232,7 +238,8 @@ func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]pl
 // maxVerdicts bounds the cache. Who makes up texts all the time pays for an EXPLAIN now and then.
 const maxVerdicts = 512
 
-// verdicts are the statements that are allowed, and by which index. A refusal is not kept: the index may be made.
+// verdicts are the statements that are allowed, and by which index. A refusal is not kept: the
+// index may be made.
 var verdicts = cache{allowed: map[string]access{}}
 
 type cache struct {

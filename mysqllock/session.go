@@ -14,68 +14,79 @@ import (
 
 // SessionOptions of a SessionLocker. The zero value is good for use.
 type SessionOptions struct {
-	// Namespace keeps the keys of one use of this database from those of another. Default: none. See NameOf.
+	// Namespace keeps the keys of one use of this database from those of another. Default: none.
+	// See NameOf.
 	Namespace string
 
-	// RawNames has keys be the names that GET_LOCK is called with as they are, for locks that are shared with other programs:
-	// 1 to 64 printable characters of ASCII, without quotes and backslashes. Names that differ in case alone are one lock on MySQL,
-	// and different locks on MariaDB. Blanks at the end count on both. Then there is no Namespace, and the names are those of all
-	// databases of the server.
+	// RawNames has keys be the names that GET_LOCK is called with as they are, for locks that are
+	// shared with other programs: 1 to 64 printable characters of ASCII, without quotes and
+	// backslashes. Names that differ in case alone are one lock on MySQL, and different locks on
+	// MariaDB. Blanks at the end count on both. Then there is no Namespace, and the names are those
+	// of all databases of the server.
 	RawNames bool
 
-	// IdleTimeout is after how long the server ends a connection that is silent, and frees its locks: of a process that
-	// is stopped, or can't be reached any more. (One that ends frees them at once.) A third of it after the last statement
-	// the connection is pinged. A process trusts its locks for a tenth less. Whole seconds. Default 10 s; 1 s to 24 h.
+	// IdleTimeout is after how long the server ends a connection that is silent, and frees its
+	// locks: of a process that is stopped, or can't be reached any more. (One that ends frees them
+	// at once.) A third of it after the last statement the connection is pinged. A process trusts
+	// its locks for a tenth less. Whole seconds. Default 10 s; 1 s to 24 h.
 	IdleTimeout time.Duration
 
-	// MaxConns bounds the connections, which come out of the pool. Locks share them: one carries up to 10,000, and another
-	// one is taken when that is reached; a second one when there are a few dozens. Default 4, or fewer if the pool is
-	// limited: one connection of the pool stays with the host. A MaxConns that leaves none is refused, and so is a pool of
-	// 1 connection, or of 2 with ServerQueue.
+	// MaxConns bounds the connections, which come out of the pool. Locks share them: one carries up
+	// to 10,000, and another one is taken when that is reached; a second one when there are a few
+	// dozens. Default 4, or fewer if the pool is limited: one connection of the pool stays with the
+	// host. A MaxConns that leaves none is refused, and so is a pool of 1 connection, or of 2 with
+	// ServerQueue.
 	MaxConns int
 
-	// Poll is how long a process waits at most until it asks again for a key that it waits for. The server tells nobody of what is given
-	// back; so while somebody waits, one more connection of the pool has it look every 2 ms. Where the pool is limited to fewer
-	// than 8 connections none is spared for that, and for more than 100 keys it is not done: then a process asks
-	// every 5 ms at first, and more seldom the longer it has waited; 100 times a second at most, over all keys. Default 100 ms; 10 ms to 1 min.
+	// Poll is how long a process waits at most until it asks again for a key that it waits for. The
+	// server tells nobody of what is given back; so while somebody waits, one more connection of
+	// the pool has it look every 2 ms. Where the pool is limited to fewer than 8 connections none
+	// is spared for that, and for more than 100 keys it is not done: then a process asks every 5 ms
+	// at first, and more seldom the longer it has waited; 100 times a second at most, over all
+	// keys. Default 100 ms; 10 ms to 1 min.
 	Poll time.Duration
 
-	// ServerQueue has whoever must wait do so in the server's own line: first come, first served, across processes. It costs a
-	// connection for each call that waits, and for each lock that was waited for, out of MaxConns.
+	// ServerQueue has whoever must wait do so in the server's own line: first come, first served,
+	// across processes. It costs a connection for each call that waits, and for each lock that was
+	// waited for, out of MaxConns.
 	ServerQueue bool
 
-	// Schema is the database of dblock's tables, and the one whose keys are kept apart from those of others. Default: that
-	// of the connections. The tables are needed only to show keys by their names.
+	// Schema is the database of dblock's tables, and the one whose keys are kept apart from those
+	// of others. Default: that of the connections. The tables are needed only to show keys by their
+	// names.
 	Schema string
 
-	// MaxQueue bounds how many calls may wait for a statement on a connection; more are refused with
-	// dblock.ErrOverloaded. Default 65,536.
+	// MaxQueue bounds how many calls may wait for a statement on a connection; more are refused
+	// with dblock.ErrOverloaded. Default 65,536.
 	MaxQueue int
 
 	Observer dblock.Observer
 	Log      *slog.Logger // connections that are lost; default: nothing
 }
 
-// SessionLocker hands out session locks: GET_LOCK on connections that many locks share. They are the fastest locks there are, they
-// write nothing, and they need no tables. In return they have no token, so no guard can check them; they end with their
-// connection, which a restart or a failover of the server ends; and they exclude only within one server. There
-// is no shared mode (a LeaseLocker has one). Make it with NewSessionLocker. It is safe for concurrent use.
+// SessionLocker hands out session locks: GET_LOCK on connections that many locks share. They are
+// the fastest locks there are, they write nothing, and they need no tables. In return they have no
+// token, so no guard can check them; they end with their connection, which a restart or a failover
+// of the server ends; and they exclude only within one server. There is no shared mode (a
+// LeaseLocker has one). Make it with NewSessionLocker. It is safe for concurrent use.
 //
-// A connection that ends takes all its locks with it: their contexts end when the next statement or ping finds out, and
-// before IdleTimeout has passed in any case. In between another process may have the lock: what must not go wrong then
-// needs a LeaseLocker and its guard.
+// A connection that ends takes all its locks with it: their contexts end when the next statement or
+// ping finds out, and before IdleTimeout has passed in any case. In between another process may
+// have the lock: what must not go wrong then needs a LeaseLocker and its guard.
 //
-// Release waits for the server's answer for one second at most. It returns a *dblock.LostError unless the server confirms
-// that the lock was held until then.
+// Release waits for the server's answer for one second at most. It returns a *dblock.LostError
+// unless the server confirms that the lock was held until then.
 type SessionLocker struct{ locker *session.Locker }
 
 var _ dblock.Locker = (*SessionLocker)(nil)
 
-// NewSessionLocker makes a SessionLocker on the server of pool, out of which it takes its connections, one at first. They never go back
-// there. It finds out whether session locks exclude there.
+// NewSessionLocker makes a SessionLocker on the server of pool, out of which it takes its
+// connections, one at first. They never go back there. It finds out whether session locks exclude
+// there.
 //
-// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrServerTooOld; dblock.ErrUnsupported on clusters and
-// replicas, and on servers whose session locks don't exclude; it says what to use instead.
+// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrServerTooOld; dblock.ErrUnsupported
+// on clusters and replicas, and on servers whose session locks don't exclude; it says what to use
+// instead.
 func NewSessionLocker(ctx context.Context, pool *sql.DB, o SessionOptions) (*SessionLocker, error) {
 	if pool == nil {
 		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
@@ -109,11 +120,13 @@ func NewSessionLocker(ctx context.Context, pool *sql.DB, o SessionOptions) (*Ses
 	return &SessionLocker{l}, nil
 }
 
-// Acquire waits for the lock of key while ctx lives. See dblock.Locker. WithShared, WithPermits, WithMaxHold, WithoutRenewal
-// and WithData are dblock.ErrUnsupported. The label of WithLabel is seen in this process alone.
+// Acquire waits for the lock of key while ctx lives. See dblock.Locker. WithShared, WithPermits,
+// WithMaxHold, WithoutRenewal and WithData are dblock.ErrUnsupported. The label of WithLabel is
+// seen in this process alone.
 //
-// Errors: never dblock.ErrOutcomeUnknown: what may have been granted without an answer ends with its connection.
-// dblock.ErrOverloaded also where this process has as many session locks as MaxConns connections carry.
+// Errors: never dblock.ErrOutcomeUnknown: what may have been granted without an answer ends with
+// its connection. dblock.ErrOverloaded also where this process has as many session locks as
+// MaxConns connections carry.
 func (s *SessionLocker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return s.locker.Acquire(ctx, key, opts...)
 }
@@ -126,6 +139,7 @@ func (s *SessionLocker) TryAcquire(ctx context.Context, key string, opts ...dblo
 // Caps says what session locks promise.
 func (s *SessionLocker) Caps() dblock.Caps { return s.locker.Caps() }
 
-// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and closes the connections, which
-// frees whatever is left. It closes them where ctx has ended, too; the error then says that locks are still in use.
+// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and closes
+// the connections, which frees whatever is left. It closes them where ctx has ended, too; the error
+// then says that locks are still in use.
 func (s *SessionLocker) Close(ctx context.Context) error { return s.locker.Close(ctx) }

@@ -38,8 +38,9 @@ type sessionDriver struct {
 
 var _ session.Driver = (*sessionDriver)(nil)
 
-// sessionConns returns how many connections session locks may take out of the pool, so that one stays with the host. 0: the
-// default. ServerQueue takes two at least: one for the locks that are free, one for a call that waits.
+// sessionConns returns how many connections session locks may take out of the pool, so that one
+// stays with the host. 0: the default. ServerQueue takes two at least: one for the locks that are
+// free, one for a call that waits.
 func sessionConns(pool *sql.DB, o SessionOptions) (int, error) {
 	limit, least := pool.Stats().MaxOpenConnections, 1
 	if o.ServerQueue {
@@ -109,7 +110,8 @@ func (e *sessionDriver) Open(ctx context.Context, _ func(session.ID)) (session.C
 	}
 }
 
-// prepare makes sure that session locks exclude where the connection leads, and that the server ends it when it is silent.
+// prepare makes sure that session locks exclude where the connection leads, and that the server
+// ends it when it is silent.
 func (e *sessionDriver) prepare(ctx context.Context, c *sessionConn) error {
 	if _, err := c.conn.ExecContext(ctx, "SET SESSION autocommit = 1, SESSION sql_select_limit = "+mysql.AllRows); err != nil {
 		return err
@@ -181,11 +183,12 @@ func (c *sessionConn) Park(context.Context) error {
 	return fmt.Errorf("%w: MySQL and MariaDB say nothing unasked", dblock.ErrUnsupported)
 }
 
-// waitAtServer is a year, in seconds: what stands for no end on one of the two is refused by the other.
+// waitAtServer is a year, in seconds: what stands for no end on one of the two is refused by the
+// other.
 const waitAtServer = 365 * 24 * 60 * 60
 
-// Wait waits in the server's own line. The server sees within a second that a client has gone which waits. A KILL tells it
-// at once.
+// Wait waits in the server's own line. The server sees within a second that a client has gone which
+// waits. A KILL tells it at once.
 func (c *sessionConn) Wait(ctx context.Context, id session.ID, _ bool) error {
 	var got sql.NullInt64
 	err := c.conn.QueryRowContext(ctx, "SELECT GET_LOCK("+quote(string(id))+", "+strconv.Itoa(waitAtServer)+")").Scan(&got)

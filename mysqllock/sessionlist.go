@@ -73,7 +73,8 @@ func SessionLocks(ctx context.Context, pool *sql.DB, schema string) ([]dblock.Se
 	return locks, nil
 }
 
-// Where servers show named locks, if they do. One that lacks the table, or does not let everybody look, says so by an error.
+// Where servers show named locks, if they do. One that lacks the table, or does not let everybody
+// look, says so by an error.
 var namedLocks = []string{
 	"SELECT l.OBJECT_NAME, t.PROCESSLIST_ID, l.LOCK_STATUS = 'PENDING' FROM performance_schema.metadata_locks l" +
 		" JOIN performance_schema.threads t ON t.THREAD_ID = l.OWNER_THREAD_ID WHERE l.OBJECT_TYPE = 'USER LEVEL LOCK'" +

@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// These servers take longer to read a statement than to lock what it names. So what is asked for most is prepared, in
-// a few sizes, and the rest of a batch is one more statement: text.
+// These servers take longer to read a statement than to lock what it names. So what is asked for
+// most is prepared, in a few sizes, and the rest of a batch is one more statement: text.
 
 // batch is a prepared statement: so many locks that are taken, or given back.
 type batch struct {
@@ -25,7 +25,8 @@ type batch struct {
 	n     int
 }
 
-// sizes are those of batches. Fewer than the smallest one are not worth a statement of their own, unless there is nothing else.
+// sizes are those of batches. Fewer than the smallest one are not worth a statement of their own,
+// unless there is nothing else.
 var sizes = [...]int{
 	8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 88, 96, 104, 112, 120, 128,
 }
@@ -79,8 +80,8 @@ func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, er
 	return done, err
 }
 
-// batches does those steps that stand at some places, and are all of one kind, as far as they fill batches. It returns the places
-// that are left.
+// batches does those steps that stand at some places, and are all of one kind, as far as they fill
+// batches. It returns the places that are left.
 func (c *sessionConn) batches(ctx context.Context, steps []session.Step, at []int, done []bool) (left []int, err error) {
 	for len(at) > 0 {
 		b := batch{steps[at[0]].Op == session.Take, fit(len(at))}
@@ -107,7 +108,8 @@ func (c *sessionConn) batches(ctx context.Context, steps []session.Step, at []in
 	return nil, nil
 }
 
-// prepare returns the statement of a batch; nil: there is none, as of a batch of nothing, or the server prepares no more.
+// prepare returns the statement of a batch; nil: there is none, as of a batch of nothing, or the
+// server prepares no more.
 func (c *sessionConn) prepare(ctx context.Context, b batch) (*sql.Stmt, error) {
 	if statement := c.prepared[b]; statement != nil || b.n == 0 || c.plain {
 		return statement, nil
@@ -146,7 +148,8 @@ func step(s session.Step) (string, error) {
 	return "", fmt.Errorf("%w: step %d with a session lock", dblock.ErrUnsupported, s.Op)
 }
 
-// freed is 0 for a lock that does not exist. RELEASE_LOCK alone is NULL then, which reads as a failure of the whole statement.
+// freed is 0 for a lock that does not exist. RELEASE_LOCK alone is NULL then, which reads as a
+// failure of the whole statement.
 func freed(name string) string { return "IFNULL(RELEASE_LOCK(" + name + "), 0)" }
 
 // waitMark is the name of the lock that one who waits has.

@@ -14,7 +14,8 @@ import (
 
 var _ session.WatchDriver = (*sessionDriver)(nil)
 
-// Watch takes a connection of the pool for statements that look, pause and look again at the server.
+// Watch takes a connection of the pool for statements that look, pause and look again at the
+// server.
 func (e *sessionDriver) Watch(ctx context.Context) (session.Watch, error) {
 	if most := e.pool.Stats().MaxOpenConnections; most > 0 && most < max(sparing, e.conns+2) { // one stays with the host
 		return nil, fmt.Errorf("%w: a pool of %d connections has none to spare", dblock.ErrUnsupported, most)
@@ -34,7 +35,8 @@ func (e *sessionDriver) Watch(ctx context.Context) (session.Watch, error) {
 // sessionWatch is a connection that only looks. It never goes back to the pool.
 type sessionWatch struct{ conn *sql.Conn }
 
-// Close ends the connection. A statement that was given up ends by itself, at the server, when its look is over.
+// Close ends the connection. A statement that was given up ends by itself, at the server, when its
+// look is over.
 func (w *sessionWatch) Close() {
 	mysql.Discard(w.conn)
 	_ = w.conn.Close()
@@ -43,8 +45,8 @@ func (w *sessionWatch) Close() {
 // lookEvery is the time between two looks of a statement.
 const lookEvery = 2 * time.Millisecond
 
-// The statement reads no table, so that it keeps no snapshot: it counts up to a thousand, pauses at each number, and ends at the
-// first one at which a lock is free.
+// The statement reads no table, so that it keeps no snapshot: it counts up to a thousand, pauses at
+// each number, and ends at the first one at which a lock is free.
 const (
 	tenOf    = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
 	lookStep = "SELECT step.n FROM (SELECT a.n + 10 * b.n + 100 * c.n AS n FROM " + tenOf + " a CROSS JOIN " + tenOf + " b CROSS JOIN " + tenOf + " c) step" +

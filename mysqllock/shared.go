@@ -17,8 +17,9 @@ import (
 // openings is how often readers come again at once, after a key was opened to them.
 const openings = 3
 
-// acquireShared is one INSERT where all keys of a batch are open to readers already. Those that are free are opened, and
-// asked for again. What was held before is looked at first, so that a poll locks nothing.
+// acquireShared is one INSERT where all keys of a batch are open to readers already. Those that are
+// free are opened, and asked for again. What was held before is looked at first, so that a poll
+// locks nothing.
 func (r *readerRows) acquireShared(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	answers := make([]lease.AcquireResult, len(asks))
 	left := places(len(asks))
@@ -153,7 +154,8 @@ func handlesIn(backs []lease.ReleaseRequest) [][]byte {
 	return handles
 }
 
-// open says who has the keys at the given places, and has those shared that are free; false where none was.
+// open says who has the keys at the given places, and has those shared that are free; false where
+// none was.
 func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (opened bool, err error) {
 	seen, err := r.seeKeys(ctx, by, pick(asks, at))
 	if err != nil {
@@ -203,8 +205,9 @@ func (l *leaseRows) seeKeys(ctx context.Context, by lease.By, asks []lease.Acqui
 	return seen, err
 }
 
-// makeUnheld makes rows that are missing, and grants nothing. The keys are in order. One whose place another transaction has
-// locked is told apart from the others by halves, while there is time to wait for each, and is left out.
+// makeUnheld makes rows that are missing, and grants nothing. The keys are in order. One whose
+// place another transaction has locked is told apart from the others by halves, while there is time
+// to wait for each, and is left out.
 func (l *leaseRows) makeUnheld(ctx context.Context, shared bool, keys []string) error {
 	if len(keys) == 0 {
 		return nil

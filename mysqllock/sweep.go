@@ -28,8 +28,8 @@ type sweeper struct {
 	tickets *ticketRows
 }
 
-// Sweep tidies in small steps: rows are found without a lock, and deleted by their keys. Leases come
-// before members: one whose member was gone when it was read is free for good.
+// Sweep tidies in small steps: rows are found without a lock, and deleted by their keys. Leases
+// come before members: one whose member was gone when it was read is free for good.
 func (d *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
 	older := max(unused, leastUnused).Microseconds()
 	s := &sweeper{d.conns, d.leases, d.readers, d.tickets}
@@ -83,8 +83,8 @@ func (s *sweeper) steps(
 	}
 }
 
-// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then
-// looks for readers.
+// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the
+// holder, and then looks for readers.
 func (s *sweeper) sweepShared(ctx context.Context, older int64) (int64, error) {
 	return s.steps(ctx,
 		func(on mysqldb.DBTX, after []byte) ([][]byte, error) {
@@ -126,7 +126,8 @@ func (s *sweeper) unclaim(ctx context.Context, keys [][]byte, handle lease.Handl
 	return err
 }
 
-// sweepReaders ends those whose members were gone for good when they were read, or whose time was up.
+// sweepReaders ends those whose members were gone for good when they were read, or whose time was
+// up.
 func (s *sweeper) sweepReaders(ctx context.Context, older int64) (removed int64, err error) {
 	for from := []byte{}; ; {
 		found, err := read(ctx, s.conns, func(on mysqldb.DBTX) ([]mysqldb.UnusedReadersRow, error) {

@@ -12,43 +12,49 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// TxOptions are those of RunTx. The zero value is good for use. What they say holds whatever the session's defaults are, and
-// for the transaction only.
+// TxOptions are those of RunTx. The zero value is good for use. What they say holds whatever the
+// session's defaults are, and for the transaction only.
 type TxOptions struct {
-	// Isolation: sql.LevelReadUncommitted, ReadCommitted, RepeatableRead or Serializable. Default: sql.LevelReadCommitted.
+	// Isolation: sql.LevelReadUncommitted, ReadCommitted, RepeatableRead or Serializable. Default:
+	// sql.LevelReadCommitted.
 	Isolation sql.IsolationLevel
 
 	// ReadOnly has the server refuse writes, with an error that says so. Default: read and write.
 	ReadOnly bool
 
-	// Attempts is how often at most the transaction is run. Default 10, at most 1,000. Between two there is a pause of about 5 ms,
-	// then twice as long each time, up to 500 ms; each is longer or shorter by up to a half.
+	// Attempts is how often at most the transaction is run. Default 10, at most 1,000. Between two
+	// there is a pause of about 5 ms, then twice as long each time, up to 500 ms; each is longer or
+	// shorter by up to a half.
 	Attempts int
 
-	// OnRetry, if not nil, is called before each of these pauses, with the attempt that failed, from 1, and the server's error.
-	// A panic of its is ignored.
+	// OnRetry, if not nil, is called before each of these pauses, with the attempt that failed,
+	// from 1, and the server's error. A panic of its is ignored.
 	OnRetry func(attempt int, err error)
 }
 
-// RunTx runs fn in a transaction and commits it. Where it gave way to others (see Retryable) it rolls back and runs all of it
-// again, fn included: what fn does outside of the transaction it does more than once. Where fn fails or panics, the
-// transaction is rolled back. A connection whose commit or rollback fails is closed.
+// RunTx runs fn in a transaction and commits it. Where it gave way to others (see Retryable) it
+// rolls back and runs all of it again, fn included: what fn does outside of the transaction it does
+// more than once. Where fn fails or panics, the transaction is rolled back. A connection whose
+// commit or rollback fails is closed.
 //
-// fn must return the errors of its statements. It must not end the transaction, nor use it after it has returned. After a deadlock
-// the server has rolled all of it back, and whatever is sent then is written at once, by itself, as it would be without a
-// transaction: RunTx sees that, by a savepoint that is gone, and can't undo it. A statement that timed out waiting for a lock
-// (IsLockTimeout) is not run again: that bound was yours.
+// fn must return the errors of its statements. It must not end the transaction, nor use it after it
+// has returned. After a deadlock the server has rolled all of it back, and whatever is sent then is
+// written at once, by itself, as it would be without a transaction: RunTx sees that, by a savepoint
+// that is gone, and can't undo it. A statement that timed out waiting for a lock (IsLockTimeout) is
+// not run again: that bound was yours.
 //
-// It takes five round trips, and what fn takes. If ctx ends before the commit, the connection is closed. A commit that is under
-// way when ctx ends has a second more.
+// It takes five round trips, and what fn takes. If ctx ends before the commit, the connection is
+// closed. A commit that is under way when ctx ends has a second more.
 //
-// Errors: fn's own, as it is, where that is no conflict; nothing was written, unless it went on after a deadlock.
-// dblock.ErrConflict where each attempt met one, with the last of the server's; nothing was written. dblock.ErrOutcomeUnknown
-// where the connection was lost, or ctx ended, while it committed: it is not run again, and may be written. dblock.ErrTxEnded where the
-// transaction had ended before: fn went on after an error that rolled it back, ran a statement that commits, such as CREATE
-// TABLE, or ended it itself; a part may be written. ctx's where it ended before the commit; nothing was written.
-// dblock.ErrUnavailable where there is no connection, or it was lost before the commit. dblock.ErrBusy where the server cancelled
-// a statement of RunTx itself. Nothing was written in these cases. dblock.ErrInvalid.
+// Errors: fn's own, as it is, where that is no conflict; nothing was written, unless it went on
+// after a deadlock. dblock.ErrConflict where each attempt met one, with the last of the server's;
+// nothing was written. dblock.ErrOutcomeUnknown where the connection was lost, or ctx ended, while
+// it committed: it is not run again, and may be written. dblock.ErrTxEnded where the transaction
+// had ended before: fn went on after an error that rolled it back, ran a statement that commits,
+// such as CREATE TABLE, or ended it itself; a part may be written. ctx's where it ended before the
+// commit; nothing was written. dblock.ErrUnavailable where there is no connection, or it was lost
+// before the commit. dblock.ErrBusy where the server cancelled a statement of RunTx itself. Nothing
+// was written in these cases. dblock.ErrInvalid.
 func RunTx(ctx context.Context, db *sql.DB, o TxOptions, fn func(*sql.Tx) error) error {
 	modes, err := o.modes()
 	if err != nil {
@@ -73,7 +79,8 @@ var levels = map[sql.IsolationLevel]string{
 	sql.LevelRepeatableRead: "REPEATABLE READ", sql.LevelSerializable: "SERIALIZABLE",
 }
 
-// modes is the statement that is for the next transaction alone. The driver's own leaves read-write to the session's default.
+// modes is the statement that is for the next transaction alone. The driver's own leaves read-write
+// to the session's default.
 func (o TxOptions) modes() (string, error) {
 	level, ok := levels[o.Isolation]
 	if !ok {
@@ -94,8 +101,8 @@ func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error
 	return runOn(ctx, tx, fn, func() {})
 }
 
-// runOn runs fn in a transaction that begin has begun, and commits it. The commit is acknowledged only if the server
-// confirms that the transaction is open. It calls after when it is over.
+// runOn runs fn in a transaction that begin has begun, and commits it. The commit is acknowledged
+// only if the server confirms that the transaction is open. It calls after when it is over.
 func runOn(ctx context.Context, tx *mysql.Tx, fn func(*sql.Tx) error, after func()) error {
 	defer tx.Return(after) // where fn panics, too
 	if err := fn(tx.Tx); err != nil {
@@ -120,7 +127,8 @@ func errBegin(ctx context.Context, err error) error {
 	}
 }
 
-// errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
+// errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT
+// took effect.
 func errUnwritten(what string, err error) error {
 	return sqlerr.Wrap(mysql.Classify(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 }

@@ -22,7 +22,8 @@ var advice = map[uint16]string{
 		"and LOCK TABLES",
 }
 
-// txError says what an error means to the one whose transaction it came from. name is what was to be locked.
+// txError says what an error means to the one whose transaction it came from. name is what was to
+// be locked.
 func txError(ctx context.Context, name string, err error) error {
 	switch ended := ctx.Err(); {
 	case err == nil:

@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Wait notes for ttl that a process waits for keys; with ttl 0 it ends that. It notifies no process: List shows it, and
-// OthersWait reads it.
+// Wait notes for ttl that a process waits for keys; with ttl 0 it ends that. It notifies no
+// process: List shows it, and OthersWait reads it.
 func (d *leaseDriver) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
 	return d.passing(ctx, inOrder(keys), id, func(on mysqldb.DBTX, keys [][]byte) error {
 		if ttl == 0 {
@@ -41,7 +41,8 @@ func inOrder(keys []string) [][]byte {
 	return list
 }
 
-// passing runs a statement on a member's rows of keys, but for those that another transaction has locked.
+// passing runs a statement on a member's rows of keys, but for those that another transaction has
+// locked.
 func (d *leaseDriver) passing(ctx context.Context, keys [][]byte, id member.ID, statement func(mysqldb.DBTX, [][]byte) error) error {
 	err := d.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error { return statement(on, keys) })
 	if !mysql.IsLocked(err) {
@@ -82,7 +83,8 @@ var _ lease.Watcher = (*leaseDriver)(nil)
 // sparing is how many connections a pool has that can spare one for a watch.
 const sparing = 8
 
-// Watch takes a connection of the pool for statements that look, pause and look again at the server.
+// Watch takes a connection of the pool for statements that look, pause and look again at the
+// server.
 func (d *leaseDriver) Watch(ctx context.Context) (lease.Watch, error) {
 	if d.watch <= 0 {
 		return nil, fmt.Errorf("%w: LeaseOptions.Watch says so", dblock.ErrUnsupported)
@@ -107,13 +109,15 @@ func (d *leaseDriver) Watch(ctx context.Context) (lease.Watch, error) {
 	return w, nil
 }
 
-// watch is a connection that only looks. It has settings of its own, and never goes back to the pool.
+// watch is a connection that only looks. It has settings of its own, and never goes back to the
+// pool.
 type watch struct {
 	e    *leaseDriver
 	conn *sql.Conn
 }
 
-// Close ends the connection. A statement that was given up ends by itself, at the server, when its look is over.
+// Close ends the connection. A statement that was given up ends by itself, at the server, when its
+// look is over.
 func (w *watch) Close() {
 	mysql.Discard(w.conn)
 	_ = w.conn.Close()

@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// checked is the table as it was found good for use. An error is not kept: the table may be altered, or the server come back.
+// checked is the table as it was found good for use. An error is not kept: the table may be
+// altered, or the server come back.
 func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*driver.Plan, error) {
 	if p := t.plan.Load(); p != nil {
 		return p, nil
@@ -30,7 +31,8 @@ func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*driver.Pla
 	return p, nil
 }
 
-// judge says what is wrong with a table, and what to alter. Whether its key is unique is judged later.
+// judge says what is wrong with a table, and what to alter. Whether its key is unique is judged
+// later.
 func (t *Table[V, DB]) judge(facts driver.Facts) (*driver.Plan, error) {
 	s := t.spec
 	if len(facts.All) == 0 {

@@ -78,18 +78,19 @@
 // written before in that transaction is not Update's to repeat. The error says so; roll back, and
 // repeat the whole transaction, as Do does.
 //
-// Do calls fn in a new transaction at READ COMMITTED each time, and commits it if fn returns nil. If
-// fn returns a conflict, or the server reports one, the transaction is rolled back, and after a
+// Do calls fn in a new transaction at READ COMMITTED each time, and commits it if fn returns nil.
+// If fn returns a conflict, or the server reports one, the transaction is rolled back, and after a
 // pause there is the next one. It is for changes of several rows, each by its version, that are
 // written together or not at all. What fn does outside of the transaction it does more than once.
-// fn must return the errors of its statements, must not end the transaction, nor use it after it has
-// returned. With EscalateAfter the lock is taken before fn is called.
+// fn must return the errors of its statements, must not end the transaction, nor use it after it
+// has returned. With EscalateAfter the lock is taken before fn is called.
 //
 // # Escalation
 //
 // EscalateAfter of a driver has the attempts after the first n made in a transaction that takes a
 // lock first. If it is the lock of the row, for which every writer of the row waits, the next
-// attempt succeeds. There is no pause before it: callers wait at the server, each with a connection.
+// attempt succeeds. There is no pause before it: callers wait at the server, each with a
+// connection.
 //
 // LockRowAfter is for a row that many callers want at once. Once an attempt has failed, the callers
 // of one process that want the row queue in FIFO order and try one after the other, instead of a

@@ -24,8 +24,9 @@ var (
 	// It is not tried again. The error is a *SuppressedError.
 	ErrSuppressed = attempt.ErrSuppressed
 
-	// ErrTooMany: the statement hit more than one row, so its key is not unique or its condition is too wide. Roll back: outside
-	// of a transaction the rows are written. The error is a *TooManyError.
+	// ErrTooMany: the statement hit more than one row, so its key is not unique or its condition is
+	// too wide. Roll back: outside of a transaction the rows are written. The error is a
+	// *TooManyError.
 	ErrTooMany = attempt.ErrTooMany
 )
 
@@ -138,7 +139,8 @@ func invalid(field, format string, args ...any) error {
 
 func init() { attempt.Counted = counted }
 
-// counted is err with the number of attempts in its conflict. That is copied, as it may be somebody else's.
+// counted is err with the number of attempts in its conflict. That is copied, as it may be somebody
+// else's.
 func counted(err error, attempts int) error {
 	var conflict *StaleError
 	if !errors.As(err, &conflict) {

@@ -10,17 +10,19 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// ETaggable is what a row's version may be in an ETag. A time counts in microseconds, as databases keep it.
+// ETaggable is what a row's version may be in an ETag. A time counts in microseconds, as databases
+// keep it.
 type ETaggable interface {
 	~int | ~int16 | ~int32 | ~int64 | ~uint | ~uint16 | ~uint32 | ~uint64 | ~string | ~[16]byte | time.Time
 }
 
-// ETag is a version as the ETag header of HTTP carries it, a strong one, in quotes: "3" for 3, a UUID in its usual form, a time as its
-// microseconds since 1970. Versions of one type that differ have tags that differ. A string is taken as it is, but for what may
-// not stand in a tag, which is written %XX, as the percent sign is.
+// ETag is a version as the ETag header of HTTP carries it, a strong one, in quotes: "3" for 3, a
+// UUID in its usual form, a time as its microseconds since 1970. Versions of one type that differ
+// have tags that differ. A string is taken as it is, but for what may not stand in a tag, which is
+// written %XX, as the percent sign is.
 //
-// It names the row, and not one of its representations: serve the same row as JSON and as HTML at two URLs. A proxy that compresses
-// makes tags weak, and those never match: see ParseIfMatch.
+// It names the row, and not one of its representations: serve the same row as JSON and as HTML at
+// two URLs. A proxy that compresses makes tags weak, and those never match: see ParseIfMatch.
 func ETag[V ETaggable](version V) string {
 	if t, isTime := any(version).(time.Time); isTime {
 		return quoted(strconv.FormatInt(t.UnixMicro(), 10))
@@ -41,7 +43,8 @@ func ETag[V ETaggable](version V) string {
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// escaped keeps to the visible ASCII of RFC 9110's etagc. What is beyond it would be allowed, and is mangled on the way.
+// escaped keeps to the visible ASCII of RFC 9110's etagc. What is beyond it would be allowed, and
+// is mangled on the way.
 func escaped(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

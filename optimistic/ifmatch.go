@@ -9,20 +9,21 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// ErrIfMatchRequired: the request has no If-Match, and a write that has none could overwrite what its sender has not seen. Answer
-// with 428: the client reads the resource, and sends its ETag.
+// ErrIfMatchRequired: the request has no If-Match, and a write that has none could overwrite what
+// its sender has not seen. Answer with 428: the client reads the resource, and sends its ETag.
 var ErrIfMatchRequired = errors.New("optimistic: the request has no If-Match header: " +
 	"read the resource first, and send the ETag that it came with")
 
-// Match is the If-Match of a request: which versions of the row its sender has seen. The zero value matches none.
+// Match is the If-Match of a request: which versions of the row its sender has seen. The zero value
+// matches none.
 type Match struct {
 	any  bool
 	tags []string // strong ones, in quotes
 	weak []string // with W/, which match nothing
 }
 
-// IfMatch reads the condition of a request from its http.Header. Without one the error is ErrIfMatchRequired. Others are those
-// of ParseIfMatch.
+// IfMatch reads the condition of a request from its http.Header. Without one the error is
+// ErrIfMatchRequired. Others are those of ParseIfMatch.
 func IfMatch(header map[string][]string) (Match, error) {
 	lines := header["If-Match"]
 	if len(lines) == 0 {
@@ -31,9 +32,10 @@ func IfMatch(header map[string][]string) (Match, error) {
 	return ParseIfMatch(strings.Join(lines, ","))
 }
 
-// ParseIfMatch reads the value of an If-Match header, as RFC 9110 has it: "*", or a list of tags in quotes. A weak tag (W/"3") never
-// matches, so a Match of weak tags alone fails each Check: the client has to send the strong ETag that it was given. The
-// error is a *dblock.InvalidError of the field "If-Match" if the value is malformed.
+// ParseIfMatch reads the value of an If-Match header, as RFC 9110 has it: "*", or a list of tags in
+// quotes. A weak tag (W/"3") never matches, so a Match of weak tags alone fails each Check: the
+// client has to send the strong ETag that it was given. The error is a *dblock.InvalidError of the
+// field "If-Match" if the value is malformed.
 func ParseIfMatch(value string) (Match, error) {
 	rest := strings.Trim(value, " \t")
 	if rest == "*" {

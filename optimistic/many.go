@@ -59,8 +59,8 @@ type Outcome[V any] struct {
 	Err     error // a *StaleError, *NotFoundError or *SuppressedError; nil for an updated row
 }
 
-// MaxChanges is how many rows one UpdateMany takes. A statement takes 65,535 parameters besides, which on MySQL and MariaDB many
-// columns may reach first: that is refused, too.
+// MaxChanges is how many rows one UpdateMany takes. A statement takes 65,535 parameters besides,
+// which on MySQL and MariaDB many columns may reach first: that is refused, too.
 const MaxChanges = dblock.MaxSetKeys
 
 // UpdateMany writes several rows, each if it still has the version expected, and returns an Outcome
@@ -68,17 +68,17 @@ const MaxChanges = dblock.MaxSetKeys
 // their keys first, so that two calls never deadlock, unless their transactions have locked others
 // of the rows before.
 //
-// With UpdateAllOrNothing nothing is written if one of the rows has changed or is missing: there are no
-// outcomes then, and the error joins those of all such rows, so that errors.Is finds ErrStale and
-// ErrNotFound. With UpdateEachRow the error is nil in that case, and the outcomes tell. If a trigger
-// suppresses the write of a row, UpdateAllOrNothing writes nothing and returns a *SuppressedError of one
-// such row. A transaction of db's is to be rolled back then.
+// With UpdateAllOrNothing nothing is written if one of the rows has changed or is missing: there
+// are no outcomes then, and the error joins those of all such rows, so that errors.Is finds
+// ErrStale and ErrNotFound. With UpdateEachRow the error is nil in that case, and the outcomes
+// tell. If a trigger suppresses the write of a row, UpdateAllOrNothing writes nothing and returns a
+// *SuppressedError of one such row. A transaction of db's is to be rolled back then.
 //
 // On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and
 // one that writes if there is something to write. It writes by a statement for each row if the
 // values of a column have several Go types, or if one statement exceeds the server's
-// max_allowed_packet. db has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED,
-// and run again after a deadlock.
+// max_allowed_packet. db has to be a transaction (it has Commit), or a *sql.DB, on which one is
+// begun at READ COMMITTED, and run again after a deadlock.
 func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode UpdateMode) ([]Outcome[V], error) {
 	op := driver.Many
 	switch {
@@ -148,7 +148,8 @@ func (t *Table[V, DB]) rows(changes []Change[V]) ([]driver.Row, error) {
 	return rows, nil
 }
 
-// compared makes keys and versions of what the server compares them with, and refuses a key that is there twice.
+// compared makes keys and versions of what the server compares them with, and refuses a key that is
+// there twice.
 func (t *Table[V, DB]) compared(p *driver.Plan, rows []driver.Row) (err error) {
 	seen := make(map[any]bool, len(rows))
 	for i := range rows {

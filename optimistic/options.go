@@ -13,9 +13,9 @@ type Option interface{ attempt.Option }
 // Attempts bounds how often an update is tried: 1 to 1,000. Default: 10.
 func Attempts(n int) Option { return attempt.Opt(func(p *attempt.Plan) { p.Attempts = n }) }
 
-// Backoff bounds the pauses between attempts. Each is of a random length, evenly between nothing and a bound (full jitter); the
-// bound is first after the first attempt, then twice as long each time, up to most, which is at most a minute. Zero for both: no
-// pauses. Default: 2 ms and 100 ms.
+// Backoff bounds the pauses between attempts. Each is of a random length, evenly between nothing
+// and a bound (full jitter); the bound is first after the first attempt, then twice as long each
+// time, up to most, which is at most a minute. Zero for both: no pauses. Default: 2 ms and 100 ms.
 func Backoff(first, most time.Duration) Option {
 	return attempt.Opt(func(p *attempt.Plan) { p.First, p.Most = first, most })
 }

@@ -15,9 +15,10 @@ import (
 //	n, err := q.UpdateAccount(ctx, params)
 //	err = optimistic.Rows(n, err, at)
 //
-// MySQL and MariaDB count rows that have changed, and not those that were found, unless clientFoundRows is set. That is the same
-// here, because each write changes the version: so every such statement must set it to another value. One that sets a column to
-// what it was, and leaves the version, is a conflict there.
+// MySQL and MariaDB count rows that have changed, and not those that were found, unless
+// clientFoundRows is set. That is the same here, because each write changes the version: so every
+// such statement must set it to another value. One that sets a column to what it was, and leaves
+// the version, is a conflict there.
 func Rows(n int64, err error, at Row) error {
 	switch {
 	case err != nil:
@@ -63,7 +64,8 @@ func Result(r interface{ RowsAffected() (int64, error) }, err error, at Row) err
 	return Rows(n, nil, at)
 }
 
-// Tag is Rows for a pgconn.CommandTag: sqlc's :execresult with pgx. A tag that is nil is an *dblock.InvalidError.
+// Tag is Rows for a pgconn.CommandTag: sqlc's :execresult with pgx. A tag that is nil is an
+// *dblock.InvalidError.
 func Tag(tag interface{ RowsAffected() int64 }, err error, at Row) error {
 	switch {
 	case err != nil:

@@ -16,8 +16,9 @@ import (
 )
 
 // Table writes rows of a table of yours, each only if it still has the version it was read with. V
-// is the Go type of the version; DB is the driver's: a pool, a connection or a transaction. Make one with NewTable of pgoptimistic or mysqloptimistic, once, and share it: it is
-// safe for concurrent use.
+// is the Go type of the version; DB is the driver's: a pool, a connection or a transaction. Make
+// one with NewTable of pgoptimistic or mysqloptimistic, once, and share it: it is safe for
+// concurrent use.
 //
 // The version expected is a required argument, and its zero value is refused, but by IntFromZero: a
 // row is overwritten unseen through Any alone. A write is one statement, and so is atomic without a
@@ -98,9 +99,10 @@ func (t *Table[V, DB]) describe(of any, table, key string, version any) error {
 	return nil
 }
 
-// Check asks the server whether the table will do, unless it has been asked: that there is such a table, that its key has a
-// unique index of its own, and that its version is of a fitting type and NOT NULL. The *dblock.InvalidError says what to alter.
-// Every other method does so at its first use; call it when the service starts to learn it then.
+// Check asks the server whether the table will do, unless it has been asked: that there is such a
+// table, that its key has a unique index of its own, and that its version is of a fitting type and
+// NOT NULL. The *dblock.InvalidError says what to alter. Every other method does so at its first
+// use; call it when the service starts to learn it then.
 func (t *Table[V, DB]) Check(ctx context.Context, db DB) error {
 	_, err := t.checked(ctx, db, nil)
 	return err
@@ -173,7 +175,8 @@ func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any, r *driver.Row)
 	return p, err
 }
 
-// wrong says what an error of a statement's means. A table that was altered meanwhile is looked at anew.
+// wrong says what an error of a statement's means. A table that was altered meanwhile is looked at
+// anew.
 func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error) error {
 	if errors.As(err, new(*TooManyError)) || errors.Is(err, ErrStale) {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// Version describes what shows that a row of a Table has changed, and its Go type. Make one with Int,
-// IntFromZero, Timestamp, UUID or Columns.
+// Version describes what shows that a row of a Table has changed, and its Go type. Make one with
+// Int, IntFromZero, Timestamp, UUID or Columns.
 type Version[V any] struct {
 	kind    driver.Kind
 	first   int64 // of Int: the version of a new row
@@ -22,8 +22,8 @@ type Version[V any] struct {
 // Values are columns and what is in them.
 type Values map[string]any
 
-// Set is what is written: columns and their new values, nil for NULL. A value is passed to the driver as it is. The key and the
-// version are not set: the Table takes care of them.
+// Set is what is written: columns and their new values, nil for NULL. A value is passed to the
+// driver as it is. The key and the version are not set: the Table takes care of them.
 type Set map[string]any
 
 // Int is a version that is an integer and grows by one with each write: column BIGINT NOT NULL
@@ -32,11 +32,11 @@ type Set map[string]any
 // again: if that happens use UUID.
 func Int(column string) Version[int64] { return integer(column, 1) }
 
-// IntFromZero is Int for tables whose versions begin at 0: Rails (lock_version), Hibernate and JPA (@Version) make such. Upsert
-// inserts rows at version 0. A version below 0 is refused.
+// IntFromZero is Int for tables whose versions begin at 0: Rails (lock_version), Hibernate and JPA
+// (@Version) make such. Upsert inserts rows at version 0. A version below 0 is refused.
 //
-// It cannot refuse the 0 of a version that was never read: a write with that hits a row that has not been
-// written since its insert. Use Int for tables of your own.
+// It cannot refuse the 0 of a version that was never read: a write with that hits a row that has
+// not been written since its insert. Use Int for tables of your own.
 func IntFromZero(column string) Version[int64] { return integer(column, 0) }
 
 func integer(column string, first int64) Version[int64] {
@@ -57,9 +57,10 @@ func integer(column string, first int64) Version[int64] {
 
 const fromZero = "if those of this table begin at 0, use IntFromZero"
 
-// Timestamp is a version that the server sets to its clock, in microseconds, and always later than the version before, whatever
-// its clock does: column TIMESTAMPTZ or TIMESTAMP (in UTC) on Postgres, DATETIME(6) (in UTC) on MySQL and MariaDB, NOT NULL. One
-// of less precision would miss changes, and is refused. Go's times are cut to microseconds. All writers have to use a Table, or
+// Timestamp is a version that the server sets to its clock, in microseconds, and always later than
+// the version before, whatever its clock does: column TIMESTAMPTZ or TIMESTAMP (in UTC) on
+// Postgres, DATETIME(6) (in UTC) on MySQL and MariaDB, NOT NULL. One of less precision would miss
+// changes, and is refused. Go's times are cut to microseconds. All writers have to use a Table, or
 // set the column likewise.
 func Timestamp(column string) Version[time.Time] {
 	return Version[time.Time]{
@@ -77,9 +78,10 @@ func Timestamp(column string) Version[time.Time] {
 	}
 }
 
-// UUID is a version that is a new random UUID with each write. It tells a row from one that was deleted and made anew: column UUID
-// on Postgres and MariaDB, BINARY(16) or CHAR(36) on MySQL and MariaDB, NOT NULL. A [16]byte is what the UUID types of most
-// libraries are made of: they can be passed as they are.
+// UUID is a version that is a new random UUID with each write. It tells a row from one that was
+// deleted and made anew: column UUID on Postgres and MariaDB, BINARY(16) or CHAR(36) on MySQL and
+// MariaDB, NOT NULL. A [16]byte is what the UUID types of most libraries are made of: they can be
+// passed as they are.
 func UUID(column string) Version[[16]byte] {
 	return Version[[16]byte]{
 		kind: driver.UUID, columns: []string{column},
@@ -100,12 +102,14 @@ func UUID(column string) Version[[16]byte] {
 // and so is a DECIMAL with more than 35 digits before the point on MySQL and MariaDB. Texts are
 // compared byte by byte, whatever their collation.
 //
-// A DATE or DATETIME of MySQL and MariaDB has no time zone. The driver reads and sends a time.Time of it in the loc of the DSN, and so
-// does dblock. With another loc than UTC the DSN needs parseTime=true. A TIMESTAMP of Postgres without a time zone, and a DATE, are
-// compared with the clock that the time.Time shows in its own location.
+// A DATE or DATETIME of MySQL and MariaDB has no time zone. The driver reads and sends a time.Time
+// of it in the loc of the DSN, and so does dblock. With another loc than UTC the DSN needs
+// parseTime=true. A TIMESTAMP of Postgres without a time zone, and a DATE, are compared with the
+// clock that the time.Time shows in its own location.
 //
-// The new version that a write returns has the values that were set. On Postgres they are as the server has stored them; on MySQL
-// and MariaDB as they were given: one that the server rounds or cuts is a conflict at the next write, and has to be read again.
+// The new version that a write returns has the values that were set. On Postgres they are as the
+// server has stored them; on MySQL and MariaDB as they were given: one that the server rounds or
+// cuts is a conflict at the next write, and has to be read again.
 func Columns(columns ...string) Version[Values] {
 	columns = slices.Clone(columns)
 	return Version[Values]{

@@ -111,7 +111,8 @@ func (t *Table[V, DB]) touch(ctx context.Context, db DB, op driver.Op, key any, 
 // suppressed. Fewer would be met by rows that are deleted and made anew all the time.
 const writeTries = 8
 
-// write runs one statement on one row. Those on any version, and an insert, ignore the one expected.
+// write runs one statement on one row. Those on any version, and an insert, ignore the one
+// expected.
 func (t *Table[V, DB]) write(ctx context.Context, db DB, op driver.Op, key any, expected V, set Set) (next V, err error) {
 	r := driver.Row{Set: set}
 	compares := op == driver.Update || op == driver.Delete

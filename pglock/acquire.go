@@ -74,7 +74,8 @@ func (d *leaseDriver) acquireMany(ctx context.Context, by lease.By, asks []lease
 	return found.answers(asks), nil
 }
 
-// unlessNone lists something of each ask; nothing where no ask has it, which is the usual case and costs least.
+// unlessNone lists something of each ask; nothing where no ask has it, which is the usual case and
+// costs least.
 func unlessNone[T any](asks []lease.AcquireRequest, of func(lease.AcquireRequest) (T, bool)) []T {
 	if !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { _, has := of(a); return has }) {
 		return []T{}
@@ -86,8 +87,8 @@ func unlessNone[T any](asks []lease.AcquireRequest, of func(lease.AcquireRequest
 	return list
 }
 
-// answered is what a statement says of a batch: the token of each acquisition that it granted, and by key why the others
-// were refused.
+// answered is what a statement says of a batch: the token of each acquisition that it granted, and
+// by key why the others were refused.
 type answered struct {
 	granted map[acquisition]int64
 	refused map[string]lease.AcquireResult
@@ -116,7 +117,8 @@ func (b *answered) note(key string, handle pgtype.UUID, granted int64, refused l
 	}
 }
 
-// answers returns the answer to each ask. It grants only what the statement returned under the ask's handle.
+// answers returns the answer to each ask. It grants only what the statement returned under the
+// ask's handle.
 func (b *answered) answers(asks []lease.AcquireRequest) []lease.AcquireResult {
 	answers := make([]lease.AcquireResult, len(asks))
 	for i, a := range asks {

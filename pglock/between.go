@@ -12,8 +12,8 @@ type batcher interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// between runs a query between others, whose rows nobody reads, and after a pending look: in one round trip where tx can, in three
-// through database/sql, which has no batches.
+// between runs a query between others, whose rows nobody reads, and after a pending look: in one
+// round trip where tx can, in three through database/sql, which has no batches.
 func between(
 	ctx context.Context, tx Tx, view *view, before, after []string, read func(pgx.Rows) error, query string, args []any,
 ) error {
@@ -59,8 +59,9 @@ func (d describing) Query(ctx context.Context, query string, args ...any) (pgx.R
 	return d.Tx.Query(ctx, query, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
 }
 
-// forKeys returns tx as it sends keys of any type. In the modes exec and simple_protocol pgx knows the
-// type of an argument by its Go type alone: there one more round trip asks for those of other keys.
+// forKeys returns tx as it sends keys of any type. In the modes exec and simple_protocol pgx knows
+// the type of an argument by its Go type alone: there one more round trip asks for those of other
+// keys.
 func forKeys(tx Tx, keys any) Tx {
 	switch keys.(type) {
 	case []string, []int, []int16, []int32, []int64:

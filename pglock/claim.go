@@ -9,19 +9,22 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// Claim locks rows that nobody else has locked, at most n of those that query returns, and reads them: "any free seat,
-// now". It waits for nobody, and two who claim at once get different rows. It returns none, and no error, where none is
-// free: others may still have some locked, and give them back.
+// Claim locks rows that nobody else has locked, at most n of those that query returns, and reads
+// them: "any free seat, now". It waits for nobody, and two who claim at once get different rows. It
+// returns none, and no error, where none is free: others may still have some locked, and give them
+// back.
 //
-// query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT id, price FROM seat WHERE
-// buyer IS NULL ORDER BY id". args are its $1, $2, …; row is what reads a row, as pgx.RowTo, pgx.RowToStructByName; over
-// SQLTx it reads what database/sql can. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write the
-// new holder into the row itself before you commit, and have query read that.
+// query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT
+// id, price FROM seat WHERE buyer IS NULL ORDER BY id". args are its $1, $2, …; row is what reads a
+// row, as pgx.RowTo, pgx.RowToStructByName; over SQLTx it reads what database/sql can. n is 1 to
+// dblock.MaxSetKeys. A claim ends with tx: write the new holder into the row itself before you
+// commit, and have query read that.
 //
-// Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,
-// a lock or a semicolon, is no SELECT, or has a sub-select in or behind its FROM, an aggregate, or not just one table. So is one
-// that calls a function of your own behind its FROM, in SQL or a procedural language, also by an operator, in a view or in a policy of
-// row level security: the server would judge a row by other tables as they were before the lock.
+// Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query
+// that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or behind
+// its FROM, an aggregate, or not just one table. So is one that calls a function of your own behind
+// its FROM, in SQL or a procedural language, also by an operator, in a view or in a policy of row
+// level security: the server would judge a row by other tables as they were before the lock.
 func Claim[T any](
 	ctx context.Context, tx Tx, o dblock.RowLock, n int, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// ownConns is how many connections the leases of one pool and TTL use by default, without the one that listens.
+// ownConns is how many connections the leases of one pool and TTL use by default, without the one
+// that listens.
 const ownConns = 4
 
 func newDriver(schema *postgres.Schema, pool *postgres.Pool) *leaseDriver {

@@ -7,7 +7,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// batchLocked is an error of a batch that met a locked row. The batch is split to find the ask for that row.
+// batchLocked is an error of a batch that met a locked row. The batch is split to find the ask for
+// that row.
 type batchLocked struct{ error }
 
 func (e *batchLocked) Unwrap() error { return e.error }

@@ -63,8 +63,9 @@ func (d *leaseDriver) Serve(ctx context.Context, key string, gone member.ID) (bo
 	return len(rows) > 0, err
 }
 
-// passOn is one statement, whatever the size of the batch. What may wait still is withdrawn before, in a statement of
-// its own: without a ticket it is granted no more, and what it was granted until then is seen.
+// passOn is one statement, whatever the size of the batch. What may wait still is withdrawn before,
+// in a statement of its own: without a ticket it is granted no more, and what it was granted until
+// then is seen.
 func (d *leaseDriver) passOn(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	keys, handles := keysAndHandles(lease.MayWait(backs))
 	if len(keys) > 0 {

@@ -87,8 +87,8 @@ var guards = map[dblock.Mode]string{dblock.ModeExclusive: pgdb.Guard, dblock.Mod
 // the critical section. That database needs dblock's tables, too.
 //
 // Errors: dblock.ErrFenced if a holder with a larger token came first; dblock.ErrConflict if the
-// fence changed after a REPEATABLE READ or SERIALIZABLE tx began; dblock.ErrUnsupported for permits.
-// Others are pgx's.
+// fence changed after a REPEATABLE READ or SERIALIZABLE tx began; dblock.ErrUnsupported for
+// permits. Others are pgx's.
 func (g Guards) AdvanceFence(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
 	if err := root.CheckText("resource", resource, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err
@@ -129,8 +129,9 @@ func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgc
 	return home.OnHost(tx).Exec(ctx, query, args...)
 }
 
-// fenced reads the answer of a guard. In REPEATABLE READ and above the row may have changed after the
-// snapshot: the holder has moved its end, or another holder has come. Only a new snapshot can show which.
+// fenced reads the answer of a guard. In REPEATABLE READ and above the row may have changed after
+// the snapshot: the holder has moved its end, or another holder has come. Only a new snapshot can
+// show which.
 func fenced(tag pgconn.CommandTag, err error, what string) error {
 	if postgres.IsUnserializable(err) {
 		return fmt.Errorf("%w: %s changed after the transaction began: roll back and begin again: %w", dblock.ErrConflict, what, err)

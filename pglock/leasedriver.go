@@ -38,9 +38,9 @@ func (d *leaseDriver) backend() lease.Backend {
 	}
 }
 
-// lockTimeout lets the server give up on a lock before we give up on the server: the error then says
-// which of the two it was. A batch passes over rows that are locked; what waits, for a row that somebody else is making
-// say, keeps others of this process waiting.
+// lockTimeout lets the server give up on a lock before we give up on the server: the error then
+// says which of the two it was. A batch passes over rows that are locked; what waits, for a row
+// that somebody else is making say, keeps others of this process waiting.
 func lockTimeout(ctx context.Context) string {
 	wait := longestWait
 	if deadline, ok := ctx.Deadline(); ok {
@@ -51,8 +51,8 @@ func lockTimeout(ctx context.Context) string {
 
 const longestWait = time.Second
 
-// batchTimeout is lockTimeout for a batch, which waits for a row that another transaction is making, as all of its asks
-// do. It gives up soon, and is split: a single ask waits for longer.
+// batchTimeout is lockTimeout for a batch, which waits for a row that another transaction is
+// making, as all of its asks do. It gives up soon, and is split: a single ask waits for longer.
 func batchTimeout(ctx context.Context, size int) string {
 	if size == 1 {
 		return lockTimeout(ctx)

@@ -11,8 +11,9 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// briefly is how long what is done for a lone caller waits for a row, in milliseconds: about as long as another
-// caller's commit takes. After that the statement comes which passes over what is locked.
+// briefly is how long what is done for a lone caller waits for a row, in milliseconds: about as
+// long as another caller's commit takes. After that the statement comes which passes over what is
+// locked.
 const briefly = "10"
 
 // acquireOne grants one key. Its answer has no token if nothing is free.

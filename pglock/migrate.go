@@ -13,21 +13,24 @@ import (
 
 // MigrationOptions say what a MigrationLocker is for.
 type MigrationOptions struct {
-	// Name says whose migrations these are, for example the service's name: 1 to 255 bytes. Processes that migrate the same tables
-	// must agree on it. Those of other names, and of other databases, don't wait.
+	// Name says whose migrations these are, for example the service's name: 1 to 255 bytes.
+	// Processes that migrate the same tables must agree on it. Those of other names, and of other
+	// databases, don't wait.
 	Name string
 
 	// Timeout is how long to wait for another process that migrates. Default 1 minute.
 	Timeout time.Duration
 }
 
-// MigrationLocker lets one process at a time run a service's own migrations. It is what goose calls a SessionLocker, for
-// goose.WithSessionLocker, and needs no goose. It is an advisory lock, bound to the connection that migrates: the server frees
-// it when that ends, however it ends. It needs none of dblock's tables, and a direct connection.
+// MigrationLocker lets one process at a time run a service's own migrations. It is what goose calls
+// a SessionLocker, for goose.WithSessionLocker, and needs no goose. It is an advisory lock, bound
+// to the connection that migrates: the server frees it when that ends, however it ends. It needs
+// none of dblock's tables, and a direct connection.
 //
-// It takes connections of pgx's stdlib, and of any other driver for Postgres. A pooler shows in those of pgx alone. With another
-// driver, or one that wraps pgx's, a pooler in transaction mode may keep the lock when it was given back: it is granted to nobody
-// then, until the pooler closes its session.
+// It takes connections of pgx's stdlib, and of any other driver for Postgres. A pooler shows in
+// those of pgx alone. With another driver, or one that wraps pgx's, a pooler in transaction mode
+// may keep the lock when it was given back: it is granted to nobody then, until the pooler closes
+// its session.
 type MigrationLocker struct{ of migratelock.Postgres }
 
 // NewMigrationLocker makes one. Its error is a *dblock.InvalidError.
@@ -38,11 +41,12 @@ func NewMigrationLocker(o MigrationOptions) (*MigrationLocker, error) {
 	return &MigrationLocker{migratelock.Postgres{Schema: migratelock.Service(o.Name), Timeout: o.Timeout, Close: postgres.CloseDriverConn}}, nil
 }
 
-// SessionLock waits until conn holds the lock. It asks again and again, so that a holder's CREATE INDEX CONCURRENTLY does not wait
-// for the waiters.
+// SessionLock waits until conn holds the lock. It asks again and again, so that a holder's CREATE
+// INDEX CONCURRENTLY does not wait for the waiters.
 //
-// Errors: dblock.ErrBusy where the timeout has passed; ctx's where it ended; dblock.ErrUnsupported behind a pooler, on a standby, and on
-// servers whose advisory locks exclude nobody. After others than the first two conn is closed.
+// Errors: dblock.ErrBusy where the timeout has passed; ctx's where it ended; dblock.ErrUnsupported
+// behind a pooler, on a standby, and on servers whose advisory locks exclude nobody. After others
+// than the first two conn is closed.
 func (l *MigrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if err := excludes(ctx, conn); err != nil {
 		return l.of.Refuse(ctx, conn, err)
@@ -50,13 +54,15 @@ func (l *MigrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error
 	return l.of.SessionLock(ctx, conn)
 }
 
-// SessionUnlock gives the lock back, whether ctx has ended or not, within 5 s. An error says that this could not be confirmed, and
-// that conn was closed for it, which frees the lock, too. What was migrated stays migrated.
+// SessionUnlock gives the lock back, whether ctx has ended or not, within 5 s. An error says that
+// this could not be confirmed, and that conn was closed for it, which frees the lock, too. What was
+// migrated stays migrated.
 func (l *MigrationLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return l.of.SessionUnlock(ctx, conn)
 }
 
-// excludes refuses a connection on which an advisory lock keeps nobody out, as far as its driver shows that.
+// excludes refuses a connection on which an advisory lock keeps nobody out, as far as its driver
+// shows that.
 func excludes(ctx context.Context, conn *sql.Conn) error {
 	return conn.Raw(func(driverConn any) error {
 		c, ok := driverConn.(interface{ Conn() *pgx.Conn }) // a *stdlib.Conn

@@ -38,7 +38,8 @@ func (d *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []le
 	return answers, nil
 }
 
-// Make is one statement for leases, and two for a semaphore: the permits stand before their number does.
+// Make is one statement for leases, and two for a semaphore: the permits stand before their number
+// does.
 func (d *leaseDriver) Make(ctx context.Context, keys []string, limit int) error {
 	if limit == 0 {
 		return d.q.MakeFreeLeases(ctx, d.db, keys)

@@ -14,63 +14,70 @@ import (
 
 // SessionOptions of a SessionLocker. The zero value is good for use.
 type SessionOptions struct {
-	// Namespace keeps the keys of one use of this database from those of another. Default: none. See KeyOf.
+	// Namespace keeps the keys of one use of this database from those of another. Default: none.
+	// See KeyOf.
 	Namespace string
 
-	// RawKeys has keys be numbers, in decimal, that Postgres' functions are called with as they are: for locks that are
-	// shared with other programs. Then there is no Namespace.
+	// RawKeys has keys be numbers, in decimal, that Postgres' functions are called with as they
+	// are: for locks that are shared with other programs. Then there is no Namespace.
 	RawKeys bool
 
-	// IdleTimeout is after how long the server ends a connection that is silent, and frees its locks: of a process that
-	// is stopped, or can't be reached any more. (One that ends frees them at once.) A third of it after the last statement
-	// the connection is pinged. A process trusts its locks for a tenth less. Default 10 s; 1 s to 24 h.
+	// IdleTimeout is after how long the server ends a connection that is silent, and frees its
+	// locks: of a process that is stopped, or can't be reached any more. (One that ends frees them
+	// at once.) A third of it after the last statement the connection is pinged. A process trusts
+	// its locks for a tenth less. Default 10 s; 1 s to 24 h.
 	IdleTimeout time.Duration
 
-	// MaxConns bounds the connections. Locks share them: one carries a fifth of what the server's lock table is made for
-	// (max_locks_per_transaction times max_connections), which is 1,280 by the server's defaults, and a second one is opened when
-	// that is reached. Default 4.
+	// MaxConns bounds the connections. Locks share them: one carries a fifth of what the server's
+	// lock table is made for (max_locks_per_transaction times max_connections), which is 1,280 by
+	// the server's defaults, and a second one is opened when that is reached. Default 4.
 	MaxConns int
 
-	// Poll is how often a process asks again for a key that it waits for, give or take a half, though no
-	// notification comes: who gives a lock back by other means than this package sends none. Default 1 s; 10 ms to 1 min.
+	// Poll is how often a process asks again for a key that it waits for, give or take a half,
+	// though no notification comes: who gives a lock back by other means than this package sends
+	// none. Default 1 s; 10 ms to 1 min.
 	Poll time.Duration
 
-	// ServerQueue has whoever must wait do so in the server's own line: first come, first served, across processes, and a
-	// writer before readers that come later. It costs a connection for each call that waits, and for each lock that was
-	// waited for, out of MaxConns; and who waits keeps VACUUM from removing what was deleted since (backend_xmin).
+	// ServerQueue has whoever must wait do so in the server's own line: first come, first served,
+	// across processes, and a writer before readers that come later. It costs a connection for each
+	// call that waits, and for each lock that was waited for, out of MaxConns; and who waits keeps
+	// VACUUM from removing what was deleted since (backend_xmin).
 	ServerQueue bool
 
-	// Label is the application_name of the connections, by which people know who has a lock. Default: the host's.
+	// Label is the application_name of the connections, by which people know who has a lock.
+	// Default: the host's.
 	Label string
 
 	// Schema is where dblock's tables are. They are needed only to show keys by their names.
 	Schema string
 
-	// MaxQueue bounds how many calls may wait for a statement on a connection; more are refused with
-	// dblock.ErrOverloaded. Default 65,536.
+	// MaxQueue bounds how many calls may wait for a statement on a connection; more are refused
+	// with dblock.ErrOverloaded. Default 65,536.
 	MaxQueue int
 
 	Observer dblock.Observer
 	Log      *slog.Logger // connections that are lost; default: nothing
 }
 
-// SessionLocker hands out session locks: pg_advisory_lock on connections that many locks share. They are the fastest locks there
-// are, they write nothing, and they need no tables. In return they have no token, so no guard can check them; they end with
-// their connection, which a restart or a failover of the server ends; and they exclude only within one database of one
-// server. Make it with NewSessionLocker. It is safe for concurrent use.
+// SessionLocker hands out session locks: pg_advisory_lock on connections that many locks share.
+// They are the fastest locks there are, they write nothing, and they need no tables. In return they
+// have no token, so no guard can check them; they end with their connection, which a restart or a
+// failover of the server ends; and they exclude only within one database of one server. Make it
+// with NewSessionLocker. It is safe for concurrent use.
 //
-// A connection that ends takes all its locks with it: their contexts end within milliseconds where the server says so, and
-// before IdleTimeout has passed in any case. In between another process may have the lock: what must not go wrong then
-// needs a LeaseLocker and its guard.
+// A connection that ends takes all its locks with it: their contexts end within milliseconds where
+// the server says so, and before IdleTimeout has passed in any case. In between another process may
+// have the lock: what must not go wrong then needs a LeaseLocker and its guard.
 //
-// Release waits for the server's answer for one second at most. It returns a *dblock.LostError unless the server confirms
-// that the lock was held until then.
+// Release waits for the server's answer for one second at most. It returns a *dblock.LostError
+// unless the server confirms that the lock was held until then.
 type SessionLocker struct{ locker *session.Locker }
 
 var _ dblock.Locker = (*SessionLocker)(nil)
 
-// NewSessionLocker makes a SessionLocker in the database of pool, of which it uses only the settings, for connections of its own. It
-// opens one, and finds out whether session locks exclude there.
+// NewSessionLocker makes a SessionLocker in the database of pool, of which it uses only the
+// settings, for connections of its own. It opens one, and finds out whether session locks exclude
+// there.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrServerTooOld; dblock.ErrUnsupported
 // behind a pooler, on a standby, and on servers whose session locks don't exclude, and for a
@@ -98,11 +105,13 @@ func NewSessionLocker(ctx context.Context, pool *pgxpool.Pool, o SessionOptions)
 	return &SessionLocker{l}, nil
 }
 
-// Acquire waits for the lock of key while ctx lives. See dblock.Locker. WithShared shares it; WithPermits, WithMaxHold,
-// WithoutRenewal and WithData are dblock.ErrUnsupported. The label of WithLabel is seen in this process alone.
+// Acquire waits for the lock of key while ctx lives. See dblock.Locker. WithShared shares it;
+// WithPermits, WithMaxHold, WithoutRenewal and WithData are dblock.ErrUnsupported. The label of
+// WithLabel is seen in this process alone.
 //
-// Errors: never dblock.ErrOutcomeUnknown: what may have been granted without an answer ends with its connection.
-// dblock.ErrOverloaded also where this process has as many session locks as MaxConns connections carry.
+// Errors: never dblock.ErrOutcomeUnknown: what may have been granted without an answer ends with
+// its connection. dblock.ErrOverloaded also where this process has as many session locks as
+// MaxConns connections carry.
 func (s *SessionLocker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return s.locker.Acquire(ctx, key, opts...)
 }
@@ -115,6 +124,7 @@ func (s *SessionLocker) TryAcquire(ctx context.Context, key string, opts ...dblo
 // Caps says what session locks promise.
 func (s *SessionLocker) Caps() dblock.Caps { return s.locker.Caps() }
 
-// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and closes the connections, which
-// frees whatever is left. It closes them where ctx has ended, too; the error then says that locks are still in use.
+// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and closes
+// the connections, which frees whatever is left. It closes them where ctx has ended, too; the error
+// then says that locks are still in use.
 func (s *SessionLocker) Close(ctx context.Context) error { return s.locker.Close(ctx) }

@@ -57,7 +57,8 @@ func idOf(key int64) session.ID {
 	return session.ID(id[:])
 }
 
-// Most leaves four fifths of the server's lock table, as it is said to be, to others; it has room for about twice of that.
+// Most leaves four fifths of the server's lock table, as it is said to be, to others; it has room
+// for about twice of that.
 func (e *sessionDriver) Most() int { return e.most }
 
 // Classify tells what an error means.
@@ -93,7 +94,8 @@ func (e *sessionDriver) Open(ctx context.Context, heard func(session.ID)) (sessi
 	return c, nil
 }
 
-// prepare makes sure that session locks exclude where the connection leads, and that the server ends it when it is silent.
+// prepare makes sure that session locks exclude where the connection leads, and that the server
+// ends it when it is silent.
 func (e *sessionDriver) prepare(ctx context.Context, c *sessionConn) error {
 	server, err := postgres.Probe(ctx, c.conn)
 	if err != nil {
@@ -127,7 +129,8 @@ func (e *sessionDriver) prepare(ctx context.Context, c *sessionConn) error {
 	if _, err := c.conn.PgConn().Exec(ctx, set+"; LISTEN "+sessionChannel).ReadAll(); err != nil {
 		return fmt.Errorf("LISTEN (it is slow while the server's queue is full: see pg_notification_queue_usage): %w", err)
 	}
-	// So that the server sees that a client has gone which waits for a lock. Not every system has what that takes.
+	// So that the server sees that a client has gone which waits for a lock. Not every system has
+	// what that takes.
 	_, err = c.conn.PgConn().Exec(ctx, "SET client_connection_check_interval = 500").ReadAll()
 	var refused *pgconn.PgError
 	if err != nil && !errors.As(err, &refused) {
@@ -181,7 +184,8 @@ func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, er
 	return has, nil
 }
 
-// waitBits are what the statements change of a lock's number for the second lock that its waiters share.
+// waitBits are what the statements change of a lock's number for the second lock that its waiters
+// share.
 const waitBits = 7255594130963576273
 
 // ownRow is the row of the lock that a step is about.

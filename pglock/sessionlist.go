@@ -13,8 +13,8 @@ import (
 
 // SessionLocks lists the advisory locks of the pool's database that are called by one number, by
 // whomever they are held: session locks, transaction locks, and those of other programs. Keys are
-// known of those that a SessionLocker has held for longer than a second. Schema is where dblock's tables
-// are; default: the first schema on the search_path that has them.
+// known of those that a SessionLocker has held for longer than a second. Schema is where dblock's
+// tables are; default: the first schema on the search_path that has them.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrUnavailable.
 func SessionLocks(ctx context.Context, pool *pgxpool.Pool, schema string) ([]dblock.SessionLock, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// The statements of session locks are sent in Postgres' own binary form: to convert their arguments and answers one by one would
-// take this process longer than the server takes to lock.
+// The statements of session locks are sent in Postgres' own binary form: to convert their arguments
+// and answers one by one would take this process longer than the server takes to lock.
 
 // Run does the steps in one statement.
 func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, error) {
@@ -111,8 +111,8 @@ func header(b []byte, element uint32, n int) []byte {
 	return b
 }
 
-// mark is the second number of a key, by which those are known who wait to have its lock alone: that of SplitMix64, so that
-// keys which are close to each other are far apart.
+// mark is the second number of a key, by which those are known who wait to have its lock alone:
+// that of SplitMix64, so that keys which are close to each other are far apart.
 func mark(key int64) int64 {
 	z := uint64(key) + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

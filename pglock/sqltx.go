@@ -17,17 +17,17 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Tx is a transaction: a pgx.Tx, or what SQLTx makes of a *sql.Tx. A pool is none, as it has no Rollback: what is locked
-// through it would be free again at once.
+// Tx is a transaction: a pgx.Tx, or what SQLTx makes of a *sql.Tx. A pool is none, as it has no
+// Rollback: what is locked through it would be free again at once.
 type Tx interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	Rollback(ctx context.Context) error
 }
 
-// SQLTx lets the functions of this package take a transaction of database/sql, and so of GORM, ent or
-// sqlx. The driver underneath must be pgx's (github.com/jackc/pgx/v5/stdlib): with another one they
-// fail, and say so.
+// SQLTx lets the functions of this package take a transaction of database/sql, and so of GORM, ent
+// or sqlx. The driver underneath must be pgx's (github.com/jackc/pgx/v5/stdlib): with another one
+// they fail, and say so.
 func SQLTx(tx *sql.Tx) Tx { return sqlTx{tx} }
 
 type sqlTx struct{ tx *sql.Tx }
@@ -75,8 +75,8 @@ func ofDriver(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: a *sql.Tx of another driver than pgx's stdlib: %w", dblock.ErrUnsupported, err)
 }
 
-// sqlRows are rows of database/sql as pgx's functions read them. pgx may add methods to its interface: those are there, and
-// can't be called.
+// sqlRows are rows of database/sql as pgx's functions read them. pgx may add methods to its
+// interface: those are there, and can't be called.
 type sqlRows struct {
 	pgx.Rows
 	rows   *sql.Rows

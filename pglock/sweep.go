@@ -12,8 +12,8 @@ import (
 // sweepStep is how many rows one statement removes at most.
 const sweepStep = 500
 
-// Sweep removes what nobody has used for so long, a step at a time along the key, so that no statement
-// locks or reads much.
+// Sweep removes what nobody has used for so long, a step at a time along the key, so that no
+// statement locks or reads much.
 func (d *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
 	for _, step := range []func() (int64, error){
 		func() (int64, error) { return d.q.SweepMembers(ctx, d.db, postgres.ToMicros(unused), sweepStep) },
@@ -48,8 +48,8 @@ func (d *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed 
 	}
 }
 
-// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then
-// looks for readers.
+// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the
+// holder, and then looks for readers.
 func (d *leaseDriver) sweepShared(ctx context.Context, after, last string, unused time.Duration) (removed int64, err error) {
 	handle := postgres.UUID(member.NewID())
 	keys, err := d.q.ClaimShared(ctx, d.db, pgdb.ClaimSharedParams{Handle: handle, AfterKey: after, UntilKey: last, OlderUs: postgres.ToMicros(unused)})

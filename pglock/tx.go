@@ -22,7 +22,8 @@ type TxBeginner interface {
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
 
-// TxOptions are those of RunTx. The zero value is good for use. What they say holds whatever the session's defaults are.
+// TxOptions are those of RunTx. The zero value is good for use. What they say holds whatever the
+// session's defaults are.
 type TxOptions struct {
 	// Isolation. Default: pgx.ReadCommitted.
 	Isolation pgx.TxIsoLevel
@@ -30,36 +31,43 @@ type TxOptions struct {
 	// ReadOnly has the server refuse writes, with an error that says so. Default: read and write.
 	ReadOnly bool
 
-	// Deferrable has the transaction wait, before its first statement, until it can meet no conflict. It is for long reports, and
-	// only with pgx.Serializable and ReadOnly.
+	// Deferrable has the transaction wait, before its first statement, until it can meet no
+	// conflict. It is for long reports, and only with pgx.Serializable and ReadOnly.
 	Deferrable bool
 
-	// Attempts is how often at most the transaction is run. Default 10, at most 1,000. Between two there is a pause of about 5 ms,
-	// then twice as long each time, up to 500 ms; each is longer or shorter by up to a half.
+	// Attempts is how often at most the transaction is run. Default 10, at most 1,000. Between two
+	// there is a pause of about 5 ms, then twice as long each time, up to 500 ms; each is longer or
+	// shorter by up to a half.
 	Attempts int
 
-	// OnRetry, if not nil, is called before each of these pauses, with the attempt that failed, from 1, and the server's error.
-	// A panic of its is ignored.
+	// OnRetry, if not nil, is called before each of these pauses, with the attempt that failed,
+	// from 1, and the server's error. A panic of its is ignored.
 	OnRetry func(attempt int, err error)
 }
 
-// RunTx runs fn in a transaction and commits it. Where the server rolled it back for the sake of others (see Retryable) it runs
-// all of it again, fn included: what fn does outside of the transaction it does more than once. Where fn fails or panics, the
-// transaction is rolled back. A connection whose rollback fails is closed.
+// RunTx runs fn in a transaction and commits it. Where the server rolled it back for the sake of
+// others (see Retryable) it runs all of it again, fn included: what fn does outside of the
+// transaction it does more than once. Where fn fails or panics, the transaction is rolled back. A
+// connection whose rollback fails is closed.
 //
-// fn must return the errors of its statements. It must not end the transaction, nor use it after it has returned. A statement
-// that timed out waiting for a lock (IsLockTimeout) is not run again: that bound was yours.
+// fn must return the errors of its statements. It must not end the transaction, nor use it after it
+// has returned. A statement that timed out waiting for a lock (IsLockTimeout) is not run again:
+// that bound was yours.
 //
-// Errors: fn's own, as it is, where that is no conflict; nothing was written. dblock.ErrConflict where each attempt met one, with
-// the last of the server's; nothing was written. dblock.ErrOutcomeUnknown where the connection was lost, or ctx ended, while it
-// committed: it is not run again, and may be written. dblock.ErrTxEnded where fn went on after a failed statement as if nothing
-// were; nothing was written; or where fn ended the transaction itself. ctx's where it ended before the commit; nothing was
-// written. dblock.ErrUnavailable where there is no connection, it was lost before, or the server is a standby. dblock.ErrBusy
-// where the server cancelled a statement of RunTx itself. dblock.ErrOverloaded where the server's table of locks is full.
-// dblock.ErrInvalid; and the server's at COMMIT, such as of a deferred constraint. Nothing was written in these cases.
+// Errors: fn's own, as it is, where that is no conflict; nothing was written. dblock.ErrConflict
+// where each attempt met one, with the last of the server's; nothing was written.
+// dblock.ErrOutcomeUnknown where the connection was lost, or ctx ended, while it committed: it is
+// not run again, and may be written. dblock.ErrTxEnded where fn went on after a failed statement as
+// if nothing were; nothing was written; or where fn ended the transaction itself. ctx's where it
+// ended before the commit; nothing was written. dblock.ErrUnavailable where there is no connection,
+// it was lost before, or the server is a standby. dblock.ErrBusy where the server cancelled a
+// statement of RunTx itself. dblock.ErrOverloaded where the server's table of locks is full.
+// dblock.ErrInvalid; and the server's at COMMIT, such as of a deferred constraint. Nothing was
+// written in these cases.
 //
-// With synchronous replication an administrator can end a commit's wait for its replica, and the server then reports success.
-// RunTx takes that for dblock.ErrOutcomeUnknown only on connections that WatchCommits was applied to.
+// With synchronous replication an administrator can end a commit's wait for its replica, and the
+// server then reports success. RunTx takes that for dblock.ErrOutcomeUnknown only on connections
+// that WatchCommits was applied to.
 func RunTx(ctx context.Context, pool TxBeginner, o TxOptions, fn func(pgx.Tx) error) error {
 	modes, err := o.modes()
 	if err != nil {
@@ -176,7 +184,8 @@ func errBegin(ctx context.Context, err error) error {
 	}
 }
 
-// errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
+// errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT
+// took effect.
 func errUnwritten(what string, err error) error {
 	return sqlerr.Wrap(postgres.Classify(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 }
@@ -221,9 +230,10 @@ func errNotCommitted(ctx context.Context, err error) error {
 	return fmt.Errorf("dblock: the transaction was not committed, nothing was written: %w", errors.Join(context.Cause(ctx), err))
 }
 
-// WatchCommits has RunTx learn, on connections made with cfg, of commits whose wait for a synchronous replica was ended by
-// pg_cancel_backend or a shutdown. They stand on this server, which reports success with a warning, and are lost with it. Apply it
-// to pgxpool.Config.ConnConfig before the pool is made. It calls the OnNotice that cfg had.
+// WatchCommits has RunTx learn, on connections made with cfg, of commits whose wait for a
+// synchronous replica was ended by pg_cancel_backend or a shutdown. They stand on this server,
+// which reports success with a warning, and are lost with it. Apply it to pgxpool.Config.ConnConfig
+// before the pool is made. It calls the OnNotice that cfg had.
 func WatchCommits(cfg *pgx.ConnConfig) {
 	next := cfg.OnNotice
 	cfg.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {
@@ -240,7 +250,8 @@ func WatchCommits(cfg *pgx.ConnConfig) {
 // cutKey is where a connection keeps what WatchCommits tells RunTx.
 const cutKey = "dblock.commit.cut"
 
-// watchCut is true once the wait of a commit on conn was ended. It is read when conn is in its pool again.
+// watchCut is true once the wait of a commit on conn was ended. It is read when conn is in its pool
+// again.
 func watchCut(conn *pgx.Conn) *atomic.Bool {
 	cut := new(atomic.Bool)
 	if conn == nil { // of a mock

@@ -37,7 +37,8 @@ var advice = map[string]struct {
 	postgres.CodeNotPermitted:      {nil, "to lock rows takes the privilege UPDATE on the table, besides SELECT"},
 }
 
-// txError says what an error means to the one whose transaction it came from. key is what was to be locked.
+// txError says what an error means to the one whose transaction it came from. key is what was to be
+// locked.
 func txError(ctx context.Context, key string, err error) error {
 	switch ended := ctx.Err(); {
 	case err == nil:
@@ -69,7 +70,8 @@ func txError(ctx context.Context, key string, err error) error {
 	}
 }
 
-// notEncoded recognizes an argument that pgx can't send as the type that the statement has for it. pgx has no type for that error.
+// notEncoded recognizes an argument that pgx can't send as the type that the statement has for it.
+// pgx has no type for that error.
 func notEncoded(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "failed to encode args[")
 }

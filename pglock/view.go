@@ -14,15 +14,16 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// tableFacts reads a relation whose rows can't be locked among some tables, their partitions and heirs,
-// views and their tables. The server accepts FOR UPDATE there and returns no error. Of a foreign table
-// postgres_fdw leaves NOWAIT and SKIP LOCKED out, and other wrappers lock nothing. Of a view nothing is
-// locked in a UNION, a CTE, a function or VALUES. A view's rule shows these as setOperations, cteList
-// and range table entries (rtekind) other than relations, sub-selects and joins. Of a column of the first table it reads the schema that has
-// the operators of its type, below its domains. The operators of arrays, enums, ranges and rows are
-// those of pg_catalog. Of a claim it reads a function that may read other tables: one of the database's own
-// in SQL or a procedural language, which the query calls by its name, as a column of a row, or by an
-// operator, or which a view or a policy calls.
+// tableFacts reads a relation whose rows can't be locked among some tables, their partitions and
+// heirs, views and their tables. The server accepts FOR UPDATE there and returns no error. Of a
+// foreign table postgres_fdw leaves NOWAIT and SKIP LOCKED out, and other wrappers lock nothing. Of
+// a view nothing is locked in a UNION, a CTE, a function or VALUES. A view's rule shows these as
+// setOperations, cteList and range table entries (rtekind) other than relations, sub-selects and
+// joins. Of a column of the first table it reads the schema that has the operators of its type,
+// below its domains. The operators of arrays, enums, ranges and rows are those of pg_catalog. Of a
+// claim it reads a function that may read other tables: one of the database's own in SQL or a
+// procedural language, which the query calls by its name, as a column of a row, or by an operator,
+// or which a view or a policy calls.
 const tableFacts = `WITH RECURSIVE part AS (
     SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
     UNION
@@ -99,8 +100,8 @@ func (v *view) args() []any {
 	return []any{v.tables, v.column, text(v.claim.Functions), text(v.claim.Members), text(v.claim.Operators)}
 }
 
-// viewOf looks at a table. Where tx has batches and the operator of the column is known from another call, the look goes with the
-// statement that locks.
+// viewOf looks at a table. Where tx has batches and the operator of the column is known from
+// another call, the look goes with the statement that locks.
 func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
 	v := &view{tables: []string{table}, column: column, equal: operators.get(table, column)}
 	if _, ok := tx.(batcher); ok && v.equal != "" {
@@ -143,7 +144,8 @@ func (v *view) lockable() error {
 		dblock.ErrUnsupported, *v.found.Unlockable)
 }
 
-// keep keeps the operator with its schema: a search along the search_path could choose one that another role has made for the type.
+// keep keeps the operator with its schema: a search along the search_path could choose one that
+// another role has made for the type.
 func (v *view) keep() {
 	home := "pg_catalog" // where there is no such column, the statement says what is missing
 	if v.found.Home != nil {
@@ -153,8 +155,8 @@ func (v *view) keep() {
 	operators.put(v.tables[0], v.column, v.equal)
 }
 
-// after judges the look that went with the statement that locks, and that statement's error. The statement is to be sent again if
-// it compared by the operator of another type.
+// after judges the look that went with the statement that locks, and that statement's error. The
+// statement is to be sent again if it compared by the operator of another type.
 func (v *view) after(err error) (again bool, _ error) {
 	if !v.pending {
 		return false, err

@@ -126,8 +126,8 @@ type WorkerOptions struct {
 	// Ahead is how many jobs may be claimed, at most, before a handler is free for them. As a rule
 	// there are as many as the handlers do while two claims take, or eight if a handler takes less
 	// time than a claim, and none if it takes as long as ten claims. What has not begun after about
-	// a quarter of a second is handed back. Default twice Batch; at most 100,000; negative: a job is
-	// claimed when a handler is free for it.
+	// a quarter of a second is handed back. Default twice Batch; at most 100,000; negative: a job
+	// is claimed when a handler is free for it.
 	Ahead int
 
 	// Syncs is how many round trips that end and claim jobs may be under way at once, and so

@@ -222,8 +222,9 @@ func (r *rescue) sync(ctx context.Context, x *driver.SyncBatch) (cancelled []dri
 	return got.Cancelled, err
 }
 
-// last gives up the jobs apart, or drops them, one by one, for as long as Options.Timeout, in no order.
-// Those whose keys are locked, or whose groups have wrong counts, are left for the next rescue.
+// last gives up the jobs apart, or drops them, one by one, for as long as Options.Timeout, in no
+// order. Those whose keys are locked, or whose groups have wrong counts, are left for the next
+// rescue.
 func (r *rescue) last() (err error) {
 	if len(r.apart) == 0 {
 		return nil

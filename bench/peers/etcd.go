@@ -34,7 +34,8 @@ type etcdLocks struct {
 	free     chan *concurrency.Session
 }
 
-// etcdServer is a cluster of one that syncs every write, as etcd does by default. No other member can join: their socket is in its folder.
+// etcdServer is a cluster of one that syncs every write, as etcd does by default. No other member
+// can join: their socket is in its folder.
 var etcdServer = peerServer{
 	name: "etcd", daemon: "etcd", envURL: "DBLOCK_ETCD_URL", envPath: "DBLOCK_ETCD", durability: "one member, every write synced",
 	command: func(cmd *exec.Cmd, dir string, port int) string {

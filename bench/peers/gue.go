@@ -19,11 +19,13 @@ const (
 	gueWorkers = 16
 	guePoll    = 20 * time.Millisecond
 
-	// gueBatch is how many jobs it is given at once: each has 8 parameters, of which a statement has 65,535 at most.
+	// gueBatch is how many jobs it is given at once: each has 8 parameters, of which a statement
+	// has 65,535 at most.
 	gueBatch = 1000
 )
 
-// gueScenarios are github.com/vgarvardt/gue on pgx. Each job is one transaction, in which its handler runs.
+// gueScenarios are github.com/vgarvardt/gue on pgx. Each job is one transaction, in which its
+// handler runs.
 func gueScenarios() []bench.Scenario {
 	scenario := func(name, about string) bench.JobsScenario {
 		return bench.JobsScenario{

@@ -1,6 +1,6 @@
-// Command peers measures dblock beside its peers: libraries that lock on other servers, queues, and what
-// people write by hand. It is `dblock bench` with more scenarios, in a module of its own, so that no
-// peer is ever among dblock's dependencies.
+// Command peers measures dblock beside its peers: libraries that lock on other servers, queues, and
+// what people write by hand. It is `dblock bench` with more scenarios, in a module of its own, so
+// that no peer is ever among dblock's dependencies.
 package main
 
 import (

@@ -13,7 +13,8 @@ import (
 // own sales are. It runs with the best.
 func databaseConns() []int { return []int{2, 4, 16, 64} }
 
-// handWritten are the server's own locks and a sale as people write them by hand: with pgx on Postgres, and with database/sql.
+// handWritten are the server's own locks and a sale as people write them by hand: with pgx on
+// Postgres, and with database/sql.
 func handWritten() []bench.Scenario {
 	sale := bench.PlainSale{Postgres: sellByHand, MySQL: sellByHand}
 	scenarios := func(name, about string, engines ...devdb.Kind) []bench.Scenario {
@@ -71,8 +72,8 @@ type describedLocker interface {
 	bench.Described
 }
 
-// lockedSale is how stock is mostly sold with a lock service: the holder of the lock on the SKU reads
-// the stock, writes the order and the new stock, commits, and releases the lock.
+// lockedSale is how stock is mostly sold with a lock service: the holder of the lock on the SKU
+// reads the stock, writes the order and the new stock, commits, and releases the lock.
 func lockedSale(name string, open func(context.Context, *bench.Env) (describedLocker, error)) bench.Scenario {
 	about := "one hot SKU, sold by hand-written SQL under a lock of " + name
 	return bench.SaleScenario("seckill/"+name, about, nil, databaseConns(),

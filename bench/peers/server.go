@@ -21,7 +21,8 @@ type peerServer struct {
 	envURL, envPath string // variables: the URL of a running server, and a binary
 	durability      string // of a server that is started here
 
-	// command sets up a server that listens on a port of 127.0.0.1 and has its data in dir. It returns the server's URL.
+	// command sets up a server that listens on a port of 127.0.0.1 and has its data in dir. It
+	// returns the server's URL.
 	command func(cmd *exec.Cmd, dir string, port int) (url string)
 
 	// version asks a running server for its version.
@@ -40,8 +41,8 @@ type server struct {
 // readyTimeout bounds the start of a server.
 const readyTimeout = 30 * time.Second
 
-// start starts a server for one scenario, or returns the one that a variable names. It is as durable as its makers deliver it,
-// because that is how it is run for locks.
+// start starts a server for one scenario, or returns the one that a variable names. It is as
+// durable as its makers deliver it, because that is how it is run for locks.
 func (p peerServer) start(ctx context.Context) (*server, error) {
 	if url := os.Getenv(p.envURL); url != "" {
 		version, err := p.version(ctx, url)

@@ -49,7 +49,8 @@ func (f databaseFlags) open() (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// connect makes something of dblock's on the database. closePool ends the connections; on an error they have ended.
+// connect makes something of dblock's on the database. closePool ends the connections; on an error
+// they have ended.
 func connect[T any](
 	ctx context.Context, f databaseFlags, onPostgres func(*pgxpool.Pool) (T, error), onMySQL func(*sql.DB) (T, error),
 ) (made T, closePool func() error, err error) {

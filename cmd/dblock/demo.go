@@ -97,8 +97,8 @@ type strategy struct {
 	plain    *bench.PlainSale
 }
 
-// strategies are those that a kind of server has, or those that were chosen. It puts direct first, which the others are held against, and
-// merge last.
+// strategies are those that a kind of server has, or those that were chosen. It puts direct first,
+// which the others are held against, and merge last.
 func (c *demoCmd) strategies(kind devdb.Kind) ([]strategy, error) {
 	all := []strategy{{name: "direct", sellsAll: true, options: inventory.Options{Direct: true}}}
 	for _, p := range bench.PlainSales(kind) {

@@ -29,7 +29,8 @@ var (
 	errNoAddress  = errors.New("there is no such address")
 )
 
-// jobs has two workers deliver parcels. Every tenth attempt fails at first, and every hundredth parcel can't be delivered at all.
+// jobs has two workers deliver parcels. Every tenth attempt fails at first, and every hundredth
+// parcel can't be delivered at all.
 func (c *demoCmd) jobs(ctx context.Context, s *shop, std streams) ([]any, error) {
 	var done, failures, dead atomic.Int64
 	over := make(chan struct{}) // all jobs have ended

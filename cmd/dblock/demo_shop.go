@@ -21,7 +21,8 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-// connections of a shop's pool: as many as the direct strategy uses, and those of merged statements.
+// connections of a shop's pool: as many as the direct strategy uses, and those of merged
+// statements.
 const connections = 64 + 8
 
 // shop is a server with a migrated database of the demo's own.

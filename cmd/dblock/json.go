@@ -9,8 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// printJSON prints one value in a line of JSON. Control and format characters of what others have chosen are escaped, so that
-// they cannot change a terminal or the order of the text.
+// printJSON prints one value in a line of JSON. Control and format characters of what others have
+// chosen are escaped, so that they cannot change a terminal or the order of the text.
 func printJSON(out io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -20,7 +20,8 @@ func printJSON(out io.Writer, v any) error {
 	return err
 }
 
-// escaped escapes DEL, C1 and format characters, which encoding/json leaves. In JSON they occur only within strings.
+// escaped escapes DEL, C1 and format characters, which encoding/json leaves. In JSON they occur
+// only within strings.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range text {

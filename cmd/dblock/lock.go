@@ -37,7 +37,8 @@ func (e *commandFailed) Error() string {
 	return fmt.Sprintf("the command ended with status %d", e.status)
 }
 
-// Run runs a command while it holds a lock, as flock does. If the lock is lost, it ends the command and all its processes.
+// Run runs a command while it holds a lock, as flock does. If the lock is lost, it ends the command
+// and all its processes.
 func (c *lockCmd) Run(ctx context.Context, s streams) (err error) {
 	argv := c.Command
 	if len(argv) > 0 && argv[0] == "--" {
@@ -134,8 +135,9 @@ func (c *lockCmd) await(ctx context.Context, s streams, l leases, opts []dblock.
 // runCommand is replaced by a test that shows what the guardian is for.
 var runCommand = guardian.Run
 
-// run runs the command with the token in its environment. The DSN, which may have a password, is not in it. It returns when
-// all processes of the command have ended: before the server gives the lock to another, even if this process is killed.
+// run runs the command with the token in its environment. The DSN, which may have a password, is
+// not in it. It returns when all processes of the command have ended: before the server gives the
+// lock to another, even if this process is killed.
 func (c *lockCmd) run(ctx context.Context, s streams, lock *dblock.Lock, argv []string) error {
 	fence, _ := lock.Fence()
 	status, err := runCommand(lock.Bind(ctx), guardian.Command{
@@ -158,7 +160,8 @@ func (c *lockCmd) run(ctx context.Context, s streams, lock *dblock.Lock, argv []
 	return err
 }
 
-// margin is by how much earlier than the server this process gives the lock up for lost: the command needs time to end.
+// margin is by how much earlier than the server this process gives the lock up for lost: the
+// command needs time to end.
 func (c *lockCmd) margin() time.Duration { return c.TTL / 4 }
 
 // slack is for how long the command runs on when the lock is given up for lost.

@@ -54,8 +54,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, terminal}))
 }
 
-// untilSignalled returns a context that the first signal ends. The second one kills. A signal that this process was
-// started to ignore, as nohup does, stays ignored.
+// untilSignalled returns a context that the first signal ends. The second one kills. A signal that
+// this process was started to ignore, as nohup does, stays ignored.
 func untilSignalled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -114,8 +114,8 @@ func run(ctx context.Context, args []string, s streams) int {
 	}
 }
 
-// decodeText takes an argument as it is: kong's own mapper replaces bytes that are not UTF-8. Only the command of dblock lock and
-// a DSN may have such bytes.
+// decodeText takes an argument as it is: kong's own mapper replaces bytes that are not UTF-8. Only
+// the command of dblock lock and a DSN may have such bytes.
 func decodeText(from *kong.DecodeContext, target reflect.Value) error {
 	token, err := from.Scan.PopValue("string")
 	if err != nil {

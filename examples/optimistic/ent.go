@@ -8,7 +8,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// Ent is a service that uses ent, on Postgres, MySQL or MariaDB. Update, and not UpdateOne: that says only that there is no such row.
+// Ent is a service that uses ent, on Postgres, MySQL or MariaDB. Update, and not UpdateOne: that
+// says only that there is no such row.
 func Ent(client *ent.Client, retryable func(error) bool) Deposit {
 	return func(ctx context.Context, id, amount int64) (int64, error) {
 		saved, err := optimistic.Update(ctx,

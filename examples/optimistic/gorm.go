@@ -19,7 +19,8 @@ type gormAccount struct {
 // TableName is singular, which GORM would not guess.
 func (gormAccount) TableName() string { return "account" }
 
-// Gorm is a service that uses GORM, on Postgres, MySQL or MariaDB. Where GORM says that no row was hit, it is no error to it.
+// Gorm is a service that uses GORM, on Postgres, MySQL or MariaDB. Where GORM says that no row was
+// hit, it is no error to it.
 func Gorm(db *gorm.DB, retryable func(error) bool) Deposit {
 	return func(ctx context.Context, id, amount int64) (int64, error) {
 		saved, err := optimistic.Update(ctx,

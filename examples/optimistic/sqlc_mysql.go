@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
-// SqlcMySQL has queries that return how many rows they hit (:execrows). The version that was read is raised by one.
+// SqlcMySQL has queries that return how many rows they hit (:execrows). The version that was read
+// is raised by one.
 func SqlcMySQL(pool *sql.DB) Deposit {
 	return func(ctx context.Context, id, amount int64) (int64, error) {
 		saved, err := mysqloptimistic.Update(ctx, pool,
@@ -53,7 +54,8 @@ func TransferMySQL(ctx context.Context, pool *sql.DB, from, to, amount int64) er
 	})
 }
 
-// DeleteMySQL deletes an account that was read at a version, and tells one that has changed from one that is gone.
+// DeleteMySQL deletes an account that was read at a version, and tells one that has changed from
+// one that is gone.
 func DeleteMySQL(ctx context.Context, pool *sql.DB, id, version int64) error {
 	q := mysqlaccount.New(pool)
 	n, err := q.DeleteAccount(ctx, mysqlaccount.DeleteAccountParams{ID: id, Version: version})

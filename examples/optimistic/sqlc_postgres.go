@@ -53,7 +53,8 @@ func TransferPostgres(ctx context.Context, pool *pgxpool.Pool, from, to, amount 
 	})
 }
 
-// DeletePostgres deletes an account that was read at a version, and tells one that has changed from one that is gone.
+// DeletePostgres deletes an account that was read at a version, and tells one that has changed from
+// one that is gone.
 func DeletePostgres(ctx context.Context, pool *pgxpool.Pool, id, version int64) error {
 	q := pgaccount.New(pool)
 	n, err := q.DeleteAccount(ctx, pgaccount.DeleteAccountParams{ID: id, Version: version})

@@ -1,10 +1,11 @@
-// Command worker is a service that has its work done by a queue in its own database. Beside a throwaway server of each kind
-// that is found:
+// Command worker is a service that has its work done by a queue in its own database. Beside a
+// throwaway server of each kind that is found:
 //
 //	go run ./cmd/dblock demo -- go run ./examples/worker
 //
-// On a database of yours that has dblock's tables (dblock migrate up) give its address in DBLOCK_POSTGRES_URL or DBLOCK_MYSQL_DSN. It
-// ends when its jobs are done; with -stay it works until it is interrupted, and any number of them share the work.
+// On a database of yours that has dblock's tables (dblock migrate up) give its address in
+// DBLOCK_POSTGRES_URL or DBLOCK_MYSQL_DSN. It ends when its jobs are done; with -stay it works
+// until it is interrupted, and any number of them share the work.
 package main
 
 import (

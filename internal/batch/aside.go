@@ -21,7 +21,7 @@ func withTurn(ctx context.Context, t ofTurn) context.Context {
 	return context.WithValue(ctx, turnKey{}, t)
 }
 
-// alone is the context of a lone caller, who may be called by a statement of another queue.
+// alone is the context of a single caller, which a statement of another queue may be calling.
 func alone(ctx context.Context) context.Context {
 	if ctx.Value(turnKey{}) == nil {
 		return ctx
@@ -29,16 +29,18 @@ func alone(ctx context.Context) context.Context {
 	return withTurn(ctx, nil)
 }
 
-// StandAside is for a Run whose statement is about to wait for a lock, with the context that Run was given. The statement then
-// counts against Options.Waiters and no longer against MaxInFlight, and none that carries one of its keys begins before it has ended, as
-// that would wait, too. False: there are too many already, or the caller is alone. Then Run must not wait, and answer Alone.
+// StandAside is called by Run, with its context, before its statement waits for a lock. The
+// statement then counts against Options.Waiters and no longer against MaxInFlight. No statement
+// that carries one of its keys begins before it has ended, as that one would wait, too. It returns
+// false if there are too many already, or if the statement is that of a single caller. Then Run
+// must not wait, and must answer Alone.
 func StandAside(ctx context.Context) bool {
 	t, ok := ctx.Value(turnKey{}).(ofTurn)
 	return ok && t.standAside()
 }
 
-// Key is for a Run with the context that it was given: the key of the lane of all that the statement carries. Empty: there are
-// several, or the caller is alone.
+// Key is called by Run, with its context. It returns the key of the lane of all requests in the
+// statement. It is empty if there are several, or if the statement is that of a single caller.
 func Key(ctx context.Context) string {
 	t, ok := ctx.Value(turnKey{}).(ofTurn)
 	if !ok {
@@ -73,7 +75,7 @@ func (t *turn[Q, A]) standAside() bool {
 	return true
 }
 
-// IsBlocked tells that calls of a key wait for a lock.
+// IsBlocked reports whether calls of a key wait for a lock.
 func (q *Queue[Q, A]) IsBlocked(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

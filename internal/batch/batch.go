@@ -28,7 +28,7 @@ func (q *Queue[Q, A]) laneOf(key string) *lane[Q, A] {
 	return l
 }
 
-// forget drops a lane that nobody needs, so that the map holds only what is under way.
+// forget drops an empty lane, so that the map holds only lanes in use.
 func (q *Queue[Q, A]) forget(l *lane[Q, A]) {
 	if l.idle() && !l.ready {
 		delete(q.lanes, l.key)
@@ -51,7 +51,7 @@ func (q *Queue[Q, A]) dispatch() {
 	}
 }
 
-// mayBegin tells whether a statement may be sent now.
+// mayBegin reports whether a statement may be sent now.
 func (q *Queue[Q, A]) mayBegin() bool {
 	return q.running == 0 || q.running < q.o.MaxInFlight && (q.o.Patience == 0 || time.Since(q.began) >= q.o.Patience)
 }
@@ -63,7 +63,8 @@ func (q *Queue[Q, A]) begin() {
 	}
 }
 
-// beginLater sends what waits when the last statement has been under way for long, should it still be.
+// beginLater sends what waits when the last statement has been under way for long, should it still
+// be.
 func (q *Queue[Q, A]) beginLater() {
 	if q.late != nil || q.running >= q.o.MaxInFlight {
 		return
@@ -76,7 +77,7 @@ func (q *Queue[Q, A]) beginLater() {
 	})
 }
 
-// offer puts a lane into the line of those that a statement could take from.
+// offer adds a lane to those that a statement could take from.
 func (q *Queue[Q, A]) offer(l *lane[Q, A]) {
 	if !l.ready && l.mayBegin(q.o.PerKey) {
 		l.ready = true
@@ -229,7 +230,8 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division)
 	return skipped
 }
 
-// inTime answers the calls that have waited for locks for too long. Their lane stood behind others meanwhile.
+// inTime answers the calls that have waited for locks for too long. Other lanes were before theirs
+// meanwhile.
 func (q *Queue[Q, A]) inTime(calls []*call[Q, A]) []*call[Q, A] {
 	return slices.DeleteFunc(calls, func(c *call[Q, A]) bool {
 		late := c.alone && q.o.MaxWait > 0 && time.Since(c.since) >= q.o.MaxWait+longestRest
@@ -240,7 +242,7 @@ func (q *Queue[Q, A]) inTime(calls []*call[Q, A]) []*call[Q, A] {
 	})
 }
 
-// decides tells whether any request is answered, and not to be asked again.
+// decides reports whether any request is answered, and not to be asked again.
 func decides[A any](answers []Answer[A]) bool {
 	return slices.ContainsFunc(answers, func(a Answer[A]) bool { return !a.Alone })
 }
@@ -254,8 +256,8 @@ func (q *Queue[Q, A]) send(ctx context.Context, reqs []Q, again bool) ([]Answer[
 	return answers, err
 }
 
-// putBack queues skipped calls again, at the head of the lane of what they wait for, each key to go out alone. A lane rests if one was
-// skipped before.
+// putBack queues skipped calls again, at the head of the lane of the lock that they wait for. Each
+// key then has a statement of its own. A lane rests if one of its calls was skipped before.
 func (q *Queue[Q, A]) putBack(skipped []*call[Q, A]) {
 	byLane := make(map[*lane[Q, A]][]*call[Q, A])
 	for _, c := range skipped {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// call is one request that stands in the queue.
+// call is one request in the queue.
 type call[Q, A any] struct {
 	req    Q
 	lane   *lane[Q, A]
-	answer chan Answer[A] // holds one, so that nobody has to be there to take it
-	then   func(A, error) // of a call that was posted: it has no caller who waits
+	answer chan Answer[A] // holds one, so that sending never blocks
+	then   func(A, error) // of a call that was posted: no caller waits for it
 
 	ended atomic.Bool // it has its answer, or its caller has left: whichever came first
 
@@ -22,14 +22,14 @@ type call[Q, A any] struct {
 	since  time.Time // when it was first answered Alone
 }
 
-// lane is the line of calls for one key.
+// lane is the queue of calls for one key.
 type lane[Q, A any] struct {
 	key    string
 	calls  []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
 	live   int           // calls that are not withdrawn
 	flying int           // statements in flight that carry this key
 	beside bool          // what is in flight carries other keys as well
-	ready  bool          // it stands in Queue.ready
+	ready  bool          // it is in Queue.ready
 
 	blocked int  // statements in flight that stand aside
 	resting bool // its calls were answered Alone again: the next statement waits for a timer
@@ -38,13 +38,13 @@ type lane[Q, A any] struct {
 
 func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.flying == 0 && !l.resting }
 
-// mayBegin tells whether a statement may carry this lane now, if each key has perKey at most.
+// mayBegin reports whether a statement may carry this lane now, if each key has perKey at most.
 func (l *lane[Q, A]) mayBegin(perKey int) bool {
 	return l.live > 0 && !l.resting && l.blocked == 0 && (l.flying == 0 || l.flying < perKey && !l.beside)
 }
 
-// bearsNoOther tells that its next statement must carry no other key: it was skipped beside others, or would be, as one in flight has
-// the row.
+// bearsNoOther reports whether its next statement must carry no other key: it was skipped beside
+// others, or would be, as a statement in flight has the row.
 func (l *lane[Q, A]) bearsNoOther() bool { return l.flying > 0 || l.head().alone }
 
 func (l *lane[Q, A]) push(c *call[Q, A]) {
@@ -58,7 +58,7 @@ func (l *lane[Q, A]) unshift(calls []*call[Q, A]) {
 	l.live += len(calls)
 }
 
-// withdraw takes c out. It may stand anywhere in a long line, so it is only marked.
+// withdraw removes c. It may be anywhere in a long queue, so it is marked.
 func (l *lane[Q, A]) withdraw(c *call[Q, A]) {
 	c.withdrawn = true
 	l.live--

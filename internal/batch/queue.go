@@ -16,10 +16,10 @@ import (
 
 // Options says what a Queue merges. Run and Key are required.
 type Options[Q, A any] struct {
-	// Run sends one statement for a batch and answers each request at its index. An error is the
-	// whole batch's, and then no answer counts. The context is the caller's own where the batch is
-	// one lone call, and never ends where it is shared: Run sets its own bound. Again says that
-	// some of the batch were answered Alone before.
+	// Run sends one statement for a batch and answers each request at its index. An error applies
+	// to the whole batch, and then no answer counts. For a single call ctx is that of its caller.
+	// For several it never ends: Run sets its own bound. again reports that some of the batch were
+	// answered Alone before.
 	Run func(ctx context.Context, batch []Q, again bool) ([]Answer[A], error)
 
 	// Key names what a request contends for, for example a SKU.
@@ -28,34 +28,36 @@ type Options[Q, A any] struct {
 	// Name is how an error names a key. Default: quoted.
 	Name func(key string) string
 
-	// Ends tells requests that give something back. They are never refused. Default: none does.
+	// Ends reports requests that release something. They are never refused. Default: none does.
 	Ends func(Q) bool
 
-	// Classify tells what an error of Run means. A batch is divided to find the requests that it is
-	// of: see sqlerr.Trial. Default: it is of all.
+	// Classify returns the class of an error of Run. A batch is divided to find the requests that
+	// caused it: see sqlerr.Trial. Default: all have.
 	Classify func(error) sqlerr.Class
 
-	// Blocked tells errors of the class BadInput, or of one that MayBeOfOne, after which some request
-	// of the batch waited for a lock. Then a batch is divided for MaxWait at most, and the error is of all
-	// that are left. Default: none.
+	// Blocked reports errors of the class BadInput, or of one that MayBeOfOne, after which some
+	// request of the batch waited for a lock. Then a batch is divided for MaxWait at most, and the
+	// error is that of all that are left. Default: none.
 	Blocked func(error) bool
 
-	// Weight is how much a request adds to a statement, and MaxWeight is how much one statement takes, for example
-	// in bytes. A request that is heavier has a statement of its own. Default: the number of requests is the only
-	// bound.
+	// Weight is how much a request adds to a statement, and MaxWeight is how much one statement
+	// takes, for example in bytes. A request that is heavier has a statement of its own. Default:
+	// the number of requests is the only bound.
 	Weight    func(Q) int
 	MaxWeight int
 
 	// Late receives the answer to a request whose caller left after it was sent. It must not block.
-	// With it the statement of a lone caller outlives that caller, too: it runs on a goroutine of its own.
-	// Default: such answers are dropped, and a lone caller's context ends its statement.
+	// With it the statement of a single caller outlives that caller, too: it runs on a goroutine of
+	// its own. Default: such answers are dropped, and the context of a single caller ends its
+	// statement.
 	Late func(Q, Answer[A])
 
-	// Waiters is how many statements may stand aside at once, beside MaxInFlight: see StandAside. Default: none.
+	// Waiters is how many statements may stand aside at once, beside MaxInFlight: see StandAside.
+	// Default: none.
 	Waiters int
 
-	// MaxWait bounds for how long a request is asked again that is answered Alone, from when it was first sent. Default 0:
-	// it is asked again once.
+	// MaxWait is how long a request is asked again that is answered Alone, from when it was first
+	// sent. Default 0: it is asked again once.
 	MaxWait time.Duration
 
 	MaxBatch    int // requests in one statement; default 1,024
@@ -66,8 +68,9 @@ type Options[Q, A any] struct {
 	// Apart has no two keys share a statement: for requests that wait for what their key names.
 	Apart bool
 
-	// Patience is how long the statement that began last must have been under way before another one begins
-	// beside it: what arrives meanwhile shares the next. Default 0: another one begins at once.
+	// Patience is how long the statement that began last must have been under way before another
+	// one begins beside it: what arrives meanwhile shares the next. Default 0: another one begins
+	// at once.
 	Patience time.Duration
 }
 
@@ -77,7 +80,8 @@ type Answer[A any] struct {
 	Err   error
 	Alone bool // nothing was decided: ask again, in a statement that carries no other key
 
-	// Behind, with Alone, is the key in whose lane the request waits: what was locked. Default: its own.
+	// Behind, with Alone, is the key in whose lane the request waits: what was locked. Default: its
+	// own.
 	Behind string
 }
 
@@ -92,7 +96,7 @@ type Queue[Q, A any] struct {
 	running int           // statements in flight, but for those aside
 	aside   int           // statements in flight that stand aside
 	began   time.Time     // when the last of them was sent
-	late    *time.Timer   // for when that is long enough ago; nil: nobody waits for it
+	late    *time.Timer   // for when that is long enough ago; nil: no statement waits for it
 	spare   sync.Pool     // calls that were answered; their channels are most of what a call would cost
 	closed  chan struct{} // not nil once Close was called; closed itself when nothing is left
 }
@@ -124,7 +128,7 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	return &Queue[Q, A]{o: o, lanes: make(map[string]*lane[Q, A])}
 }
 
-// Do has req executed and returns its answer. It waits while ctx lives.
+// Do executes req and returns its answer. It waits while ctx lives.
 func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 	var none A
 	if ctx.Err() != nil {
@@ -167,8 +171,8 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 	return q.wait(ctx, c)
 }
 
-// Post has req executed without a caller who waits: then receives its answer, and must not block. It
-// is never refused, but false after Close.
+// Post executes req without a caller that waits. then receives its answer, and must not block. A
+// posted request is never refused. Post returns false after Close.
 func (q *Queue[Q, A]) Post(req Q, then func(A, error)) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -192,7 +196,7 @@ func (q *Queue[Q, A]) call(req Q, l *lane[Q, A]) *call[Q, A] {
 	return c
 }
 
-// wait returns the answer of a call that stands in the queue, or why there is none.
+// wait returns the answer of a queued call, or the reason why there is none.
 func (q *Queue[Q, A]) wait(ctx context.Context, c *call[Q, A]) (A, error) {
 	select {
 	case a := <-c.answer:
@@ -223,8 +227,9 @@ func (q *Queue[Q, A]) deliver(c *call[Q, A], a Answer[A]) {
 	}
 }
 
-// lone runs a single request, and tells its answer. One that is to be asked again is put into the queue and returned: it does not wait
-// on the goroutine of its caller, with whom the statement would end, but perhaps not the wait on the server.
+// lone runs a single request, and passes on its answer. A request that is to be asked again is
+// queued and returned. It does not wait on the goroutine of its caller: with that caller the
+// statement would end, but perhaps not the wait on the server.
 func (q *Queue[Q, A]) lone(ctx context.Context, l *lane[Q, A], req Q, tell func(Answer[A])) (again *call[Q, A]) {
 	defer func() {
 		q.mu.Lock()
@@ -276,7 +281,7 @@ func (q *Queue[Q, A]) Close(ctx context.Context) error {
 	return clock.Await(ctx, closed, "to close: calls are still under way")
 }
 
-// drained tells Close when nothing is left.
+// drained informs Close when nothing is left.
 func (q *Queue[Q, A]) drained() {
 	if q.closed == nil || q.running > 0 || q.aside > 0 || q.waiting > 0 {
 		return
@@ -288,11 +293,11 @@ func (q *Queue[Q, A]) drained() {
 	}
 }
 
-// ErrNotSent: the caller's context ended while its call stood in the queue. The error says why, too.
+// ErrNotSent: the caller's context ended while its call was queued. The error wraps the reason.
 var ErrNotSent = errors.New("dblock: the wait ended before the request was sent, nothing was written")
 
-// ErrLeft: the caller's context ended after its request was sent. It is a dblock.ErrOutcomeUnknown; the
-// answer goes to Options.Late. The error says why, too.
+// ErrLeft: the caller's context ended after its request was sent. It is a dblock.ErrOutcomeUnknown;
+// the answer goes to Options.Late. The error says why, too.
 var ErrLeft = fmt.Errorf("%w: the wait ended after the request was sent", dblock.ErrOutcomeUnknown)
 
 func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx)) }

@@ -1,5 +1,6 @@
-// Package callback calls functions of the host. If they panic, or end their goroutine, neither the process nor the caller ends: an
-// observer that does so after a lock was acquired would leave the lock without an owner.
+// Package callback calls functions of the host. If they panic, or end their goroutine, neither the
+// process nor the caller ends: an observer that does so after a lock was acquired would leave the
+// lock without an owner.
 package callback
 
 import (
@@ -10,8 +11,9 @@ import (
 	"runtime/debug"
 )
 
-// Try calls f and waits for it. If f panics, or ends its goroutine (runtime.Goexit, as t.FailNow does), the error says so. f runs
-// on a goroutine of its own, since nothing else keeps the caller's alive. That costs about a microsecond.
+// Try calls f and waits for it. If f panics, or ends its goroutine (runtime.Goexit, as t.FailNow
+// does), the error says so. f runs on a goroutine of its own, since nothing else keeps the caller's
+// alive. That costs about a microsecond.
 func Try(f func()) error {
 	done := make(chan error)
 	go func() {
@@ -24,8 +26,9 @@ func Try(f func()) error {
 
 var errExit = errors.New("ended its goroutine (runtime.Goexit)")
 
-// Recover calls f on the caller's goroutine. If f panics, the error says with what, and where. If f calls runtime.Goexit, the
-// caller's goroutine ends: Recover is for calls that leave nothing behind then.
+// Recover calls f on the caller's goroutine. If f panics, the error says with what, and where. If f
+// calls runtime.Goexit, the caller's goroutine ends: Recover is for calls that leave nothing behind
+// then.
 func Recover(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -44,7 +47,8 @@ type panicked struct {
 
 func (e *panicked) Error() string { return "panicked: " + text(e.value) + "\n" + string(e.stack) }
 
-// text formats a value. The fmt package lets a panic pass if its value panics as well when it is formatted.
+// text formats a value. The fmt package lets a panic pass if its value panics as well when it is
+// formatted.
 func text(v any) (s string) {
 	defer func() {
 		if recover() != nil {
@@ -121,8 +125,8 @@ func (h handler) WithGroup(name string) slog.Handler {
 	return h
 }
 
-// Sound returns an error of the host's as it is, unless one of its methods panics, as those of a nil pointer may. Then it returns
-// an error that says so and wraps nothing.
+// Sound returns an error of the host's as it is, unless one of its methods panics, as those of a
+// nil pointer may. Then it returns an error that says so and wraps nothing.
 func Sound(err error) error {
 	if err == nil {
 		return nil

@@ -21,8 +21,8 @@ func Late(ctx context.Context) (late context.Context, stop func()) {
 	}
 }
 
-// Await waits until done is closed, while ctx lives. What has ended counts, however long ago ctx
-// ended. The error says what goes on, and is the context's.
+// Await waits until done is closed, while ctx lives. If done is closed it returns nil, however long
+// ago ctx ended. Else the error says what goes on, and wraps that of the context.
 func Await(ctx context.Context, done <-chan struct{}, goesOn string) error {
 	select {
 	case <-done:

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Clock tells the time and calls back.
+// Clock has the time and timers.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f on a goroutine of its own once d has passed.
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
-// Timer is a call that was arranged. Stop prevents it; false where it was made, or stopped before. It
-// has no name of its own, so that a clock of another package's need not know this one.
+// Timer is a call that was arranged. Stop prevents it; false where it was made, or stopped before.
+// It has no name of its own, so that a clock of another package's need not know this one.
 type Timer = interface{ Stop() bool }
 
 // Real is the clock of the machine.
@@ -37,8 +37,8 @@ func Draw(c Clock, n time.Duration) time.Duration {
 	return rand.N(n)
 }
 
-// Past tells whether until has come, by the monotonic clock or by the wall clock, whichever says
-// so first: the monotonic one stands still while a machine sleeps.
+// Past reports whether until has come, by the monotonic clock or by the wall clock, whichever is
+// first: the monotonic one stops while a machine sleeps.
 func Past(now, until time.Time) bool {
 	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
 }

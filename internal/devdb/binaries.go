@@ -21,7 +21,8 @@ type binaries struct {
 	version string
 }
 
-// findBinaries gives nil when there are none. It is an error when a variable names what is not there.
+// findBinaries gives nil when there are none. It is an error when a variable names what is not
+// there.
 func findBinaries(ctx context.Context, kind Kind) (*binaries, error) {
 	if kind == Postgres {
 		return findPostgres(ctx)

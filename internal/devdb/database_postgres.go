@@ -52,8 +52,9 @@ func (s *Server) createPostgres(
 	return postgresWithDatabase(s.admin, name), drop, nil
 }
 
-// copyStrategy has a server of ours copy files, as all did before Postgres 15. The other way writes each page into the
-// log, which takes twice the processor time. On a server that was given the checkpoint of a copy may take long.
+// copyStrategy has a server of ours copy files, as all did before Postgres 15. The other way writes
+// each page into the log, which takes twice the processor time. On a server that was given the
+// checkpoint of a copy may take long.
 func (s *Server) copyStrategy() string {
 	major, _, _ := strings.Cut(s.Version, ".")
 	if n, err := strconv.Atoi(major); s.local == nil || err != nil || n < 15 {

@@ -24,8 +24,8 @@ type Options struct {
 	// Replicated lets testdb.StartReplica replicate the server. It implies Durable.
 	Replicated bool
 
-	// Args are further arguments of a server that is started from local binaries, for tests of what a setting does. The
-	// server does without them where it is given.
+	// Args are further arguments of a server that is started from local binaries, for tests of what
+	// a setting does. The server does without them where it is given.
 	Args []string
 
 	// Logf gets one line that names the server taken and its version; nil discards it.

@@ -26,8 +26,8 @@ func fromDSN(ctx context.Context, kind Kind) (*Server, error) {
 	return s, err
 }
 
-// mysqlOfDSN is the server at DBLOCK_MYSQL_DSN; nil when the variable is not set. With an error it is
-// of the kind MySQL, which the variable's name promises.
+// mysqlOfDSN is the server at DBLOCK_MYSQL_DSN; nil when the variable is not set. With an error it
+// is of the kind MySQL, which the variable's name promises.
 func mysqlOfDSN(ctx context.Context) (*Server, error) {
 	if mysqlDSN() == "" {
 		return nil, nil
@@ -82,7 +82,8 @@ type serverVersion struct {
 	number string
 }
 
-// mysqlVersion reads what VERSION() or `mysqld --version` said: MariaDB names itself, MySQL doesn't.
+// mysqlVersion reads what VERSION() or `mysqld --version` said: MariaDB names itself, MySQL
+// doesn't.
 func mysqlVersion(text string) serverVersion {
 	number := text
 	if i := strings.IndexAny(text, "-+ "); i > 0 {

@@ -103,7 +103,8 @@ func mariadbSizes(durable bool) []string {
 	}
 }
 
-// mariadbLogSize differs from the installer's if the server is durable: the first start makes the log anew.
+// mariadbLogSize differs from the installer's if the server is durable: the first start makes the
+// log anew.
 func mariadbLogSize(l *local) string {
 	if l.durable {
 		return "256M"

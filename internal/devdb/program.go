@@ -13,7 +13,8 @@ type Program struct {
 	Name string
 	Path string // of its binary
 
-	// Configure returns what the program reads, by the names of files in its folder, and its arguments.
+	// Configure returns what the program reads, by the names of files in its folder, and its
+	// arguments.
 	Configure func(dir string, port int) (files map[string]string, args []string)
 
 	// DSN leads to the database through the program.

@@ -63,8 +63,8 @@ func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(cont
 	return s.createMySQL(ctx, name)
 }
 
-// CopyDatabase makes a database with a random name and everything that the database of dsn holds. It works on
-// Postgres only, and no session may be connected to the original.
+// CopyDatabase makes a database with a random name and everything that the database of dsn holds.
+// It works on Postgres only, and no session may be connected to the original.
 func (s *Server) CopyDatabase(
 	ctx context.Context, dsn string,
 ) (copied string, drop func(context.Context) error, err error) {

@@ -110,7 +110,8 @@ func killTree(pid int) []int {
 	return pids
 }
 
-// freezeTree stops a process and its children where they are. The parent goes first, as in killTree.
+// freezeTree stops a process and its children where they are. The parent goes first, as in
+// killTree.
 func freezeTree(pid int) error {
 	err := stopProcess(pid)
 	pids := children(pid)

@@ -121,7 +121,8 @@ func copyContents(from, to string, mode fs.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// newPassword is at random. Servers from templates share one, because the data of Postgres holds it.
+// newPassword is at random. Servers from templates share one, because the data of Postgres holds
+// it.
 func newPassword() (string, error) {
 	b := make([]byte, 12)
 	if _, err := rand.Read(b); err != nil {

@@ -1,5 +1,5 @@
-// Package doctor says whether a database will do for dblock: Postgres and MySQL collect facts from a server, Judge makes
-// findings of them. What is judged is engine-free, and needs no server.
+// Package doctor says whether a database will do for dblock: Postgres and MySQL collect facts from
+// a server, Judge makes findings of them. What is judged is engine-free, and needs no server.
 package doctor
 
 import (

@@ -32,8 +32,8 @@ func plain(err error) string { return strings.TrimPrefix(err.Error(), "dblock: "
 
 const selectLimit = "sql_select_limit"
 
-// refusedSettings are those of a session on MySQL and MariaDB that constructors refuse; with updates, so
-// does package optimistic.
+// refusedSettings are those of a session on MySQL and MariaDB that constructors refuse; with
+// updates, so does package optimistic.
 var refusedSettings = []struct {
 	name, why string
 	updates   bool
@@ -76,8 +76,8 @@ func writes(f Facts) []Finding {
 	return []Finding{fine("the server takes writes")}
 }
 
-// charset is about what a database can store, and about what an escaped value or a quoted name means. Whether the driver escapes values
-// does not show here.
+// charset is about what a database can store, and about what an escaped value or a quoted name
+// means. Whether the driver escapes values does not show here.
 func charset(f Facts) []Finding {
 	name := f.Settings["character_set_client"]
 	switch {

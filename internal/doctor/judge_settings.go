@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// durability is about what a crash takes back. A lock that was granted and is forgotten is granted again, with the same
-// token.
+// durability is about what a crash takes back. A lock that was granted and is forgotten is granted
+// again, with the same token.
 func durability(f Facts) []Finding {
 	var list []Finding
 	say := func(s Status, setting, why, want string) {
@@ -44,7 +44,8 @@ func durability(f Facts) []Finding {
 
 func on(value string) bool { return value != "" && value != "0" && value != "OFF" && value != "off" }
 
-// bound is a setting that gets a finding if it is between two durations: more than one, and less than the other.
+// bound is a setting that gets a finding if it is between two durations: more than one, and less
+// than the other.
 type bound struct {
 	status      Status
 	setting     string
@@ -54,8 +55,8 @@ type bound struct {
 }
 
 const (
-	// Statements of leases wait 10 ms for a row and a moment for the disk. One that is cut off then leaves behind an outcome that is
-	// unknown.
+	// Statements of leases wait 10 ms for a row and a moment for the disk. One that is cut off then
+	// leaves behind an outcome that is unknown.
 	shortStatement = time.Second
 
 	// Work under a lock may well pause for less.

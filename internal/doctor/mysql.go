@@ -13,8 +13,9 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// MySQL examines the server of MySQL or MariaDB that config leads to, with dblock's tables in the database of that name; ""
-// is the connection's own. A server that can't be reached is a finding as well. It writes nothing.
+// MySQL examines the server of MySQL or MariaDB that config leads to, with dblock's tables in the
+// database of that name; "" is the connection's own. A server that can't be reached is a finding as
+// well. It writes nothing.
 func MySQL(ctx context.Context, config *mysqldriver.Config, name string) Report {
 	target := config.Addr + "/" + config.DBName
 	connector, err := mysqldriver.NewConnector(config)
@@ -142,8 +143,8 @@ func (f *Facts) seenMySQL(ctx context.Context, conn *sql.Conn) (columns map[stri
 	return columns, seen, rows.Err()
 }
 
-// lacksMySQL has the server explain a statement for each right, which takes the right and writes nothing. What is granted
-// to roles, or to the whole server, counts like that, too.
+// lacksMySQL has the server explain a statement for each right, which takes the right and writes
+// nothing. What is granted to roles, or to the whole server, counts like that, too.
 func (f *Facts) lacksMySQL(ctx context.Context, conn *sql.Conn, name, column string) (lacks []string, err error) {
 	table, col := schema.QuoteMySQL(f.Schema)+"."+schema.QuoteMySQL(name), schema.QuoteMySQL(column)
 	uses := map[string]string{

@@ -27,8 +27,9 @@ const (
 // closing is for how long the end of a connection is waited for.
 const closing = 5 * time.Second
 
-// Postgres examines the server that config leads to, with dblock's tables in the schema of that name; "" is where the
-// connection looks. A server that can't be reached is a finding as well. It writes nothing.
+// Postgres examines the server that config leads to, with dblock's tables in the schema of that
+// name; "" is where the connection looks. A server that can't be reached is a finding as well. It
+// writes nothing.
 func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
 	target := targetOf(config)
 	config = config.Copy()

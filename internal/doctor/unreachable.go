@@ -25,7 +25,8 @@ func unreachable(engine, target string, err error) Report {
 	return r
 }
 
-// refusals are what servers say themselves, by SQLSTATE on Postgres and by number on MySQL and MariaDB.
+// refusals are what servers say themselves, by SQLSTATE on Postgres and by number on MySQL and
+// MariaDB.
 var refusals = map[string]string{
 	"28P01": wrongLogin, "28000": wrongLogin, "3D000": noDatabase, "42501": noRights, "53300": tooMany, "57P03": starting, "57014": cutOff,
 }

@@ -87,7 +87,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// leave notes that the owner of a connection that is late has no more use for it; false where it is not late.
+// leave notes that the owner of a connection that is late has no more use for it; false where it is
+// not late.
 func (c *conn) leave() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// PostgresError is what pgx makes of an ErrorResponse with the given body, as the answer to a statement.
+// PostgresError is what pgx makes of an ErrorResponse with the given body, as the answer to a
+// statement.
 func PostgresError(body []byte) error {
 	cfg := fakePostgres().Copy()
 	client, server := net.Pipe()
@@ -51,8 +52,8 @@ var fakePostgres = sync.OnceValue(func() *pgconn.Config {
 	return cfg
 })
 
-// MySQLError is what the MySQL driver makes of an error packet, as the answer to a statement. The state is left out if it
-// does not have 5 bytes.
+// MySQLError is what the MySQL driver makes of an error packet, as the answer to a statement. The
+// state is left out if it does not have 5 bytes.
 func MySQLError(number uint16, state, message string) error {
 	body := binary.LittleEndian.AppendUint16([]byte{0xff}, number)
 	if len(state) == 5 {

@@ -1,8 +1,8 @@
 // Package faultconn breaks connections of tests. Only tests import it.
 //
-// A Dialer breaks a connection at a chosen point of a protocol: at the k-th Read or Write of all its connections, or of the
-// connection that writes a given text. Counting k up until nothing is struck any more covers every point there is, without
-// any timing.
+// A Dialer breaks a connection at a chosen point of a protocol: at the k-th Read or Write of all
+// its connections, or of the connection that writes a given text. Counting k up until nothing is
+// struck any more covers every point there is, without any timing.
 //
 // A Proxy forwards connections to a real server, and replaces chosen answers.
 package faultconn
@@ -45,7 +45,8 @@ const releaseTimeout = 10 * time.Second
 
 // Dialer dials TCP connections and strikes one call of theirs. The zero value strikes none.
 type Dialer struct {
-	// Rate is how many bytes a second each connection reads, as over a slow network; 0: as many as come. Set it before the first dial.
+	// Rate is how many bytes a second each connection reads, as over a slow network; 0: as many as
+	// come. Set it before the first dial.
 	Rate int
 
 	// Watch is a text: Watched counts the writes that have it. Set it before the first dial.
@@ -109,7 +110,8 @@ func (d *Dialer) Accept() {
 // hook is called in the modes that have one.
 func (d *Dialer) Arm(k int, mode Mode, hook func()) { d.arm(nil, k, mode, hook) }
 
-// ArmAt is Arm for one connection alone, the one that writes a text next. That write is its first call.
+// ArmAt is Arm for one connection alone, the one that writes a text next. That write is its first
+// call.
 func (d *Dialer) ArmAt(text string, k int, mode Mode) { d.arm([]byte(text), k, mode, nil) }
 
 // HookAt calls the hook before the next write that has a text is forwarded.
@@ -182,7 +184,8 @@ func (d *Dialer) all() []*conn {
 	return slices.Clone(d.conns)
 }
 
-// count counts a call that begins, of a Read or of what is written, and returns what is to happen to it; 0: nothing.
+// count counts a call that begins, of a Read or of what is written, and returns what is to happen
+// to it; 0: nothing.
 func (d *Dialer) count(c *conn, written []byte) Mode {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 
 // Answer is what a client gets in place of the server's answer.
 type Answer struct {
-	// Code is the SQLSTATE on Postgres and the error number on MySQL. Empty: Rows says what changes.
+	// Code is the SQLSTATE on Postgres and the error number on MySQL. Empty: Rows says what
+	// changes.
 	Code string
 
 	// State is the SQLSTATE on MySQL.
@@ -24,7 +25,8 @@ type Answer struct {
 	// RollsBack rolls the transaction back before the answer. On Postgres every error does.
 	RollsBack bool
 
-	// StaysOpen leaves a transaction open on MySQL whose COMMIT or ROLLBACK is refused. Otherwise it is rolled back.
+	// StaysOpen leaves a transaction open on MySQL whose COMMIT or ROLLBACK is refused. Otherwise
+	// it is rolled back.
 	StaysOpen bool
 
 	// Rows changes the rows of an answer and executes the request.
@@ -56,9 +58,9 @@ func (a Answer) String() string {
 	return s
 }
 
-// Proxy forwards connections to one real server and replaces chosen answers: by an error of any code, or by the
-// same answer with other rows. It reads the protocol, so that the server stays in the state that the error implies. It
-// counts the requests. Making a connection is one request.
+// Proxy forwards connections to one real server and replaces chosen answers: by an error of any
+// code, or by the same answer with other rows. It reads the protocol, so that the server stays in
+// the state that the error implies. It counts the requests. Making a connection is one request.
 type Proxy struct {
 	listener net.Listener
 	upstream string
@@ -78,7 +80,8 @@ type Proxy struct {
 // ProxyPostgres forwards to a Postgres at an address of TCP.
 func ProxyPostgres(upstream string) (*Proxy, error) { return start(upstream, servePostgres) }
 
-// ProxyMySQL forwards to a MySQL or MariaDB at an address of TCP. Connections must not be encrypted or compressed.
+// ProxyMySQL forwards to a MySQL or MariaDB at an address of TCP. Connections must not be encrypted
+// or compressed.
 func ProxyMySQL(upstream string) (*Proxy, error) { return start(upstream, serveMySQL) }
 
 func start(upstream string, serve func(*Proxy, net.Conn, net.Conn)) (*Proxy, error) {
@@ -111,14 +114,16 @@ func (p *Proxy) Next(text string, a Answer) {
 	p.text, p.next = text, &a
 }
 
-// Decide starts to count anew. It calls decide with the number of each request, from 1; nil keeps the answer as it is.
+// Decide starts to count anew. It calls decide with the number of each request, from 1; nil keeps
+// the answer as it is.
 func (p *Proxy) Decide(decide func(n int) *Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide, p.asked, p.struck = decide, 0, nil
 }
 
-// Disarm replaces no more answers. It returns how many requests were counted, and those that got another answer.
+// Disarm replaces no more answers. It returns how many requests were counted, and those that got
+// another answer.
 func (p *Proxy) Disarm() (asked int, struck []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -220,7 +220,8 @@ func (l *myLink) more(answer [][]byte) ([][]byte, bool) {
 	return append(answer, packet), ok
 }
 
-// definitions reads the given numbers of parameter and column definitions, and the packet that ends each list.
+// definitions reads the given numbers of parameter and column definitions, and the packet that ends
+// each list.
 func (l *myLink) definitions(answer [][]byte, counts ...int) (_ [][]byte, ok bool) {
 	for _, n := range counts {
 		if n > 0 && !l.noEOF {

@@ -18,11 +18,13 @@ import (
 const (
 	// marker is the first argument of a guardian.
 	marker = "guard-a-command"
-	// name is what a list of processes shows. It does not match dblock, so killing that by name spares the guardian.
+	// name is what a list of processes shows. It does not match dblock, so killing that by name
+	// spares the guardian.
 	name = "lock-guardian"
 	// begin is the last line that the caller writes before it starts the guardian.
 	begin = "begin"
-	// notice is how long after the command the processes may still run that it left behind, before the caller hears of it.
+	// notice is how long after the command the processes may still run that it left behind, before
+	// the caller hears of it.
 	notice = 2 * time.Second
 )
 
@@ -125,7 +127,8 @@ func parse(args []string) (g *guarded, orders *os.File, join int, argv []string,
 	return g, os.NewFile(uintptr(n[0]), "orders"), n[2], args[5:], nil
 }
 
-// start starts the command in a process group, or in its own if join is 0. argv has its path, then its arguments.
+// start starts the command in a process group, or in its own if join is 0. argv has its path, then
+// its arguments.
 func (g *guarded) start(argv []string, join int) error {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: join}
 	dieWithParent(attr)
@@ -140,7 +143,8 @@ func (g *guarded) start(argv []string, join int) error {
 	return p.Release() // reap waits for it
 }
 
-// mayStart takes in what the caller wrote before it started this process. The command is not started if its time has passed.
+// mayStart takes in what the caller wrote before it started this process. The command is not
+// started if its time has passed.
 func (g *guarded) mayStart(lines *bufio.Scanner) error {
 	for lines.Scan() {
 		if lines.Text() == begin {
@@ -182,7 +186,8 @@ func (g *guarded) reap(ended chan<- syscall.WaitStatus, over chan<- struct{}) {
 	}
 }
 
-// obey does what the caller says: "until WALL REMAINING", in nanoseconds, or "end". See begin for the other line.
+// obey does what the caller says: "until WALL REMAINING", in nanoseconds, or "end". See begin for
+// the other line.
 func (g *guarded) obey(line string) {
 	fields := numbers64(line)
 	switch {

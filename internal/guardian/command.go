@@ -12,8 +12,8 @@ type Command struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 
-	// ValidUntil is until when the command may run. It is asked every 100 ms, and may move. Then SIGTERM is sent to all
-	// processes of the command, and SIGKILL after Slack.
+	// ValidUntil is until when the command may run. It is asked every 100 ms, and may move. Then
+	// SIGTERM is sent to all processes of the command, and SIGKILL after Slack.
 	ValidUntil func() time.Time
 	Slack      time.Duration
 

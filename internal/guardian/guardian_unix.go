@@ -25,8 +25,8 @@ const look = 100 * time.Millisecond
 // sharing counts the commands of this process that are in its process group.
 var sharing atomic.Int64
 
-// CommandHas reports whether a running command has got the signal too: Ctrl-C and Ctrl-\ go to the whole process group
-// that has the terminal.
+// CommandHas reports whether a running command has got the signal too: Ctrl-C and Ctrl-\ go to the
+// whole process group that has the terminal.
 func CommandHas(sig os.Signal) bool {
 	return sharing.Load() > 0 && (sig == syscall.SIGINT || sig == syscall.SIGQUIT) && inForeground()
 }
@@ -50,8 +50,9 @@ func hasTerminal() bool {
 	return tty.Close() == nil
 }
 
-// Run runs a command and returns when all its processes have ended, with its exit status, or 128 and the number of the
-// signal that ended it. If ctx ends first, all get SIGTERM, and SIGKILL after Grace.
+// Run runs a command and returns when all its processes have ended, with its exit status, or 128
+// and the number of the signal that ended it. If ctx ends first, all get SIGTERM, and SIGKILL after
+// Grace.
 func Run(ctx context.Context, c Command) (status int, err error) {
 	path, err := exec.LookPath(c.Args[0])
 	if err != nil {
@@ -86,7 +87,8 @@ type run struct {
 	failed string
 }
 
-// start starts the guardian. Its pipes have numbers that were free, as a command may inherit open files with others.
+// start starts the guardian. Its pipes have numbers that were free, as a command may inherit open
+// files with others.
 func (r *run) start(path string) error {
 	ordersIn, ordersOut, err := os.Pipe()
 	if err != nil {

@@ -16,8 +16,8 @@ func self() string { return "/proc/self/exe" }
 
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// adopt makes this process the parent of each process below it whose own parent has ended. It gives this process its
-// name, too.
+// adopt makes this process the parent of each process below it whose own parent has ended. It gives
+// this process its name, too.
 func adopt() bool {
 	if text, err := unix.BytePtrFromString(name); err == nil {
 		_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(text)), 0, 0, 0) // only shown

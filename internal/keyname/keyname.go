@@ -10,9 +10,9 @@ import (
 
 const separator = "\x00"
 
-// Join returns the parts with a NUL between each two. Different parts give different texts: if a part other than the last
-// contains a NUL itself, the text is a hash of the parts and their lengths, in hexadecimal. It has no NUL, so it is never
-// that of other parts.
+// Join returns the parts with a NUL between each two. Different parts give different texts: if a
+// part other than the last contains a NUL itself, the text is a hash of the parts and their
+// lengths, in hexadecimal. It has no NUL, so it is never that of other parts.
 func Join(parts ...string) string {
 	if !strings.Contains(strings.Join(parts[:len(parts)-1], ""), separator) {
 		return strings.Join(parts, separator)

@@ -13,14 +13,14 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// tries is how often a call asks again at once for what nobody seems to hold: it was locked for a moment,
-// or somebody made its row at the same time.
+// tries is how often a call asks again at once for a key without a known holder: its row was locked
+// for a moment, or another process inserted the row at the same time.
 const tries = 6
 
 // exclusive acquires one key for one holder.
 type exclusive struct{ *holds }
 
-// ask asks the database for a key that its caller is to have for itself: the lock, or who has it.
+// ask asks the database for an exclusive lease. It returns the lock, or the holder.
 func (x *exclusive) ask(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	over := false
@@ -72,8 +72,8 @@ func (x *exclusive) ask(ctx context.Context, w *waiter, r root.Request) (*dblock
 	}
 }
 
-// checkPending notes where what was granted to p is not its own any more. Its row may also have been locked for a
-// moment, when it was asked for in the place of that.
+// checkPending checks if w still has the lease that was granted to it before. Its row may also have
+// been locked for a moment, when a lease was asked for instead of that one.
 func (x *exclusive) checkPending(w *waiter, a *AcquireResult) {
 	switch {
 	case w.pending == nil || a.Token != 0:
@@ -84,7 +84,8 @@ func (x *exclusive) checkPending(w *waiter, a *AcquireResult) {
 	}
 }
 
-// dropPending forgets what was granted to p: its row is another acquisition's, or its member is gone.
+// dropPending forgets what was granted to p: its row is another acquisition's, or its member is
+// gone.
 func (x *exclusive) dropPending(w *waiter) {
 	if w.pending != nil {
 		x.reconciler.handles.remove(w.pending.ask.Handle)
@@ -105,7 +106,7 @@ func (w *waiter) adjust(a *AcquireRequest, gone member.ID, over bool) {
 	}
 }
 
-// pauseOrRefuse returns who has a key, unless it is worth asking again at once: then it pauses.
+// pauseOrRefuse pauses if it is worth asking again at once. Else it returns the holder of the key.
 func (q *requester) pauseOrRefuse(
 	ctx context.Context, r root.Request, inc *member.Incarnation, answer AcquireResult, n int,
 ) (*dblock.HeldError, error) {
@@ -173,19 +174,20 @@ func (q *requester) once(ctx context.Context, r root.Request, adjust func(*Acqui
 	}
 }
 
-// answered takes over how a statement that asked has ended: what may have been granted is reconciled, and what was not
-// granted is forgotten. If the caller left it before, late does that.
+// answered takes over how a statement that asked has ended: what may have been granted is
+// reconciled, and what was not granted is forgotten. If the caller left it before, late does that.
 func (q *requester) answered(inc *member.Incarnation, err error, granted bool, backs ...ReleaseRequest) {
 	switch {
 	case errors.Is(err, batch.ErrLeft):
 	case err != nil && q.mayBeHeld(err):
-		q.doubt(inc, backs...)
+		q.releaseUnresolved(inc, backs...)
 	case err != nil || !granted:
 		q.reconciler.handles.remove(backs[0].Handle)
 	}
 }
 
-// unjoined is the error of a call whose process could not join: whatever became of that, nothing was asked for.
+// unjoined is the error of a call whose process could not register its member. Nothing was asked
+// for.
 func (q *requester) unjoined(ctx context.Context, err error, r root.Request) error {
 	switch {
 	case errors.Is(err, dblock.ErrClosed):
@@ -196,8 +198,8 @@ func (q *requester) unjoined(ctx context.Context, err error, r root.Request) err
 	return sqlerr.Wrap(q.Traits.Classify(err).Harmless(), err, fmt.Sprintf("lock %q: nothing was asked for", r.Key), "")
 }
 
-// again tells, after a pause, whether a statement that failed is to be sent again: nothing of it was
-// written. A pool may hold several connections that died, with a server that was restarted say.
+// again pauses and reports whether a failed statement is to be sent again: nothing of it was
+// written. A pool may hold several broken connections, for example after a restart of the server.
 func (q *requester) again(ctx context.Context, err error, n int) bool {
 	if is := q.Traits.Classify(err); is != sqlerr.Retryable && is != sqlerr.Unavailable || errors.Is(err, dblock.ErrClosed) {
 		return false
@@ -205,7 +207,8 @@ func (q *requester) again(ctx context.Context, err error, n int) bool {
 	return n < tries && q.sleep(ctx, time.Millisecond<<n) == nil
 }
 
-// asked makes the AcquireRequest of a request, under a handle of its own, which is noted before anything is sent.
+// asked makes the AcquireRequest of a request, under a handle of its own, which is noted before
+// anything is sent.
 func (q *requester) asked(r root.Request) AcquireRequest {
 	a := AcquireRequest{
 		Key: r.Key, Handle: member.NewID(), Label: q.o.Label, Data: r.Data, Detached: r.Detached, Permits: r.Permits, Limit: r.Limit,
@@ -232,7 +235,7 @@ func heldBy(key string, a AcquireResult) *dblock.HeldError {
 	return h
 }
 
-// mayBeHeld tells whether a lease may have been granted, or may yet be, though the answer is an error.
+// mayBeHeld reports whether a lease may have been granted, or may yet be, despite the error.
 func (q *requester) mayBeHeld(err error) bool {
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
@@ -262,6 +265,6 @@ func (b *base) explain(err error, key string) error {
 // bound is how long a statement may take, with what it waits for.
 func (b *base) bound() time.Duration { return statementBound(b.member) }
 
-// statementBound is half of the TTL: what is under way for longer is granted no more (see By). But nobody waits for
-// hours for a connection that went silent.
+// statementBound is half of the TTL: a statement that takes longer grants nothing (see By). It is
+// 10 s at most, so that no caller waits for hours for a silent connection.
 func statementBound(m *member.Member) time.Duration { return min(m.TTL()/2, 10*time.Second) }

@@ -10,11 +10,13 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// A grant belongs to one acquisition, which its handle names. So the core trusts no answer by its place in a batch or by
-// its key: it compares the handle that the database returned with the handle that it sent. What does not match has an
-// unknown outcome, and is reconciled.
+// A grant belongs to one acquisition, which its handle names. So the core does not identify an
+// answer by its position in a batch or by its key. It compares the handle that the database
+// returned with the handle that it sent. An answer that does not match has an unknown outcome, and
+// is reconciled.
 
-// runAsks answers the asks of one life, each at its index. An error of its own is the whole batch's.
+// runAsks answers the requests of one incarnation, each at its index. An error applies to the whole
+// batch.
 type runAsks[A any] func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[A], error)
 
 // acquire is a statement of one kind.
@@ -26,8 +28,9 @@ func (q *requester) acquireOf(kind Kind) acquire {
 	}
 }
 
-// byIncarnation runs one statement of a queue, or one for each life if the process has just joined again.
-// Asks that share an error, which may be of one of them, are asked again apart.
+// byIncarnation runs one statement of a queue, or one for each incarnation if the process has just
+// registered again. Requests that share an error, which one of them may have caused, are sent again
+// apart.
 func byIncarnation[A any](ctx context.Context, l *base, requests []ask, run runAsks[A]) ([]batch.Answer[A], error) {
 	answers := make([]batch.Answer[A], len(requests))
 	incs := make(map[*member.Incarnation][]int)
@@ -80,8 +83,9 @@ func checked(acquire acquire) runAsks[AcquireResult] {
 	}
 }
 
-// eachKeyOnce sends acquire batches that have each key once. If an ask is refused, all like it are refused with it: they
-// were in the same statement. If it is granted, the others of its key are sent in the next one, which says who holds it.
+// eachKeyOnce sends batches that have each key once. If a request is refused, all requests like it
+// are refused with it: they were in the same statement. If it is granted, the others of its key go
+// into the next one, which names the holder.
 func eachKeyOnce(acquire acquire) runAsks[AcquireResult] {
 	run := checked(acquire)
 	return func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[AcquireResult], error) {
@@ -126,7 +130,7 @@ func eachKeyOnce(acquire acquire) runAsks[AcquireResult] {
 	}
 }
 
-// isLike tells whether two asks of one key have the same chance.
+// isLike reports whether two requests of one key have the same chance.
 func (a AcquireRequest) isLike(b AcquireRequest) bool {
 	return a.Instead == b.Instead && a.Gone == b.Gone && a.Over == b.Over && a.InTurn == b.InTurn
 }

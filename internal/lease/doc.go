@@ -1,7 +1,8 @@
-// Package lease is what the lease locks of all databases have in common: who waits, who holds, how a
-// lock is kept and lost. The SQL is the driver's.
+// Package lease is the core of the lease locks of all databases: wait queues, holds, renewal and
+// loss. The SQL is the driver's.
 //
-// A lease is a row with a unique key. It belongs to a handle, which no other acquisition has, and is kept
-// alive by its process's member (package member), or lasts for a time of its own. In front of the
-// database each process keeps one line a key: one waiter asks, all others stand behind it.
+// A lease is a row with a unique key. It belongs to a handle, which no other acquisition has. It
+// lasts while its process's member is alive (package member), or for a time of its own. Each
+// process has one wait queue for each key: its first waiter asks the database, and the others queue
+// behind it.
 package lease

@@ -8,8 +8,9 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// evictions are of members that were seen to be dead. Each is evicted once, regardless of how many of its leases are wanted,
-// and again evictAgain later if one of them is still its own: a transaction that guards it may be stuck (see Driver.Evict).
+// evictions are of members that were seen to be dead. Each is evicted once, regardless of how many
+// of its leases are wanted, and again evictAgain later if one of them is still its own: a
+// transaction that guards it may be stuck (see Driver.Evict).
 type evictions struct {
 	mu sync.Mutex
 	of map[member.ID]*eviction
@@ -23,7 +24,7 @@ type eviction struct {
 
 const evictAgain = time.Second
 
-// old tells whether an eviction has ended some time ago.
+// old reports whether an eviction has ended some time ago.
 func (x *eviction) old(now time.Time) bool {
 	select {
 	case <-x.done:
@@ -36,7 +37,7 @@ func (x *eviction) old(now time.Time) bool {
 // mostGone bounds how many are remembered.
 const mostGone = 64
 
-// evict tells whether a member is gone for good, and sees to it that it is.
+// evict deletes a member that has expired, and reports whether the member is gone for good.
 func (e *evictions) evict(ctx context.Context, q *requester, id member.ID) (gone bool) {
 	e.mu.Lock()
 	x := e.of[id]
@@ -72,6 +73,6 @@ func (e *evictions) run(ctx context.Context, q *requester, id member.ID, x *evic
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.of[id] == x {
-		delete(e.of, id) // whoever comes next tries again
+		delete(e.of, id) // the next call tries again
 	}
 }

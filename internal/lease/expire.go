@@ -13,8 +13,8 @@ import (
 // margin is by how much earlier than the database this process ends a hold that lasts for d.
 func (b *base) margin(d time.Duration) time.Duration { return min(b.member.Margin(), d/4) }
 
-// ExpireIn ends the lease d from now. The local end moves in before the statement is sent, and out only after the
-// server has confirmed it.
+// ExpireIn ends the lease d from now. The local end moves in before the statement is sent, and out
+// only after the server has confirmed it.
 func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	turn := h.turn()
 	select {
@@ -68,8 +68,8 @@ func (h *hold) turn() chan struct{} {
 	return h.moving
 }
 
-// moveIn moves the local end in for a statement that is about to be sent. It returns the end so far, and d as it is to
-// be sent.
+// moveIn moves the local end in for a statement that is about to be sent. It returns the end so
+// far, and d as it is to be sent.
 func (h *hold) moveIn(sent time.Time, d time.Duration) (before time.Time, bounded time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

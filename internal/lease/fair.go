@@ -16,10 +16,11 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// A fair Locker serves first come, first served, across processes. Who has to wait takes a ticket; whoever gives the
-// key back makes it that of the lowest one in the same statement, so that it is never free for others meanwhile, and
-// only the one who has it now is woken. Of a process, the one who came first looks whether it got it, where no
-// notification tells; it also serves the next one where nobody has given the key back, as its holder died.
+// A fair Locker serves calls in the order of their arrival, across processes. A call that has to
+// wait takes a ticket. A release gives the key to the lowest ticket in the same statement, so the
+// key is never free for others meanwhile, and only the new holder is woken. Without a notification,
+// the first call of each process looks whether it has the key. It also serves the next ticket if
+// the holder has died.
 
 // fairQueue serves a Locker's calls in the order of their tickets.
 type fairQueue struct {
@@ -59,7 +60,7 @@ func onlyExclusive(r root.Request) error {
 	return nil
 }
 
-// tryInTurn asks once. Where somebody waits, it is refused.
+// tryInTurn asks once. It is refused if any call waits.
 func (f *fairQueue) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	for n := 1; ; n++ {
@@ -88,7 +89,7 @@ func (f *fairQueue) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock
 	}
 }
 
-// waitInTurn waits with a ticket, unless the key is free and nobody else does.
+// waitInTurn waits with a ticket, unless the key is free and no other call waits.
 func (f *fairQueue) waitInTurn(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	lock, _, err := f.tryInTurn(ctx, r)
 	if lock != nil || err != nil && !sqlerr.IsContended(err) {
@@ -106,7 +107,7 @@ func (f *fairQueue) waitInTurn(ctx context.Context, r root.Request) (*dblock.Loc
 		}
 		ask := t.ask.back(dblock.ModeExclusive)
 		if !f.background(func() { _, _ = f.giveBack(f.ending, t.inc, ask) }) {
-			f.doubt(t.inc, ask)
+			f.releaseUnresolved(t.inc, ask)
 		}
 		if err != nil {
 			return nil, err
@@ -114,7 +115,8 @@ func (f *fairQueue) waitInTurn(ctx context.Context, r root.Request) (*dblock.Loc
 	}
 }
 
-// takeTicket notes that a call waits. Those of a process are noted in their order, many in a statement.
+// takeTicket notes that a call waits. Those of a process are noted in their order, many in a
+// statement.
 func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*turn, error) {
 	for n := 1; ; n++ {
 		inc, err := f.member.Current(ctx)
@@ -168,7 +170,7 @@ func (f *fairQueue) pauseIfBusy(ctx context.Context, r root.Request, err error) 
 	return nil
 }
 
-// runTickets is one statement for each life.
+// runTickets is one statement for each incarnation.
 func (f *fairQueue) runTickets(ctx context.Context, requests []ask, _ bool) ([]batch.Answer[int64], error) {
 	return byIncarnation(ctx, f.base, requests, func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[int64], error) {
 		got, err := f.Driver.Acquire(ctx, AcquireBatch{KindFair, by, asks})
@@ -197,7 +199,7 @@ func (f *fairQueue) awaitTurn(ctx context.Context, r root.Request, t *turn, bega
 				return nil, err
 			}
 			switch {
-			case err != nil: // the ticket stands: look again later
+			case err != nil: // the ticket remains: look again later
 			case state.Token != 0 && (t.ask.Detached || t.inc.Alive()):
 				got := t.reply
 				got.AcquireResult, got.sent = state.AcquireResult, state.sent
@@ -224,7 +226,8 @@ type turnState struct {
 	sent time.Time // before which the key was granted, for as long as is left of it
 }
 
-// seeTurn looks what has become of a call, after it has served the next one where nobody has the key, or somebody who is dead.
+// seeTurn reads the state of a call. If the key is free or its holder is dead, it first serves the
+// next ticket.
 func (f *fairQueue) seeTurn(ctx context.Context, r root.Request, t *turn) (turnState, error) {
 	for n := 1; ; n++ {
 		sent := f.o.Clock.Now()
@@ -245,7 +248,7 @@ func (f *fairQueue) seeTurn(ctx context.Context, r root.Request, t *turn) (turnS
 			return turnState{state, sent}, nil
 		}
 		if !f.again(ctx, sqlerr.Unwritten(err), n) {
-			return turnState{}, f.unanswered(ctx, sqlerr.Unwritten(err), r) // whatever was granted, ours is withdrawn
+			return turnState{}, f.unanswered(ctx, sqlerr.Unwritten(err), r) // the ticket of this call is withdrawn
 		}
 	}
 }
@@ -274,7 +277,7 @@ func (f *fairQueue) serve(ctx context.Context, r root.Request, t *turn, state Qu
 	return f.Driver.Serve(ctx, r.Key, gone)
 }
 
-// untilWoken waits until it is worth looking again; rung says that it was told so.
+// untilWoken waits until it is worth looking again. woken reports that a notification came.
 func (f *fairQueue) untilWoken(ctx context.Context, key string, t *turn, refused *dblock.HeldError, waited time.Duration) (woken bool, err error) {
 	every := f.o.Poll
 	switch {

@@ -8,17 +8,18 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// A server that has forgotten its last commits, after a crash or a failover, may hold what this process has released,
-// handed over or withdrawn: the member is alive, and keeps it. So after such a heartbeat (member.Listener.Recheck) the
-// process reads what the server holds for its member, and releases what it does not know.
+// A server that has lost its last commits, after a crash or a failover, may still have leases that
+// this process has released, handed over or withdrawn. The member is alive, so they would never
+// end. So after such a heartbeat (member.Listener.Recheck) the process reads what the server has
+// for its member, and releases the unknown handles.
 //
-// That never releases what a caller has, or may yet be granted:
+// That never releases a lease that a caller has, or may yet be granted:
 //
 //   - A handle is noted before the first statement that may grant it is sent, and is never used again.
-//   - It is known until the server has confirmed that it does not stand: that it was not granted, or is released, or that its
-//     row is the next one's. What has no answer is known while the reconciler asks.
-//   - What is unknown is looked for after the rows were read, in one step. A handle that stood when they were read, and is
-//     unknown by then, was either released meanwhile, which a second release does not change, or forgotten.
+//   - It is known until the server has confirmed that it has no lease of that handle: it was not granted, was released,
+//     or the row belongs to the next holder. A handle without an answer is known while the reconciler asks.
+//   - Unknown handles are determined after the rows were read, in one step. A handle that had a lease when they were
+//     read, and is unknown by then, was either released meanwhile, which a second release does not change, or is lost.
 
 // handles are the acquisitions that a process knows. Its zero value has none.
 type handles struct {
@@ -58,7 +59,8 @@ func (h *handles) remove(handle Handle) {
 	delete(h.known, handle)
 }
 
-// unknown returns those that are not known, by their handles. A set has one handle, and each key of it once.
+// unknown returns those that are not known, by their handles. A set has one handle, and each key of
+// it once.
 func (h *handles) unknown(backs []ReleaseRequest) map[Handle][]ReleaseRequest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,8 +75,9 @@ func (h *handles) unknown(backs []ReleaseRequest) map[Handle][]ReleaseRequest {
 	return found
 }
 
-// recheck releases what the server holds for a life and no caller of this process knows. It waits as long as for any
-// statement, as a connection may be silent. After a read that took longer, which may be of large tables, it waits longer.
+// recheck releases leases of an incarnation that the server has and no caller of this process
+// knows. It waits as long as for any statement, as a connection may be silent. After a read of
+// large tables that took longer, it waits longer.
 func (r *reconciler) recheck(inc *member.Incarnation) (err error) {
 	bound := statementBound(r.member) << min(r.slow.Load(), 10)
 	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), reconciling{}, true), min(bound, longBound))
@@ -86,7 +89,7 @@ func (r *reconciler) recheck(inc *member.Incarnation) (err error) {
 			r.slow.Add(1)
 		}
 	}()
-	defer inc.OnEnd(func(dblock.Reason) (tell func()) {
+	defer inc.OnEnd(func(dblock.Reason) (observe func()) {
 		cancel()
 		return nil
 	})()

@@ -6,17 +6,17 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// given is a lease that was granted, and is not held yet: the one before in line has handed it over, or readers are
-// still there.
+// given is a lease that was granted and has no hold yet: the holder before has handed it over, or
+// readers still have the key.
 type given struct{ reply }
 
 func (r reply) given() *given { return &given{r} }
 
 func (g *given) back() ReleaseRequest { return g.ask.back(dblock.ModeExclusive) }
 
-// handOff gives a lease to the next one in line, in one statement; false if it is to be given back. It is certain that
-// the lease is then as it was, unless the statement has failed. Only the database knows whether other processes wait, and
-// is asked when the process has had its turn.
+// handOff gives a lease to the next waiter in one statement. If it returns false, the lease is to
+// be released. certain reports that the lease is unchanged then: the statement has not failed. Only
+// the database knows whether other processes wait. It is asked when the process has had its turn.
 func (s *holds) handOff(ctx context.Context, h *hold) (handed, certain bool) {
 	if !h.inc.Alive() {
 		return false, true

@@ -17,7 +17,7 @@ import (
 // holds are the locks that this process has, until they are released.
 type holds struct {
 	*requester
-	locker dblock.Locker // whose locks they are
+	locker dblock.Locker // of these holds
 
 	mu        sync.Mutex
 	all       map[*hold]struct{}
@@ -44,7 +44,8 @@ func (s *holds) close() (all []*hold, empty <-chan struct{}) {
 	return slices.Collect(maps.Keys(s.all)), s.empty
 }
 
-// takeBack releases what callers still hold. Another Locker of the process may keep the member alive.
+// takeBack releases what callers still hold. Another Locker of the process may keep the member
+// alive.
 func (s *holds) takeBack() {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.all))
@@ -61,14 +62,14 @@ func (s *holds) takeBack() {
 
 // hold is one lease that this process has, or a set of them.
 type hold struct {
-	l        *holds
-	waiter   *waiter // its place in the queue; nil: it has none
-	inc      *member.Incarnation
-	fences   []dblock.Fence
-	detached bool
-	began    time.Time
-	tell     func(dblock.Reason) // the Lock, that it is lost
-	forget   func()              // the life's end
+	l          *holds
+	waiter     *waiter // its position in the queue; nil: it has none
+	inc        *member.Incarnation
+	fences     []dblock.Fence
+	detached   bool
+	began      time.Time
+	notifyLost func(dblock.Reason) // the Lock, that it is lost
+	forget     func()              // unregisters it from the end of the incarnation
 
 	mu     sync.Mutex
 	most   time.Time // the database's end lies no later: WithMaxHold, or an ExpireIn without an answer; zero: none
@@ -78,8 +79,8 @@ type hold struct {
 	why    dblock.Reason // why it has ended, lost or released; empty: it has not
 }
 
-// grant makes the hold of a lease that was asked for at the given time. It came from the database, or from the one
-// before in line.
+// grant makes the hold of a lease that was asked for at the given time. The database granted it, or
+// the holder before has handed it over.
 func (s *holds) grant(
 	ctx context.Context, w *waiter, got reply, r root.Request,
 ) (*dblock.Lock, error) {
@@ -98,7 +99,7 @@ func (s *holds) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.
 	if a.Hold > 0 {
 		h.until = got.sent.Add(a.Hold)
 	}
-	lock, h.tell = root.NewLock(ctx, s.locker, r, h)
+	lock, h.notifyLost = root.NewLock(ctx, s.locker, r, h)
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -188,20 +189,20 @@ func (h *hold) stop(why dblock.Reason) bool {
 	return true
 }
 
-// ended tells whether the hold has ended, lost or released.
+// ended reports whether the hold has ended, lost or released.
 func (h *hold) ended() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.why != ""
 }
 
-// lose ends a lock that is lost. The waiters behind it may ask at once. tell calls the Observer, which may block: a
-// caller with more to end does that first.
-func (h *hold) lose(why dblock.Reason) (tell func()) {
+// lose ends a lock that is lost. The next waiters may ask at once. The function that it returns
+// calls the Observer, which may block: a caller that ends several locks calls it last.
+func (h *hold) lose(why dblock.Reason) (observe func()) {
 	if !h.stop(why) {
 		return func() {}
 	}
-	h.tell(why)
+	h.notifyLost(why)
 	if why != dblock.ReasonClosed {
 		h.l.dequeue(h)
 	}
@@ -226,8 +227,8 @@ func (h *hold) observeLost(why dblock.Reason) func() {
 // held is for how long the lock has been held.
 func (h *hold) held() time.Duration { return h.l.o.Clock.Now().Sub(h.began) }
 
-// Release hands the lease over to the next one of this process, or gives it back. If the server did not have it any more,
-// it was lost. The error is that of a server that refuses.
+// Release hands the lease over to the next one of this process, or gives it back. If the server did
+// not have it any more, it was lost. The error is that of a server that refuses.
 func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	h.forget()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), foreground)
@@ -238,7 +239,7 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 		handed, certain = h.l.handOff(ctx, h)
 	}
 	stolen := false
-	if !handed { // what was lost may still be ours at the server
+	if !handed { // the server may still have a lost lease
 		var missing bool
 		missing, refused = h.l.giveBack(ctx, h.inc, h.backs()...)
 		stolen = missing && stood && certain
@@ -250,7 +251,7 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	var why dblock.Reason
 	if stolen {
 		why = h.goneReason(h.EndsAt())
-		h.tell(why)
+		h.notifyLost(why)
 	}
 	h.l.dequeue(h)
 	h.l.drop(h)
@@ -264,14 +265,14 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	return refused
 }
 
-// dequeue ends the hold's place in the queue.
+// dequeue ends the hold's position in the queue.
 func (s *holds) dequeue(h *hold) {
 	if h.waiter != nil {
 		s.queues.remove(h.waiter)
 	}
 }
 
-// drop forgets a hold that nobody uses any more.
+// drop forgets a hold that no caller uses any more.
 func (s *holds) drop(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

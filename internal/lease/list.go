@@ -39,8 +39,8 @@ func (a *Admin) List(ctx context.Context) ([]dblock.HeldLock, error) {
 	return held, nil
 }
 
-// Holder reads who holds a key, or one of several that do. With ErrNotHeld it returns the token of
-// the last acquisition, if that is known.
+// Holder reads the holder of a key, or one of several. With ErrNotHeld it returns the token of the
+// last acquisition, if that is known.
 func (a *Admin) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	if err := root.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 		return dblock.HeldLock{}, err
@@ -96,7 +96,8 @@ func (x HeldLease) shown() dblock.HeldLock {
 	return h
 }
 
-// ForceRelease gives back what others hold, if the token is right: one acquisition, or all who share it.
+// ForceRelease releases a lock of any process if the token is right: one acquisition, or all that
+// share it.
 func (a *Admin) ForceRelease(ctx context.Context, key string, token int64) error {
 	if err := root.CheckText("key", key, 1, dblock.MaxLockKeyBytes); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Locker is the dblock.Locker of leases. It is safe for concurrent use. Its parts are layers. A layer uses
-// those below it:
+// Locker is the dblock.Locker of leases. It is safe for concurrent use. Its parts are layers. A
+// layer uses those below it:
 //
 //	Locker                      waits for what its parts ask for
 //	sets, sharing, fairQueue    several keys; readers and permits; first come, first served
@@ -30,7 +30,7 @@ type Locker struct {
 	sets      *sets
 	sharing   *sharing
 	fair      *fairQueue
-	deafen    func() // the heartbeat, to this Locker's Observer and Log
+	unlisten  func() // the heartbeat, to this Locker's Observer and Log
 }
 
 // base is what all parts of a Locker use.
@@ -62,7 +62,7 @@ type requester struct {
 	evictions evictions
 }
 
-// ask is an AcquireRequest of one life.
+// ask is an AcquireRequest of one incarnation.
 type ask struct {
 	AcquireRequest
 	inc *member.Incarnation
@@ -79,7 +79,7 @@ func New[Of any](of *Share[Of], o Options) *Locker {
 	l := &Locker{Admin: &Admin{b}}
 	l.exclusive = &exclusive{newHolds(l, newRequester(&pauser{b}))}
 	l.sets, l.sharing, l.fair = &sets{l.exclusive}, &sharing{l.exclusive}, newFairQueue(l.exclusive)
-	l.deafen = b.member.Listen(member.Listener{Observer: o.Observer, Log: o.Log})
+	l.unlisten = b.member.Listen(member.Listener{Observer: o.Observer, Log: o.Log})
 	return l
 }
 
@@ -209,26 +209,27 @@ func unless(lock *dblock.Lock, refused *dblock.HeldError, err error) error {
 	return err
 }
 
-// ended says who has the lock that was not acquired, and what ended the wait for it.
+// ended names the holder of a lock that was not acquired, and what ended the wait for it.
 func ended(refused *dblock.HeldError, why error) error {
 	if errors.Is(why, dblock.ErrClosed) {
 		return why
 	}
-	told := *refused
-	told.Wait = why
-	return &told
+	e := *refused
+	e.Wait = why
+	return &e
 }
 
-// Holds reports whether the fence is of a lock of this process that has not ended, as far as the process knows.
+// Holds reports whether the fence belongs to a lock of this process that has not ended, as far as
+// the process knows.
 func (l *Locker) Holds(f dblock.Fence) bool { return l.reconciler.handles.held(f.Handle) }
 
 // Fenced ends the lock of a fence that a guard has refused.
 func (l *Locker) Fenced(f dblock.Fence) { l.exclusive.fenced(f) }
 
-// Close refuses further calls, ends the contexts of all locks, and waits until they are released. When
-// ctx ends, it has the rest released in the background.
+// Close refuses further calls, ends the contexts of all locks, and waits until they are released.
+// When ctx ends, it has the rest released in the background.
 func (l *Locker) Close(ctx context.Context) error {
-	defer l.deafen()
+	defer l.unlisten()
 	x := l.exclusive
 	all, empty := x.holds.close()
 	x.tasks.close()
@@ -238,8 +239,8 @@ func (l *Locker) Close(ctx context.Context) error {
 	for i, h := range all {
 		observes[i] = h.lose(dblock.ReasonClosed)
 	}
-	for _, tell := range observes {
-		tell()
+	for _, observe := range observes {
+		observe()
 	}
 	if err := clock.Await(ctx, empty, "locks are still in use"); err != nil {
 		x.takeBack()

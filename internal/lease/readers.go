@@ -10,11 +10,13 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Whoever wants a key for itself that readers have makes itself its holder first, so that no more of them come, and
-// has it when the last one has gone. That is looked for in statements of their own, which began after that: a count within
-// the statement that grants would be one of an older snapshot.
+// A call that wants an exclusive lease of a key with readers first makes itself the holder, so that
+// no more readers come. It has the lock when the last reader has released. Statements of their own
+// look for readers, and begin after that: a count within the statement that grants would read an
+// older snapshot.
 
-// awaitReaders tells who still keeps w from what was granted to it; nil: nobody, or it was taken away.
+// awaitReaders returns the reader that still keeps w from the lease that was granted to it. It
+// returns nil if there is none, or if the lease was taken away.
 func (x *exclusive) awaitReaders(ctx context.Context, w *waiter) (*dblock.HeldError, error) {
 	if !w.pending.inc.Alive() {
 		x.dropPending(w) // others may have it; readers that were there may be there still
@@ -27,7 +29,8 @@ func (x *exclusive) awaitReaders(ctx context.Context, w *waiter) (*dblock.HeldEr
 	return refused, err
 }
 
-// anyReaders is for who does not wait: readers that are there keep it out, and it is not to keep others from joining them.
+// anyReaders is awaitReaders for a call that does not wait: it must not keep other readers from
+// joining.
 func (x *exclusive) anyReaders(ctx context.Context, w *waiter) (*dblock.HeldError, error) {
 	if w.waits {
 		return nil, nil
@@ -35,7 +38,7 @@ func (x *exclusive) anyReaders(ctx context.Context, w *waiter) (*dblock.HeldErro
 	return x.readers(ctx, w.request)
 }
 
-// readers tells who holds a key shared, after those were ended who are dead.
+// readers returns a shared holder of a key, after the holds of dead members were ended.
 func (x *exclusive) readers(ctx context.Context, r root.Request) (*dblock.HeldError, error) {
 	for n := 1; ; n++ {
 		seen, err := x.seeReaders(ctx, r.Key)
@@ -67,14 +70,16 @@ func (x *exclusive) readers(ctx context.Context, r root.Request) (*dblock.HeldEr
 	}
 }
 
-// seeReaders waits no longer than for any other statement: who made itself the holder keeps all others out meanwhile.
+// seeReaders waits no longer than for any other statement: meanwhile the new holder excludes all
+// others.
 func (x *exclusive) seeReaders(ctx context.Context, key string) ([]Holder, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.bound())
 	defer cancel()
 	return x.Driver.Readers(ctx, key)
 }
 
-// reap ends what dead members hold of a key, and what has ended by itself. Where it fails, whoever looks next tries again.
+// reap ends the holds of dead members of a key, and holds whose time is up. If it fails, the next
+// call tries again.
 func (x *exclusive) reap(ctx context.Context, r root.Request, dead []member.ID) {
 	gone := make(map[member.ID]bool)
 	for _, id := range dead {
@@ -92,14 +97,14 @@ func (x *exclusive) reap(ctx context.Context, r root.Request, dead []member.ID) 
 	defer cancel()
 	mode := r.Mode
 	if mode == dblock.ModeExclusive {
-		mode = dblock.ModeShared // they stand in its way
+		mode = dblock.ModeShared // they exclude it
 	}
 	_ = x.Driver.Reap(ctx, mode, r.Key, ids)
 }
 
-// readersYieldFor is how long readers let a waiting writer go first, each time that it finds the key's row locked: each
-// reader locks the row for a moment, and many of them never leave it free. The writer withdraws that once it keeps
-// readers out itself, or gives up.
+// readersYieldFor is how long readers let a waiting writer go first, each time that it finds the
+// key's row locked: each reader locks the row for a moment, and many of them never leave it free.
+// The writer withdraws that once it keeps readers out itself, or gives up.
 const readersYieldFor = time.Second
 
 // yieldReaders asks readers of a key to let the writer w go first.

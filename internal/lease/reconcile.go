@@ -21,10 +21,11 @@ import (
 //   - an acquisition that was granted after its caller had left;
 //   - a release without an answer, or of a row that was locked.
 //
-// Each operation begins at once, and shares its statement with the others that are due. It is repeated
-// after 100 ms, 200 ms and so on, and with each heartbeat, until the server has answered. A row that was
-// locked is repeated sooner. An operation ends with the member that would keep its lease alive; a lease
-// that no member keeps is released by whatever member the process has, until its own end.
+// Each operation begins at once, and shares its statement with the others that are due. It is
+// repeated after 100 ms, 200 ms and so on, and with each heartbeat, until the server has answered.
+// A row that was locked is repeated sooner. An operation ends with the member that would keep its
+// lease alive; a lease that no member keeps is released by whatever member the process has, until
+// its own end.
 //
 // The Lockers of a Share have one reconciler, which outlives each of them.
 type reconciler struct {
@@ -104,7 +105,8 @@ func (r *reconciler) inOrder() []*operation {
 	return slices.SortedFunc(maps.Keys(r.open), func(a, b *operation) int { return a.n - b.n })
 }
 
-// mayAsk refuses acquisitions while too many operations are without an answer: each may add one more.
+// mayAsk refuses acquisitions while too many operations are without an answer: each may add one
+// more.
 func (q *requester) mayAsk() error {
 	r := q.reconciler
 	r.mu.Lock()
@@ -127,18 +129,19 @@ func (r *reconciler) post(o *operation) {
 func (r *reconciler) end(o *operation) {
 	delete(r.open, o)
 	r.handles.remove(o.Handle)
-	o.tell()
+	o.notify()
 }
 
-func (o *operation) tell() {
+func (o *operation) notify() {
 	for _, f := range o.waiting {
 		f()
 	}
 	o.waiting = nil
 }
 
-// over reports whether an operation needs no answer any more: what it was to release has ended by itself. While the
-// member lives nothing has: it keeps a ticket of a caller that has left, whatever the lease would have lasted.
+// over reports whether an operation needs no answer any more: the leases that it was to release
+// have ended by themselves. While the member is alive, none has: the member keeps a ticket of a
+// caller that has left, whatever end the lease had.
 func (r *reconciler) over(o *operation) bool {
 	if !o.inc.Lost() {
 		return false
@@ -166,7 +169,7 @@ func (r *reconciler) answered(o *operation, got ReleaseResult, err error) {
 		r.post(o)
 		return
 	}
-	o.tell()
+	o.notify()
 	pause := firstRepeat << min(o.tries, 20)
 	switch {
 	case err == nil && got.Stood:
@@ -179,9 +182,9 @@ func (r *reconciler) answered(o *operation, got ReleaseResult, err error) {
 	r.wakeAt(o.due)
 }
 
-// isCertain tells that an operation that the server does not have can't be granted any more. It was sent under a
-// heartbeat no later than o.sent, so it begins no later than one heartbeat after that, and then may wait for a
-// lock.
+// isCertain reports whether an operation that the server does not have can't be granted any more.
+// It was sent with a heartbeat no later than o.sent. So it begins no later than one heartbeat after
+// that, and then may wait for a lock.
 func (r *reconciler) isCertain(o *operation) bool {
 	return o.granted || (o.sent < 0 || o.inc.Heartbeat() >= o.sent+3) && r.clock.Now().After(o.certain)
 }
@@ -240,7 +243,7 @@ func (r *reconciler) confirmed() {
 // reconciling marks the context of a reconciler's statements.
 type reconciling struct{}
 
-// Reconciles tells whether a call of a Driver is a reconciler's.
+// Reconciles reports whether a call of a Driver comes from a reconciler.
 func Reconciles(ctx context.Context) bool { return ctx.Value(reconciling{}) != nil }
 
 // run is one statement of the queue for each kind.
@@ -259,8 +262,8 @@ func (r *reconciler) run(ctx context.Context, requests []*operation, _ bool) ([]
 	return answers, err
 }
 
-// close waits for what is under way, for as long as a caller would, after a last try of what no member keeps. The
-// rest ends with the member.
+// close waits for what is under way, for as long as a caller would, after a last try of what no
+// member keeps. The rest ends with the member.
 func (r *reconciler) close() {
 	r.mu.Lock()
 	if r.timer != nil {
@@ -312,8 +315,9 @@ func releaseKind(mode dblock.Mode, fair bool) Kind {
 	return kinds[mode]
 }
 
-// releaseSet releases all of a set that is still ours, in a statement of its own. A part of a set is never released: a
-// waiter could acquire that part, and wait for the rest. missing tells that a part was not ours any more.
+// releaseSet releases all of a set in a statement of its own. A part of a set is never released: a
+// waiter could acquire that part, and wait for the rest. missing reports that the database did not
+// have all of it any more.
 func releaseSet(ctx context.Context, d Driver, set []ReleaseRequest) (all ReleaseResult, missing bool, err error) {
 	got, err := d.Release(ctx, ReleaseBatch{KindSet, set})
 	if err != nil {
@@ -325,9 +329,10 @@ func releaseSet(ctx context.Context, d Driver, set []ReleaseRequest) (all Releas
 	}, slices.ContainsFunc(got, isMissing), nil
 }
 
-// releaseBatch is one statement for each kind, and one for each set. A batch may have a key more than once. An exclusive
-// lease of a key is released once in a statement; KindFair takes all handles of a key at once. A statement that fails after
-// others is the error of what it carried: to send those again would find nothing of what they have released.
+// releaseBatch is one statement for each kind, and one for each set. A batch may have a key more
+// than once. An exclusive lease of a key is released once in a statement; KindFair takes all
+// handles of a key at once. A statement that fails after others is the error of what it carried: to
+// send those again would find nothing of what they have released.
 func releaseBatch(ctx context.Context, d Driver, requests []returning) ([]batch.Answer[ReleaseResult], error) {
 	answers := make([]batch.Answer[ReleaseResult], len(requests))
 	left := make([]int, len(requests))

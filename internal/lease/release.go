@@ -11,17 +11,18 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// foreground is how long the end of a lock waits for the server, a hand-over included. What is not confirmed by then
-// goes on in the background.
+// foreground is how long the end of a lock waits for the server, a hand-over included. What is not
+// confirmed by then goes on in the background.
 const foreground = time.Second
 
 // promptly is how often a release is sent before it goes on in the background.
 const promptly = 3
 
-// giveBack releases what was granted. Where the server does not confirm it soon, or the row is locked, by a guarded
-// transaction for example, the reconciler goes on with it. missing tells that the database did not have all of it any more
-// when it was first asked. After an attempt without an answer that is not known: it may have released it. The error is
-// that of a server that refuses the release.
+// giveBack releases what was granted. If the server does not confirm it soon, or the row is locked,
+// for example by a guarded transaction, the reconciler continues. missing reports that the database
+// did not have all of it any more when it was first asked. After an attempt without an answer that
+// is unknown: that attempt may have released it. The error is that of a server that refuses the
+// release.
 func (q *requester) giveBack(ctx context.Context, inc *member.Incarnation, backs ...ReleaseRequest) (missing bool, refused error) {
 	ctx, cancel := context.WithTimeout(ctx, foreground)
 	defer cancel()
@@ -57,11 +58,11 @@ func (q *requester) gaveBack(ctx context.Context, backs []ReleaseRequest) (got R
 
 func stillHeld(r ReleaseResult) bool { return r.Stood && !r.Freed }
 
-// isMissing tells that the database did not have a lease when it was asked to release it.
+// isMissing reports that the database did not have a lease when it was asked to release it.
 func isMissing(r ReleaseResult) bool { return !r.Stood && !r.Freed }
 
-// doubt releases what an acquisition without an answer may have been granted.
-func (q *requester) doubt(inc *member.Incarnation, backs ...ReleaseRequest) {
+// releaseUnresolved releases what an acquisition without an answer may have been granted.
+func (q *requester) releaseUnresolved(inc *member.Incarnation, backs ...ReleaseRequest) {
 	q.reconciler.add(inc, q.o.Fair, false, backs...)
 }
 
@@ -69,7 +70,7 @@ func (q *requester) doubt(inc *member.Incarnation, backs ...ReleaseRequest) {
 func (q *requester) late(mode dblock.Mode, a ask, granted bool, err error) {
 	switch {
 	case err != nil && q.mayBeHeld(err):
-		q.doubt(a.inc, a.back(mode))
+		q.releaseUnresolved(a.inc, a.back(mode))
 	case err == nil && granted:
 		q.reconciler.add(a.inc, q.o.Fair, true, a.back(mode))
 	default:

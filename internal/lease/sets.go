@@ -14,7 +14,8 @@ import (
 // sets acquires several keys at once.
 type sets struct{ *exclusive }
 
-// AcquireAll waits until it has all of several keys at once; it never has a part of them, and so keeps nobody waiting.
+// AcquireAll waits until it has all of several keys at once. It never has a part of them, so it
+// keeps no other caller waiting.
 func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	r, err := root.NewSetRequest(keys, opts)
 	if err != nil {
@@ -35,11 +36,11 @@ func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dbloc
 	})
 }
 
-// waitForAll stands in no line: it waits for one key that somebody has, and then asks for all again.
+// waitForAll uses no wait queue. It waits for one key that is held, and then asks for all again.
 func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	began := m.o.Clock.Now()
-	var told *subscription
-	defer func() { m.stopWaiting(told) }()
+	var sub *subscription
+	defer func() { m.stopWaiting(sub) }()
 	for {
 		lock, refused, err := m.askForAll(ctx, r)
 		if sqlerr.IsContended(err) {
@@ -48,22 +49,23 @@ func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, er
 		if lock != nil || err != nil {
 			return lock, err
 		}
-		if !m.waits.known(told) || told.key != refused.Key {
+		if !m.waits.known(sub) || sub.key != refused.Key {
 			if b, err := m.waits.start(ctx, refused.Key); err == nil {
-				m.stopWaiting(told)
-				told = b
+				m.stopWaiting(sub)
+				sub = b
 				continue // it may be free by now
 			}
 		}
-		if err := m.pause(ctx, told, false, refused, m.o.Clock.Now().Sub(began)); err != nil {
+		if err := m.pause(ctx, sub, false, refused, m.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
 		}
 	}
 }
 
-// askForAll asks the database for all keys of a set: the lock, or who has one of them.
+// askForAll asks the database for all keys of a set. It returns the lock, or the holder of one of
+// them.
 func (m *sets) askForAll(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
-	gone := make(map[string]member.ID) // of whoever had the key
+	gone := make(map[string]member.ID) // the former holders of keys
 	made := false                      // the rows that were missing
 	for n := 1; ; n++ {
 		sent, asks, answers, err := m.onceForAll(ctx, r, gone)
@@ -144,8 +146,9 @@ func (m *sets) acquireAll(ctx context.Context, inc *member.Incarnation, asks []A
 	return answers, err
 }
 
-// clearBlockers sees to what stands in the way of a set, so that it may be asked for again; else it returns who has one of the
-// keys. The missing ones are those that nobody has: they have no row yet, or were locked for a moment.
+// clearBlockers removes what keeps a set from being granted, so that it may be asked for again.
+// Else it returns the holder of one of the keys. The missing keys have no holder: they have no row
+// yet, or were locked for a moment.
 func (m *sets) clearBlockers(
 	ctx context.Context, asks []AcquireRequest, answers []AcquireResult, gone map[string]member.ID,
 ) (missing []string, again bool, refused *dblock.HeldError, err error) {
@@ -169,7 +172,7 @@ func (m *sets) clearBlockers(
 	return missing, again, nil, nil
 }
 
-// makeFree makes the rows of keys where they are missing: nobody has them.
+// makeFree inserts the missing rows of keys, which no member holds.
 func (m *sets) makeFree(ctx context.Context, r root.Request, keys []string) error {
 	bound, cancel := context.WithTimeout(ctx, m.bound())
 	defer cancel()
@@ -179,7 +182,8 @@ func (m *sets) makeFree(ctx context.Context, r root.Request, keys []string) erro
 	return nil
 }
 
-// sendReadersOff makes a key one that readers don't have any more, where there are none: whoever acquires it sees to that.
+// sendReadersOff ends the shared state of a key that has no readers any more, by acquiring it for a
+// moment.
 func (x *exclusive) sendReadersOff(ctx context.Context, key string) (refused *dblock.HeldError, err error) {
 	lock, err := x.tryExclusive(ctx, root.Request{Key: key})
 	switch {

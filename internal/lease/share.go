@@ -8,8 +8,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Shares are what the Lockers of one pool and TTL have in common, by K: a backend, its member, and what it
-// waits for. Of is what the driver keeps beside its Backend.
+// Shares are what the Lockers of one pool and TTL have in common, by K: a backend, its member, and
+// what it waits for. Of is what the driver keeps beside its Backend.
 type Shares[K comparable, Of any] struct {
 	mu sync.Mutex
 	by map[K]*Share[Of]
@@ -40,7 +40,7 @@ func (s *Shares[K, Of]) Enter(key K, o member.Options, open func() (Of, Backend,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if share = s.enter(key); share != nil { // somebody was faster
+	if share = s.enter(key); share != nil { // another call was faster
 		go b.Close()
 		return share, nil
 	}
@@ -54,7 +54,7 @@ func (s *Shares[K, Of]) Enter(key K, o member.Options, open func() (Of, Backend,
 	return share, nil
 }
 
-// enter returns what others share already; nil: nobody does. s.mu is held.
+// enter returns a share that exists already, or nil. s.mu is held.
 func (s *Shares[K, Of]) enter(key K) *Share[Of] {
 	share := s.by[key]
 	if share != nil {
@@ -63,7 +63,8 @@ func (s *Shares[K, Of]) enter(key K) *Share[Of] {
 	return share
 }
 
-// Leaver returns how the one who entered leaves: once, however often it is called.
+// Leaver returns the function with which a user of the share leaves: once, however often it is
+// called.
 func (s *Shares[K, Of]) Leaver(key K) func(context.Context) error {
 	var once sync.Once
 	return func(ctx context.Context) (err error) {
@@ -72,8 +73,9 @@ func (s *Shares[K, Of]) Leaver(key K) func(context.Context) error {
 	}
 }
 
-// leave ends a share with the last who leaves: its member's heartbeat, and all that is still held. Where the server does not
-// answer, this goes on after ctx has ended. Leave waits for it for a second longer.
+// leave ends a share with its last user: the member's heartbeat, and all that is still held. If the
+// server does not answer, this continues after ctx has ended. leave waits for it for a second
+// longer.
 func (s *Shares[K, Of]) leave(ctx context.Context, key K) error {
 	s.mu.Lock()
 	share := s.by[key]

@@ -14,8 +14,8 @@ import (
 // sharing acquires what several may have: keys in shared mode, and permits.
 type sharing struct{ *exclusive }
 
-// atOnce asks for what several may have, unless others of this process stand in line for it. Those who come meanwhile
-// ask, too, in the same statement.
+// atOnce asks for a shared lease or for permits, unless other calls of this process wait for the
+// key. Calls that come meanwhile share the same statement.
 func (h *sharing) atOnce(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	if err := h.queues.refusal(r); err != nil {
 		return nil, nil, err
@@ -23,7 +23,8 @@ func (h *sharing) atOnce(ctx context.Context, r root.Request) (*dblock.Lock, *db
 	return h.askSharing(ctx, r)
 }
 
-// askSharing asks the database for what several may have at once: the lock, or who keeps it from being granted.
+// askSharing asks the database for a shared lease or for permits. It returns the lock, or a holder
+// that excludes it.
 func (h *sharing) askSharing(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	made := 0

@@ -8,13 +8,13 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// unused is for how long nobody has used what Sweep removes.
+// unused is the time after which Sweep removes unused rows.
 const unused = time.Hour
 
 // longBound bounds the statements that read or delete many rows.
 const longBound = time.Minute
 
-// Sweep tidies away what nobody has used for an hour.
+// Sweep removes rows that were not used for an hour.
 func (a *Admin) Sweep(ctx context.Context) (removed int64, err error) {
 	err = a.change(ctx, longBound, "what nobody has used", func(ctx context.Context) (err error) {
 		removed, err = a.Inspector.Sweep(ctx, unused)
@@ -23,7 +23,7 @@ func (a *Admin) Sweep(ctx context.Context) (removed int64, err error) {
 	return removed, err
 }
 
-// sweeperKey is the lease of whoever sweeps.
+// sweeperKey is the lease of the process that sweeps.
 const sweeperKey = "dblock sweeper"
 
 // RunSweeper sweeps every so often until ctx ends, in one process of all that call it.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// await rings a turn when its handle is told.
+// await has a turn woken when its handle is notified.
 func (w *Waits) await(t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -25,13 +25,13 @@ func (w *Waits) number(t *turn, ticket int64) {
 	t.ticket = ticket
 }
 
-// turnsOfKey is how many calls of this process the server looks for, of one key. A key is granted in
-// the order of the tickets, so the others come later.
+// turnsOfKey is how many calls of this process the server looks for, of one key. A key is granted
+// in the order of the tickets, so the others come later.
 const turnsOfKey = 4
 
-// turnsToWatch returns the handles of the calls that are served first of their keys, and these keys:
-// at most so many handles, of the keys that were waited for longest. All calls of these keys are
-// watched from now on, and no others.
+// turnsToWatch returns the handles of the calls that are served first of their keys, and these
+// keys: at most so many handles, of the keys that were waited for longest. All calls of these keys
+// are watched from now on, and no others.
 func (w *Waits) turnsToWatch(most int) (keys []string, turns []Handle) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,8 @@ func (w *Waits) turnsToWatch(most int) (keys []string, turns []Handle) {
 // byTicket compares turns by their tickets. A call that has none yet, 0, comes last.
 func byTicket(a, b *turn) int { return cmp.Compare(uint64(a.ticket-1), uint64(b.ticket-1)) }
 
-// wakeTurnOf rings the call that has a key now; where nobody has it, the one of this process that came first.
+// wakeTurnOf wakes the call that has a key now. If the key is free, it wakes the first call of this
+// process.
 func (w *Waits) wakeTurnOf(s LeaseState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +85,7 @@ func (w *Waits) wakeTurnOf(s LeaseState) {
 	}
 }
 
-// isNotifiedOfTurn tells whether this process hears that a call has the key.
+// isNotifiedOfTurn reports whether this process is notified when a call has the key.
 func (w *Waits) isNotifiedOfTurn(t *turn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,10 +98,12 @@ func (w *Waits) forget(t *turn) {
 	delete(w.turns, t.ask.Handle.String())
 }
 
-// TurnPrefix begins what a notification says of a turn: its handle follows. A key may begin so, too.
+// TurnPrefix begins what a notification says of a turn: its handle follows. A key may begin so,
+// too.
 const TurnPrefix = "\x01"
 
-// wakeTurn rings the turn that a notification names; false if it names none of this process.
+// wakeTurn wakes the turn that a notification names. It returns false if that is no turn of this
+// process.
 func (w *Waits) wakeTurn(payload string) bool {
 	handle, is := strings.CutPrefix(payload, TurnPrefix)
 	if !is {

@@ -8,9 +8,10 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// A lock may end without its holder: an operator releases it, or the database loses the grant in a failover. A heartbeat
-// does not show that, as it touches the member's row only. So a Locker that holds something reads, once a heartbeat,
-// which of its acquisitions the database still has: one statement for each mode and verifyBatch keys.
+// A lock may end without its holder: an operator releases it, or the database loses the grant in a
+// failover. A heartbeat does not show that, as it touches the member's row only. So a Locker that
+// holds something reads, once a heartbeat, which of its acquisitions the database still has: one
+// statement for each mode and verifyBatch keys.
 
 // verifyBatch bounds the keys of a statement.
 const verifyBatch = 1000
@@ -43,7 +44,7 @@ func (s *holds) verify() {
 	}
 }
 
-// verifyMode checks holds of one mode. If a read fails, the next one has to tell.
+// verifyMode checks holds of one mode. If a read fails, the next one decides.
 func (s *holds) verifyMode(holds []*hold) {
 	var backs []ReleaseRequest
 	var of []*hold
@@ -69,8 +70,8 @@ func (s *holds) verifyMode(holds []*hold) {
 	}
 }
 
-// loseMissing loses the holds that are not ours any more, but for those that were released meanwhile. It asks the database
-// once for each life why.
+// loseMissing loses the holds that the database no longer has, except those that were released
+// meanwhile. It asks the database once for each incarnation why.
 func (s *holds) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 	asked := make(map[*member.Incarnation]dblock.Reason)
 	var observes []func()
@@ -88,13 +89,14 @@ func (s *holds) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 		observes = append(observes, h.lose(why))
 	}
 	go func() {
-		for _, tell := range observes {
-			tell()
+		for _, observe := range observes {
+			observe()
 		}
 	}()
 }
 
-// whyGone is why what a life held is not ours any more: its member may be gone, which its heartbeat has not noticed yet.
+// whyGone is the reason why the database lacks a hold of an incarnation. Its member may be gone,
+// which its next heartbeat will find.
 func (s *holds) whyGone(ctx context.Context, inc *member.Incarnation) dblock.Reason {
 	if gone, err := s.Driver.Evict(ctx, inc.ID); gone && err == nil {
 		return dblock.ReasonEvicted

@@ -48,8 +48,8 @@ func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error)
 	return lock, err
 }
 
-// leave ends the place of a call in its queue, unless a hold has taken it. What was granted too late
-// is released, and the next waiter asks after that.
+// leave ends the position of a call in its queue, unless a hold has taken it. A lease that was
+// granted too late is released, and the next waiter asks after that.
 func (x *exclusive) leave(w *waiter) {
 	x.admitReaders(w)
 	late := x.queues.leave(w)
@@ -62,7 +62,7 @@ func (x *exclusive) leave(w *waiter) {
 		x.queues.remove(w)
 	})
 	if !begun { // the Locker is closed
-		x.doubt(late.inc, late.back())
+		x.releaseUnresolved(late.inc, late.back())
 		x.queues.remove(w)
 	}
 }
@@ -70,8 +70,8 @@ func (x *exclusive) leave(w *waiter) {
 // poll asks for the key until it is granted, as often as it is worth it.
 func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, error) {
 	began := l.o.Clock.Now()
-	var told *subscription
-	defer func() { l.stopWaiting(told) }()
+	var sub *subscription
+	defer func() { l.stopWaiting(sub) }()
 	for {
 		lock, refused, err := l.askFor(ctx, w, r)
 		if sqlerr.IsContended(err) {
@@ -80,15 +80,15 @@ func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.L
 		if lock != nil || err != nil {
 			return lock, err
 		}
-		if !l.waits.known(told) {
+		if !l.waits.known(sub) {
 			if b, err := l.waits.start(ctx, r.Key); err == nil {
-				l.stopWaiting(told)
-				told = b
-				continue // whoever gives it back from now on tells us; but it may be free already
+				l.stopWaiting(sub)
+				sub = b
+				continue // from now on a release notifies this call; but the key may be free already
 			}
 		}
 		seen := r.Mode == dblock.ModeExclusive && w.pending == nil // when it is free; nothing shows that readers have gone, or permits come back
-		if err := l.exclusive.pause(ctx, told, seen, refused, l.o.Clock.Now().Sub(began)); err != nil {
+		if err := l.exclusive.pause(ctx, sub, seen, refused, l.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
 		}
 	}
@@ -115,8 +115,9 @@ func (b *base) stopWaiting(of *subscription) {
 // pauser says until when a call waits.
 type pauser struct{ *base }
 
-// pause waits until it is worth asking again: the bell rings, the holder's time is up, or the poll
-// is due, with jitter so that processes don't ask in step. Where no bell can be heard it is the poll that counts.
+// pause waits until it is worth asking again: the call is woken, the holder's time is up, or the
+// poll is due. The poll has jitter, so that processes don't ask at the same time. Without
+// notifications only the poll counts.
 func (p *pauser) pause(ctx context.Context, b *subscription, seen bool, refused *dblock.HeldError, waited time.Duration) error {
 	every := p.o.Poll
 	var woken chan struct{}
@@ -144,15 +145,16 @@ func (p *pauser) pause(ctx context.Context, b *subscription, seen bool, refused 
 // jitter returns d give or take a half, so that processes do not ask in step.
 func jitter(c clock.Clock, d time.Duration) time.Duration { return d/2 + clock.Draw(c, d+1) }
 
-// notifiedPoll is how often a call asks again that is notified of releases, and has waited so long. A release that is under
-// way when a wait begins does not see the waiter, and notifies no one. It may commit after the waiter has asked. So the
-// first polls are soon, and each comes after twice the time: such a release costs little more than it takes itself.
+// notifiedPoll is how often a call asks again that is notified of releases, and has waited so long.
+// A release that is under way when a wait begins does not see the waiter, and notifies no one. It
+// may commit after the waiter has asked. So the first polls are soon, and each comes after twice
+// the time: such a release costs little more than it takes itself.
 func (p *pauser) notifiedPoll(waited time.Duration) time.Duration {
 	return min(max(waited, notifiedWithin), p.o.Poll)
 }
 
-// yield lets another process have a key that this one has given back for its sake: for the longest that a
-// poll takes, where it does not hear of it.
+// yield lets another process have a key that this one has released for it. Without notifications it
+// waits for the longest time that a poll takes.
 func (p *pauser) yield(ctx context.Context) error {
 	if p.waits.isNotified() || p.waits.watches() {
 		return p.sleep(ctx, notifiedWithin)
@@ -160,24 +162,24 @@ func (p *pauser) yield(ctx context.Context) error {
 	return p.sleep(ctx, p.o.UnnotifiedPoll*3/2)
 }
 
-// notifiedWithin is how long it takes, with much to spare, until another process has heard of a release and
-// asked for the key.
+// notifiedWithin is ample time for another process to be notified of a release and to ask for the
+// key.
 const notifiedWithin = 20 * time.Millisecond
 
 // sleep waits while ctx lives.
 func (p *pauser) sleep(ctx context.Context, d time.Duration) error { return p.sleepUntil(ctx, d, nil) }
 
-// brief is what a pause is shorter than that only lets others finish: whoever stops the clock must not stop
-// that, or a call would hang for a reason that its caller can't see.
+// A pause shorter than brief only lets others finish. It does not use the clock: if a test stops
+// the clock, such a pause would make a call hang for a reason that its caller can't see.
 const brief = 100 * time.Millisecond
 
-// sleepUntil is sleep that ends early when rung is.
+// sleepUntil is sleep that ends early on woken.
 func (p *pauser) sleepUntil(ctx context.Context, d time.Duration, woken <-chan struct{}) error {
 	_, err := p.sleepOr(ctx, d, woken)
 	return err
 }
 
-// sleepOr is sleepUntil, and tells whether it was rung.
+// sleepOr is sleepUntil, and reports whether it was woken.
 func (p *pauser) sleepOr(ctx context.Context, d time.Duration, woken <-chan struct{}) (bool, error) {
 	c := p.o.Clock
 	if d < brief {

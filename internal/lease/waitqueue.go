@@ -13,10 +13,10 @@ import (
 	"github.com/dblock-go/dblock/internal/root"
 )
 
-// waitQueues are the calls of a process that want keys, one queue a key. The first waiter of a queue
-// asks the database, or holds the key. The others wait behind it, in the order of their calls. So a
-// process asks for a key once at a time, however many want it. Readers, and callers that want
-// permits, queue only if others do, and leave the queue with what they got.
+// waitQueues are the calls of a process that want keys, one queue a key. The first waiter of a
+// queue asks the database, or holds the key. The others wait behind it, in the order of their
+// calls. So a process asks for a key once at a time, however many want it. Readers, and callers
+// that want permits, queue only if others do, and leave the queue with what they got.
 //
 // The states of a waiter:
 //
@@ -25,8 +25,8 @@ import (
 //	      └──────────────┴──────────────────────────────┘
 //
 // A queued waiter becomes active when it is the first, or a reader behind readers that were let in.
-// It may then find that the hold before it was handed over to it (given). It holds the key until the
-// hold ends. From each state it may leave.
+// It may then find that the hold before it was handed over to it (given). It holds the key until
+// the hold ends. From each state it may leave.
 type waitQueues struct {
 	clock  clock.Clock
 	ending context.Context // of the Locker
@@ -51,7 +51,7 @@ type waiterState int
 const (
 	waiterQueued waiterState = iota // others are before it
 	waiterActive                    // it may ask
-	waiterHolds                     // a hold keeps its place
+	waiterHolds                     // a hold keeps its position
 	waiterGone
 )
 
@@ -204,8 +204,8 @@ func (q *waitQueues) contended(r root.Request) bool {
 	return of != nil && of.seen != nil
 }
 
-// leave ends the place of a call, unless a hold keeps it. What was granted to the call and comes too
-// late is returned, and w stays until it is removed.
+// leave ends the position of a call, unless a hold keeps it. A lease that was granted to the call
+// too late is returned, and w stays until it is removed.
 func (q *waitQueues) leave(w *waiter) (late *given) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -218,7 +218,7 @@ func (q *waitQueues) leave(w *waiter) (late *given) {
 	return late
 }
 
-// hold has a hold keep the place of w until it is removed.
+// hold makes a hold keep the position of w until it is removed.
 func (q *waitQueues) hold(w *waiter, began time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -229,7 +229,7 @@ func (q *waitQueues) hold(w *waiter, began time.Time) {
 	}
 }
 
-// remove ends the place of w, once, and activates the next waiter.
+// remove ends the position of w, once, and activates the next waiter.
 func (q *waitQueues) remove(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -315,7 +315,8 @@ func (q *waitQueues) give(w *waiter, g *given) bool {
 // for about as long, whatever their number.
 const ownShare = time.Second
 
-// mostAlone is after how many hand-overs a process asks again that was alone whenever it asked.
+// mostAlone is the number of hand-overs after which a process asks again if other processes wait,
+// when none did so far.
 const mostAlone = 256
 
 // hadItsShare reports whether this process has had the key for long enough, and begins its next

@@ -15,8 +15,9 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// Waits is which keys a process waits for: the database knows of each once, and what is heard of it
-// rings the bells of all who wait. Bells are a hint: the poll is the truth.
+// Waits are the keys for which calls of a process wait. The database knows each key once. A
+// notification of a key wakes all its calls. Notifications are a hint: a call that polls always
+// asks the database.
 type Waits struct {
 	driver Driver
 	member *member.Member
@@ -36,37 +37,37 @@ type Waits struct {
 
 	closed bool
 
-	watching atomic.Bool // the server looks for this process, should it wait; for others it does, too, as far as can be told
+	watching atomic.Bool // the server watches for this process when it waits; presumably for other processes, too
 }
 
-// waited is a key that somebody of this process waits for.
+// waited is a key for which calls of this process wait.
 type waited struct {
 	subscriptions map[*subscription]struct{}
-	told          member.ID // under which the database knows of it; zero: it does not
+	announced     member.ID // under which the database knows of it; zero: it does not
 
 	since   time.Time // when the first of the bells was hung
 	watched bool      // the server looks at it
-	seen    int64     // the token under which it was seen free, and all were told
+	seen    int64     // the token under which it was seen free, and all calls were woken
 }
 
-// note is what the database is to be told of a key: that the member waits for it or, without one, that nobody does
-// any more. Those of one key are told in their order.
+// note is a message to the database: a member waits for a key or, without one, no call waits for it
+// any more. Notes of one key are sent in their order.
 type note struct {
 	key string
 	id  member.ID
 }
 
-// subscription is rung for one key; one call at a time waits for it.
+// subscription is for one key. One call at a time waits on it.
 type subscription struct {
 	key   string
 	woken chan struct{}       // holds one
 	began time.Time           // when the database knew of it; only its call reads it
-	stale time.Time           // when the database is to be told anew
+	stale time.Time           // when the database has to be informed again
 	inc   *member.Incarnation // under which the database knows of it
 }
 
-// waitsFor is for how long the database takes it that a process waits; it is told anew when half of it
-// is over.
+// waitsFor is how long the database considers a process waiting after a note. The process sends
+// another one after half of that time.
 const waitsFor = 2 * time.Minute
 
 func newWaits(d Driver, m *member.Member, c clock.Clock) *Waits {
@@ -75,7 +76,7 @@ func newWaits(d Driver, m *member.Member, c clock.Clock) *Waits {
 	}
 	w.notes = batch.New(batch.Options[note, struct{}]{
 		Late: func(note, batch.Answer[struct{}]) {}, // it outlives its caller: else it could come after the end of the wait
-		Run:  w.tell, Key: func(n note) string { return n.key }, Ends: func(n note) bool { return n.id == member.ID{} },
+		Run:  w.announce, Key: func(n note) string { return n.key }, Ends: func(n note) bool { return n.id == member.ID{} },
 		MaxInFlight: inFlight, Patience: patience,
 	})
 	w.ending, w.end = context.WithCancel(context.Background())
@@ -95,8 +96,8 @@ func (w *Waits) close() {
 	w.tasks.Wait()
 }
 
-// start tells the database that this process waits for a key, until stop. The bell is rung for whatever
-// is given back from then on.
+// start informs the database that this process waits for a key, until stop. The subscription is
+// woken for each release from then on.
 func (w *Waits) start(ctx context.Context, key string) (*subscription, error) {
 	inc, err := w.member.Current(ctx)
 	if err != nil {
@@ -124,13 +125,14 @@ func (w *Waits) start(ctx context.Context, key string) (*subscription, error) {
 	return b, nil
 }
 
-// known reports whether the database knows that a bell's caller waits. It forgets that in time, and with the member.
+// known reports whether the database knows that a subscription waits. It forgets that in time, and
+// with the member.
 func (w *Waits) known(b *subscription) bool {
 	return b != nil && !clock.Past(w.clock.Now(), b.stale) && b.inc.Alive()
 }
 
-// stop ends what start began. The database is told in the background: whoever waited has the lock now,
-// and is not to wait for this.
+// stop ends what start began. The database is informed in the background: the call has the lock by
+// now, and does not wait for this.
 func (w *Waits) stop(b *subscription) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,8 +143,9 @@ func (w *Waits) stop(b *subscription) {
 	}
 }
 
-// tell is one statement of the queue for each member, and one for what nobody waits for any more.
-func (w *Waits) tell(ctx context.Context, notes []note, _ bool) ([]batch.Answer[struct{}], error) {
+// announce is one statement of the queue for each member, and one for the keys for which no call
+// waits any more.
+func (w *Waits) announce(ctx context.Context, notes []note, _ bool) ([]batch.Answer[struct{}], error) {
 	ctx, cancel := context.WithTimeout(ctx, statementBound(w.member))
 	defer cancel()
 	waits, ends := w.tidy(notes)
@@ -159,8 +162,8 @@ func (w *Waits) tell(ctx context.Context, notes []note, _ bool) ([]batch.Answer[
 	return make([]batch.Answer[struct{}], len(notes)), nil
 }
 
-// tidy returns what is to be told, by member: of each key the last note counts, and an end of waiting only where
-// nobody waits again by now. What nobody waits for is forgotten.
+// tidy returns the notes to send, by member. The last note of each key counts. An end counts only
+// if no call waits again by now. Keys for which no call waits are forgotten.
 func (w *Waits) tidy(notes []note) (waits, ends map[member.ID][]string) {
 	last := make(map[string]member.ID, len(notes))
 	for _, n := range notes {
@@ -175,10 +178,10 @@ func (w *Waits) tidy(notes []note) (waits, ends map[member.ID][]string) {
 		case of == nil:
 		case id != member.ID{}:
 			waits[id] = append(waits[id], key)
-			of.told = id
+			of.announced = id
 		case len(of.subscriptions) == 0:
-			if of.told != (member.ID{}) {
-				ends[of.told] = append(ends[of.told], key)
+			if of.announced != (member.ID{}) {
+				ends[of.announced] = append(ends[of.announced], key)
 			}
 			delete(w.keys, key)
 			delete(w.topics, schema.Topic(key))
@@ -187,7 +190,8 @@ func (w *Waits) tidy(notes []note) (waits, ends map[member.ID][]string) {
 	return waits, ends
 }
 
-// wake is called for each key that was released while a caller waited. It is given the key or its topic.
+// wake is called for each key that was released while a caller waited. It is given the key or its
+// topic.
 func (w *Waits) wake(key string) {
 	if w.wakeTurn(key) {
 		return
@@ -218,7 +222,8 @@ func signal(to chan struct{}) {
 	}
 }
 
-// listening notes that notifications come from now on. Whatever was missed before is asked for again.
+// listening notes that notifications come from now on. Whatever was missed before is asked for
+// again.
 func (w *Waits) listening() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,17 +233,17 @@ func (w *Waits) listening() {
 	}
 }
 
-// isNotified tells whether notifications come.
+// isNotified reports whether notifications come.
 func (w *Waits) isNotified() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.notified
 }
 
-// watches tells whether processes are told soon of what they wait for, though no notification comes.
+// watches reports whether processes learn of releases soon although no notification comes.
 func (w *Waits) watches() bool { return w.watching.Load() }
 
-// isNotifiedOf tells whether this process hears of a release of that key.
+// isNotifiedOf reports whether this process learns of a release of that key.
 func (w *Waits) isNotifiedOf(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -246,7 +251,7 @@ func (w *Waits) isNotifiedOf(key string) bool {
 	return w.notified || of != nil && of.watched
 }
 
-// others tells whether somebody else waits for a key: another Locker of this process, or another process.
+// others reports whether another Locker of this process, or another process, waits for a key.
 func (w *Waits) others(ctx context.Context, key string, inc *member.Incarnation) bool {
 	w.mu.Lock()
 	near := w.keys[key] != nil && len(w.keys[key].subscriptions) > 0
@@ -257,10 +262,10 @@ func (w *Waits) others(ctx context.Context, key string, inc *member.Incarnation)
 	ctx, cancel := context.WithTimeout(ctx, statementBound(w.member))
 	defer cancel()
 	far, err := w.driver.OthersWait(ctx, key, inc.ID)
-	return far || err != nil // where it can't be told, they are not left out
+	return far || err != nil // if it is unknown, others are considered waiting
 }
 
-// listen hears what other processes give back, until the process leaves.
+// listen receives the notifications of releases until the process leaves.
 func (w *Waits) listen() {
 	for n := 0; w.ending.Err() == nil; n++ {
 		err := w.driver.Listen(w.ending, func() { n = 0; w.listening() }, w.wake)

@@ -12,16 +12,18 @@ import (
 const (
 	mostWatched = 100 // keys that the server looks at for one process; the others are polled for
 
-	// A look takes this long while keys come that are not watched yet, for they have to wait for its end, and
-	// twice as long each time when none comes.
+	// A look takes this long while keys come that are not watched yet, for they have to wait for
+	// its end, and twice as long each time when none comes.
 	shortestLook = 50 * time.Millisecond
 	longestLook  = 800 * time.Millisecond
 
-	// lingers is how long a connection is kept when nobody waits any more: somebody often does soon.
+	// lingers is how long a connection is kept after the last call that waited: often another one
+	// follows soon.
 	lingers = time.Second
 )
 
-// watch has the server look at what is waited for, until the process leaves. While nobody waits it uses no connection.
+// watch has the server watch the keys for which calls wait, until the process leaves. Without such
+// calls it uses no connection.
 func (w *Waits) watch(by Watcher) {
 	w.watching.Store(true)
 	for n := 0; w.ending.Err() == nil; {
@@ -35,19 +37,20 @@ func (w *Waits) watch(by Watcher) {
 		if err != nil {
 			w.watching.Store(false)
 		}
-		w.deafen()
+		w.unwatch()
 		if errors.Is(err, dblock.ErrUnsupported) {
 			return
 		}
 		if err != nil {
 			w.backOff(n)
 			n++
-			signal(w.calls) // those who wait still do
+			signal(w.calls) // the calls still wait
 		}
 	}
 }
 
-// awaitCall waits until somebody waits for a key; false where the process leaves, or until is closed before.
+// awaitCall waits until a call waits for a key. It returns false if the process leaves, or until is
+// closed before.
 func (w *Waits) awaitCall(until <-chan time.Time) bool {
 	select {
 	case <-w.calls:
@@ -59,16 +62,17 @@ func (w *Waits) awaitCall(until <-chan time.Time) bool {
 	}
 }
 
-// watchFor does so on one connection, until nobody waits or the connection breaks. ok is called when the server has looked.
+// watchFor uses one connection until no call waits or the connection breaks. It calls ok after each
+// look of the server.
 func (w *Waits) watchFor(by Watcher, ok func()) error {
 	watch, err := by.Watch(w.ending)
 	if err != nil {
 		return err
 	}
 	defer watch.Close()
-	var doubt recheckPause
+	var recheck recheckPause
 	for d := shortestLook; ; {
-		keys, told, fresh := w.toWatch()
+		keys, known, fresh := w.toWatch()
 		more, turns := w.turnsToWatch(mostWatched - len(keys))
 		keys = append(keys, more...)
 		if len(keys) == 0 {
@@ -83,7 +87,7 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 		if fresh {
 			d = shortestLook
 		}
-		seen, err := watch.Look(w.ending, keys, turns, told, d)
+		seen, err := watch.Look(w.ending, keys, turns, known, d)
 		if err != nil {
 			return err
 		}
@@ -91,15 +95,15 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 		if d = min(2*d, longestLook); len(seen) == 0 {
 			continue
 		}
-		if err := w.saw(by, seen, &doubt); err != nil {
+		if err := w.saw(by, seen, &recheck); err != nil {
 			return err
 		}
 	}
 }
 
-// toWatch returns the keys that have been waited for longest, and what all who wait for them were told. The keys are
-// watched from now on; fresh says that some were not before.
-func (w *Waits) toWatch() (keys []string, told []LeaseState, fresh bool) {
+// toWatch returns the keys for which calls have waited longest, and the states that these calls
+// know. The keys are watched from now on. fresh reports that some were not before.
+func (w *Waits) toWatch() (keys []string, known []LeaseState, fresh bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, of := range w.keys {
@@ -116,16 +120,17 @@ func (w *Waits) toWatch() (keys []string, told []LeaseState, fresh bool) {
 		fresh = fresh || !of.watched
 		of.watched = true
 		if of.seen != 0 {
-			told = append(told, LeaseState{Key: key, Token: of.seen})
+			known = append(known, LeaseState{Key: key, Token: of.seen})
 		}
 	}
-	return keys, told, fresh
+	return keys, known, fresh
 }
 
-// saw tells those who wait for what seems free, and once more when that is certain: whoever asked before may have been
-// too early. After that they are told no more until it was acquired again. What is not certain is not looked at for
-// a moment that grows, as the one who gives it back may wait for a replica.
-func (w *Waits) saw(by Watcher, seen []LeaseState, doubt *recheckPause) error {
+// saw wakes the calls that wait for keys that seem free, and once more when that is certain: a call
+// that asked before may have been too early. After that they are not woken until the key was
+// acquired again. A state that is not certain is not looked at for a moment that grows, as the
+// process that releases may wait for a replica.
+func (w *Waits) saw(by Watcher, seen []LeaseState, recheck *recheckPause) error {
 	keys := make([]string, len(seen))
 	for i, s := range seen {
 		keys[i] = s.Key
@@ -144,7 +149,7 @@ func (w *Waits) saw(by Watcher, seen []LeaseState, doubt *recheckPause) error {
 	if len(free) > 0 {
 		return nil
 	}
-	timer := time.NewTimer(doubt.pause(seen[0]))
+	timer := time.NewTimer(recheck.pause(seen[0]))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -168,7 +173,7 @@ func (d *recheckPause) pause(s LeaseState) time.Duration {
 	return time.Millisecond << min(d.times-1, 6)
 }
 
-// wakeOnce rings for a key that is free.
+// wakeOnce wakes the calls of a key that is free.
 func (w *Waits) wakeOnce(s LeaseState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,8 +183,8 @@ func (w *Waits) wakeOnce(s LeaseState) {
 	}
 }
 
-// deafen notes that no key is watched any more; those who wait are to poll for it from now on.
-func (w *Waits) deafen() {
+// unwatch notes that no key is watched any more. The calls that wait poll from now on.
+func (w *Waits) unwatch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, of := range w.keys {

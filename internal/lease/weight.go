@@ -1,11 +1,12 @@
 package lease
 
-// Batches are bounded by bytes, because a server refuses a statement that is too long, and closes the connection on
-// which it arrives. A weight is an upper bound of what a request adds to a statement in any driver: text of the
-// statement, numbers, and all bytes as hexadecimal digits.
+// Batches are bounded by bytes, because a server refuses a statement that is too long, and closes
+// the connection on which it arrives. A weight is an upper bound of what a request adds to a
+// statement in any driver: text of the statement, numbers, and all bytes as hexadecimal digits.
 
 const (
-	// heaviest bounds a statement, whatever the server takes: while a long one is sent and parsed, all others wait.
+	// heaviest bounds a statement, whatever the server takes: while a long one is sent and parsed,
+	// all others wait.
 	heaviest = 4 << 20
 
 	// fixedText is more than a statement has without its requests.

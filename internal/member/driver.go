@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ID names one life of one member: random, never used twice.
+// ID names one incarnation of one member: random, never used twice.
 type ID [16]byte
 
 // NewID draws one.
@@ -18,18 +18,20 @@ func NewID() (id ID) {
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Driver executes the statements on a member's row in one database. Each call is one autocommit statement.
+// Driver executes the statements on a member's row in one database. Each call is one autocommit
+// statement.
 type Driver interface {
 	// Register makes the row, to expire after ttl.
 	Register(ctx context.Context, id ID, label string, ttl time.Duration) error
 
-	// Heartbeat moves its end to ttl from now, unless that is past or the row is gone: then alive is
-	// false. It returns how often the member has beaten.
+	// Heartbeat moves its end to ttl from now, unless that is past or the row is gone: then alive
+	// is false. It returns the number of heartbeats so far.
 	Heartbeat(ctx context.Context, id ID, ttl time.Duration) (beat int64, alive bool, err error)
 
 	// Deregister deletes the row: all that it held is free.
 	Deregister(ctx context.Context, id ID) error
 
-	// Broken counts the connections that were found broken, those of Beat at least. It does not block.
+	// Broken counts the connections that were found broken, at least those of Heartbeat. It does
+	// not block.
 	Broken() int64
 }

@@ -32,7 +32,8 @@ const (
 	MaxTTL = 24 * time.Hour
 )
 
-// WithDefaults fills in what is missing, and refuses what makes no sense; the fields are called as those of owner.
+// WithDefaults fills in what is missing, and refuses what makes no sense; the fields are called as
+// those of owner.
 func (o Options) WithDefaults(owner string) (Options, error) {
 	o.TTL = cmp.Or(o.TTL, 10*time.Second)
 	o.Margin = cmp.Or(o.Margin, o.TTL/10)
@@ -60,8 +61,8 @@ type Listener struct {
 	Log       *slog.Logger // nil: none
 	Confirmed func()       // after each confirmed heartbeat; the next one does not wait for it. Nil: none
 
-	// Recheck is called after a confirmed heartbeat if the server may have forgotten commits, and about every ten
-	// minutes. An error has it called again after the next heartbeat. Nil: none.
+	// Recheck is called after a confirmed heartbeat if the server may have forgotten commits, and
+	// about every ten minutes. An error has it called again after the next heartbeat. Nil: none.
 	Recheck func(*Incarnation) error
 }
 
@@ -77,7 +78,7 @@ type Member struct {
 	listeners map[*Listener]struct{}
 }
 
-// joining is a join under way. All who need a life wait for it.
+// joining is a registration under way. All callers that need an incarnation wait for it.
 type joining struct {
 	done chan struct{}
 	err  error // read it after done
@@ -126,14 +127,15 @@ func (m *Member) Warn(line string, args ...any) {
 // tick is the time between two heartbeats.
 func (m *Member) tick() time.Duration { return m.o.TTL / 3 }
 
-// Margin is by how much earlier than the server this process believes that its member, or a lock, has ended.
+// Margin is by how much earlier than the server this process believes that its member, or a lock,
+// has ended.
 func (m *Member) Margin() time.Duration { return m.o.Margin }
 
 // TTL is the time after which it is dead without a heartbeat.
 func (m *Member) TTL() time.Duration { return m.o.TTL }
 
-// Current returns the present membership, and joins first where there is none. A caller whose ctx ends
-// leaves the join to the others.
+// Current returns the present incarnation, and registers the member first if there is none. If the
+// ctx of a caller ends, the registration continues for the others.
 func (m *Member) Current(ctx context.Context) (*Incarnation, error) {
 	for {
 		m.mu.Lock()
@@ -165,8 +167,8 @@ func (m *Member) Current(ctx context.Context) (*Incarnation, error) {
 	}
 }
 
-// join makes a new life, within a bound of its own. One whose answer was lost is never used: its row
-// expires by itself.
+// join makes a new incarnation, within a bound of its own. One whose answer was lost is never used:
+// its row expires.
 func (m *Member) join(ctx context.Context, j *joining) {
 	defer close(j.done)
 	inc := &Incarnation{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason) func()]struct{})}
@@ -201,11 +203,11 @@ func (m *Member) forget(l *Incarnation) {
 	}
 }
 
-// leaveTimeout bounds how long it takes to leave: who waits for it is about to end.
+// leaveTimeout bounds how long it takes to leave: its caller is about to end.
 const leaveTimeout = 5 * time.Second
 
-// Close ends the present life and deletes its row, which frees all that it held, also where ctx has ended: it
-// has a bound of its own.
+// Close ends the present incarnation and deletes its row, which frees all that it held, even if ctx
+// has ended: it has a bound of its own.
 func (m *Member) Close(ctx context.Context) error {
 	m.mu.Lock()
 	inc, j := m.inc, m.joining
@@ -229,8 +231,8 @@ func (m *Member) Close(ctx context.Context) error {
 // leaves is how often the row is deleted at most.
 const leaves = 4
 
-// leave deletes the row, and does so again after an error: the connection may have died with a server that was restarted. A row
-// that is gone is no error.
+// leave deletes the row, and does so again after an error: the connection may have died with a
+// server that was restarted. A row that is gone is no error.
 func (m *Member) leave(ctx context.Context, id ID) error {
 	for n := 1; ; n++ {
 		err := m.driver.Deregister(ctx, id)

@@ -106,7 +106,7 @@ func join(t *testing.T, m *Member) (*Incarnation, *ending) {
 		t.Fatal(err)
 	}
 	var why ending
-	inc.OnEnd(func(r dblock.Reason) (tell func()) {
+	inc.OnEnd(func(r dblock.Reason) (observe func()) {
 		why.Store(r)
 		return nil
 	})
@@ -198,7 +198,7 @@ func TestWhoeverIsEvictedEndsAndJoinsAnew(t *testing.T) {
 			t.Errorf("ended: %q", why.get())
 		}
 		late := dblock.Reason("")
-		inc.OnEnd(func(r dblock.Reason) (tell func()) {
+		inc.OnEnd(func(r dblock.Reason) (observe func()) {
 			late = r
 			return nil
 		})

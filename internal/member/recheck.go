@@ -6,20 +6,20 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// A server that crashed without having written its last commits, or a replica that lagged and took over, has
-// forgotten them: what was released a moment ago is held again. Such a server has ended all connections. So a
-// heartbeat that finds a broken connection, that follows a failed one, or that the server counts a second time is a
-// reason to compare what the server has with what the process knows. Behind a pooler, connections may last. So that is
-// done from time to time, too.
+// A server that crashed without having written its last commits, or a replica that lagged and took
+// over, has forgotten them: what was released a moment ago is held again. Such a server has ended
+// all connections. So a heartbeat that finds a broken connection, that follows a failed one, or
+// that the server counts a second time is a reason to compare what the server has with what the
+// process knows. Behind a pooler, connections may last. So that is done from time to time, too.
 
 // recheckEvery is how often it is done without a reason.
 const recheckEvery = 10 * time.Minute
 
-// recheck is when that is due. The mutex of its life guards it.
+// recheck is when that is due. The mutex of its incarnation guards it.
 type recheck struct {
 	due     bool // the server may have forgotten commits
 	running bool
-	broken  int64     // connections, as far as they have been a reason
+	broken  int64     // connections that were a reason so far
 	last    time.Time // when it was done; at first some time before, so that processes do not do it in step
 }
 

@@ -111,12 +111,12 @@ func (s *Server) refuse(a lease.AcquireRequest, serves bool) (answer lease.Acqui
 	return answer, serves && free && (!shared || a.Over) && !(a.InTurn && s.waits(a.Key))
 }
 
-// held tells whether somebody has a lease for itself.
+// held reports whether a lease has an exclusive holder.
 func (l *leaseRow) held(now time.Time) bool {
 	return l != nil && l.handle != lease.Handle{} && !l.ended(now)
 }
 
-// holder is who has something; s.mu is held.
+// holder is the holder of a grant; s.mu is held.
 func (s *Server) holder(g *grantRow) lease.Holder {
 	return lease.Holder{
 		Member: g.member, Label: g.label, Token: g.token, Remaining: s.remaining(g),
@@ -165,7 +165,7 @@ func (d *Driver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.Rel
 	return results, nil
 }
 
-// giveBack frees one lease where it is that handle's; s.mu is held.
+// giveBack releases one lease if it belongs to that handle; s.mu is held.
 func (s *Server) giveBack(b lease.ReleaseRequest) lease.ReleaseResult {
 	l := s.leases[b.Key]
 	if l == nil || l.handle != b.Handle || b.Handle == (lease.Handle{}) {
@@ -195,7 +195,7 @@ func (d *Driver) ExpireIn(ctx context.Context, held []lease.ReleaseRequest, in t
 	return ours, err
 }
 
-// Holding tells which acquisitions are still ours.
+// Holding reports which acquisitions still hold their leases.
 func (d *Driver) Holding(ctx context.Context, backs []lease.ReleaseRequest) (ours []bool, err error) {
 	err = d.call(ctx, "Holding", func(s *Server) {
 		for _, b := range backs {
@@ -205,7 +205,7 @@ func (d *Driver) Holding(ctx context.Context, backs []lease.ReleaseRequest) (our
 	return ours, err
 }
 
-// holds tells whether all of an acquisition is there, and has not ended by itself; s.mu is held.
+// holds reports whether all of an acquisition is there, and its time is not up; s.mu is held.
 func (s *Server) holds(b lease.ReleaseRequest) bool {
 	ended := func(g *grantRow) bool { return g.handle == b.Handle && g.ended(s.clock.Now()) }
 	return s.stillHeld(b) && !slices.ContainsFunc(s.rowsOf(b), ended)

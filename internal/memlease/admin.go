@@ -93,15 +93,16 @@ func (a Admin) Rows() (members, leases, waiters int) {
 	return len(a.s.members), len(a.s.leases), waiters
 }
 
-// Keeps reports whether a lease belongs to a handle and lives by a member's heartbeats.
+// Keeps reports whether a lease belongs to a handle and lasts as long as a member.
 func (a Admin) Keeps(id member.ID, b lease.ReleaseRequest) bool {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	return slices.ContainsFunc(a.s.rowsOf(b), func(g *grantRow) bool { return g.handle == b.Handle && g.member == id })
 }
 
-// Remember returns a function that restores the rows of an acquisition, and its tickets, as they are now: as a server
-// does that has lost the release. Rows that others have had since, or whose time is up, stay as they are.
+// Remember returns a function that restores the rows of an acquisition, and its tickets, as they
+// are now: as a server does that has lost the release. Rows that others have had since, or whose
+// time is up, stay as they are.
 func (a Admin) Remember(b lease.ReleaseRequest) (bringBack func()) {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package memlease is an engine of lease locks without a database: for tests, of what engines have in
-// common and of what uses locks.
+// Package memlease is a driver of lease locks without a database. It is for tests of the core and
+// of code that uses locks.
 //
-// A Server stands for the database. Its rows change under one mutex, by the same conditions as in
-// queries/postgres, and its clock may be a test's. An Driver is one process's access to it, and can be
-// disturbed call by call. Differences from a database: no row is ever locked by somebody's
-// transaction, and who waits is woken also by the end of a lease's time: with a clock that a test moves,
-// a poll could come before the moment, and no other would follow.
+// A Server is the database. Its rows change under one mutex, by the same conditions as in
+// queries/postgres, and its clock may be a test's. A Driver is one process's access to it. It can
+// be disturbed call by call. Differences from a database: no row is ever locked by a transaction,
+// and waiters are woken by the end of a lease's time, too. With a clock that a test moves, a poll
+// could come before that moment, and no other would follow.
 package memlease

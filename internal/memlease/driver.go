@@ -22,8 +22,8 @@ type Driver struct {
 var _ lease.Driver = (*Driver)(nil)
 
 // Around is what happens around each call of a Driver: without run it is never sent, with an error
-// after run its answer is lost, and either may take its time. The call has the name of the method, or for a batch of
-// its kind; an Acquire that only hands over is a HandOver.
+// after run its answer is lost, and either may take its time. The call has the name of the method,
+// or for a batch of its kind; an Acquire that only hands over is a HandOver.
 type Around func(ctx context.Context, call string, run func() error) error
 
 // Open makes a Driver.
@@ -47,7 +47,7 @@ func (f *Failure) Error() string { return f.Err.Error() }
 // Unwrap returns what went wrong.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Classify tells what an error means. A context that ended has kept the call from being sent.
+// Classify returns the class of an error. If a context has ended, the call was not sent.
 func (d *Driver) Classify(err error) sqlerr.Class {
 	var f *Failure
 	switch {
@@ -94,7 +94,7 @@ func (d *Driver) Register(ctx context.Context, id member.ID, label string, ttl t
 	})
 }
 
-// Heartbeat moves the member's end; it revives nobody.
+// Heartbeat moves the member's end. It does not revive a member that has expired.
 func (d *Driver) Heartbeat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
 	err = d.call(ctx, "Heartbeat", func(s *Server) {
 		if alive = s.alive(id); alive {
@@ -139,7 +139,7 @@ func (d *Driver) Wait(ctx context.Context, keys []string, id member.ID, ttl time
 	})
 }
 
-// OthersWait tells whether another member that is alive waits for a key.
+// OthersWait reports whether another live member waits for a key.
 func (d *Driver) OthersWait(ctx context.Context, key string, id member.ID) (others bool, err error) {
 	err = d.call(ctx, "OthersWait", func(s *Server) {
 		for by, until := range s.waiters[key] {
@@ -149,7 +149,7 @@ func (d *Driver) OthersWait(ctx context.Context, key string, id member.ID) (othe
 	return others, err
 }
 
-// Listen calls wake with each key that was given back while somebody waited.
+// Listen calls wake with each key that was released while another process waited.
 func (d *Driver) Listen(ctx context.Context, ready func(), wake func(key string)) error {
 	if err := d.call(ctx, "Listen", func(*Server) {}); err != nil {
 		return err

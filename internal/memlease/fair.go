@@ -58,7 +58,7 @@ func (d *Driver) Serve(ctx context.Context, key string, gone member.ID) (served 
 	return served, err
 }
 
-// next makes a key that of the first who waits and is alive; s.mu is held.
+// next gives a key to the first live waiter; s.mu is held.
 func (s *Server) next(key string) bool {
 	for len(s.tickets[key]) > 0 {
 		t := s.tickets[key][0]
@@ -74,7 +74,7 @@ func (s *Server) next(key string) bool {
 	return false
 }
 
-// waits tells whether somebody who is alive has a ticket; s.mu is held.
+// waits reports whether a live member has a ticket; s.mu is held.
 func (s *Server) waits(key string) bool {
 	return slices.ContainsFunc(s.tickets[key], func(t ticketRow) bool { return s.alive(t.by.Member) })
 }

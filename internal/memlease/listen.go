@@ -8,21 +8,21 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// listener hears for one process which keys were given back.
+// listener receives released keys for one process.
 type listener struct {
 	keys  map[string]struct{}
 	woken chan struct{} // holds one
 }
 
-// notify tells of a key that somebody waits for; s.mu is held. A row that has expired counts too: with a clock that
-// a test moves, a process may have come too late to say once more that it waits.
+// notify wakes the processes that wait for a key; s.mu is held. An expired row of a waiter counts,
+// too: with a clock that a test moves, a process may be late to renew it.
 func (s *Server) notify(key string) {
 	if len(s.waiters[key]) > 0 {
 		s.tell(key)
 	}
 }
 
-// tell has all processes hear something; s.mu is held.
+// tell sends a notification to all processes; s.mu is held.
 func (s *Server) tell(key string) {
 	for e := range s.listeners {
 		e.keys[key] = struct{}{}
@@ -33,7 +33,7 @@ func (s *Server) tell(key string) {
 	}
 }
 
-// notifyOf tells of all that a member held; s.mu is held.
+// notifyOf notifies of all leases of a member; s.mu is held.
 func (s *Server) notifyOf(id member.ID) {
 	of := func(g *grantRow) bool { return g.member == id }
 	for key, l := range s.leases {

@@ -41,7 +41,7 @@ func (d *Driver) List(ctx context.Context, of string) (listed []lease.HeldLease,
 	return listed, err
 }
 
-// HeldBy reads what stands under a member.
+// HeldBy reads the leases of a member.
 func (d *Driver) HeldBy(ctx context.Context, id member.ID) (held []lease.ReleaseRequest, err error) {
 	err = d.call(ctx, "HeldBy", func(s *Server) {
 		add := func(key string, mode dblock.Mode, g *grantRow) {
@@ -103,7 +103,7 @@ func (d *Driver) Look(ctx context.Context, key string) (x lease.HeldLease, held 
 	return x, held, err
 }
 
-// list adds what somebody holds who is alive; s.mu is held.
+// list adds the grants of live members; s.mu is held.
 func (s *Server) list(listed []lease.HeldLease, key string, mode dblock.Mode, g *grantRow) []lease.HeldLease {
 	now := s.clock.Now()
 	if g.handle == (lease.Handle{}) || g.ended(now) || g.member != (member.ID{}) && !s.alive(g.member) {
@@ -121,7 +121,7 @@ func (s *Server) list(listed []lease.HeldLease, key string, mode dblock.Mode, g 
 	return append(listed, x)
 }
 
-// Sweep tidies away what nobody has used for so long.
+// Sweep removes rows that were not used for so long.
 func (d *Driver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
 	err = d.call(ctx, "Sweep", func(s *Server) {
 		now := s.clock.Now()

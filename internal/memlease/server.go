@@ -28,7 +28,7 @@ type memberRow struct {
 	label   string
 	beat    int64
 	expires time.Time
-	end     clock.Timer // wakes who waits for what it held
+	end     clock.Timer // wakes the waiters for its leases
 }
 
 // leaseRow is kept when it is free: the token goes on from there.
@@ -47,13 +47,13 @@ type semaphoreRow struct {
 // grantRow is one acquisition.
 type grantRow struct {
 	token   int64
-	handle  lease.Handle // zero: nobody's
-	member  member.ID    // zero: nobody keeps it alive
+	handle  lease.Handle // zero: it is free
+	member  member.ID    // zero: it lasts until its own end
 	until   time.Time    // its end, whatever the member does; zero: none
 	changed time.Time
 	label   string
 	data    []byte
-	end     clock.Timer // wakes who waits for it
+	end     clock.Timer // wakes its waiters
 
 	together int // how many permits the acquisition has
 }
@@ -66,18 +66,18 @@ func NewServer(c clock.Clock) *Server {
 	}
 }
 
-// alive tells whether a member's row is there and has not expired; s.mu is held.
+// alive reports whether a member's row is there and has not expired; s.mu is held.
 func (s *Server) alive(id member.ID) bool {
 	m := s.members[id]
 	return m != nil && m.expires.After(s.clock.Now())
 }
 
-// serves tells whether a lease may be granted on behalf of a process; s.mu is held.
+// serves reports whether a lease may be granted to a process; s.mu is held.
 func (s *Server) serves(by lease.By) bool {
 	return s.alive(by.Member) && s.members[by.Member].beat <= by.Heartbeat+1
 }
 
-// ended tells whether an acquisition's own time is up.
+// ended reports whether an acquisition's own time is up.
 func (g *grantRow) ended(now time.Time) bool { return !g.until.IsZero() && !g.until.After(now) }
 
 // grant makes a lease another handle's; s.mu is held.
@@ -85,7 +85,7 @@ func (s *Server) grant(by lease.By, a lease.AcquireRequest) lease.AcquireResult 
 	l := s.lease(a.Key)
 	token := max(l.token+1, s.clock.Now().UnixMicro())
 	if l.shared = l.shared && (l.handle == lease.Handle{} || l.handle != a.Instead); l.shared {
-		token = l.token // that of the readers who may be there
+		token = l.token // that of the readers that may be there
 	}
 	s.fill(by, a, &l.grantRow, token)
 	return lease.AcquireResult{Token: l.token, Handle: l.handle}
@@ -128,7 +128,7 @@ func (s *Server) endAt(key string, g *grantRow, d time.Duration) {
 	}
 }
 
-// free makes something nobody's, and wakes who waits for it; s.mu is held.
+// free makes a grant free, and wakes its waiters; s.mu is held.
 func (s *Server) free(key string, g *grantRow) {
 	s.endAt(key, g, 0)
 	g.handle, g.member, g.label, g.data, g.changed, g.together = lease.Handle{}, member.ID{}, "", nil, s.clock.Now(), 0
@@ -159,7 +159,7 @@ func (s *Server) drop(id member.ID) {
 	}
 }
 
-// remaining is until when a lease lasts without a heartbeat; 0 where that can't be told. s.mu is held.
+// remaining is how long a lease lasts without a heartbeat; 0 if that is unknown. s.mu is held.
 func (s *Server) remaining(g *grantRow) time.Duration {
 	until := g.until
 	if m := s.members[g.member]; m != nil && (until.IsZero() || m.expires.Before(until)) {
@@ -171,14 +171,15 @@ func (s *Server) remaining(g *grantRow) time.Duration {
 	return max(0, until.Sub(s.clock.Now()))
 }
 
-// IsHeld tells what a guard would: whether what was acquired is still that handle's, with that token, and all of it.
+// IsHeld reports what a guard would: all of an acquisition still belongs to that handle, with that
+// token.
 func (s *Server) IsHeld(b lease.ReleaseRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stillHeld(b)
 }
 
-// stillHeld is Stands; s.mu is held.
+// stillHeld is IsHeld; s.mu is held.
 func (s *Server) stillHeld(b lease.ReleaseRequest) bool {
 	stand, want := 0, 1
 	for _, g := range s.rowsOf(b) {

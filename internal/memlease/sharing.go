@@ -25,7 +25,7 @@ func (s *Server) enterShared(by lease.By, a lease.AcquireRequest) lease.AcquireR
 	l = s.lease(a.Key)
 	if !l.shared || l.handle != (lease.Handle{}) {
 		s.free(a.Key, &l.grantRow)
-		if !l.shared { // else whoever waited for readers is dead, and they may be there still
+		if !l.shared { // else the writer that waited for readers is dead, and they may be there still
 			l.shared, l.token = true, max(l.token+1, now.UnixMicro())
 		}
 	}
@@ -46,7 +46,7 @@ func (s *Server) leaveShared(b lease.ReleaseRequest) lease.ReleaseResult {
 	return lease.ReleaseResult{Freed: true, Stood: true}
 }
 
-// Readers are those who hold a key shared.
+// Readers returns the shared holders of a key.
 func (d *Driver) Readers(ctx context.Context, key string) (readers []lease.Holder, err error) {
 	err = d.call(ctx, "Readers", func(s *Server) {
 		if l := s.leases[key]; l != nil {
@@ -127,7 +127,7 @@ func (s *Server) setPermits(key string, limit int) {
 	}
 }
 
-// Reap ends what is held by members that are gone for good, or whose time is up.
+// Reap ends the holds of members that are gone for good, and those whose time is up.
 func (d *Driver) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
 	return d.call(ctx, "Reap", func(s *Server) {
 		over := func(g *grantRow) bool {

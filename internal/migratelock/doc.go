@@ -2,8 +2,8 @@
 // a SessionLocker: a server's own lock, bound to the connection that migrates, so that the server
 // frees it when that connection ends, however it ends.
 //
-// goose brings none that is right for both engines: for MySQL it has only a table with expiry times,
-// in which sessions of different time zones both get the lock.
+// goose brings none that is right for both engines: for MySQL it has only a table with expiry
+// times, in which sessions of different time zones both get the lock.
 //
 // The package needs no driver. Connections whose lock state is unknown are closed, never pooled.
 package migratelock
@@ -62,8 +62,8 @@ var errShared = fmt.Errorf("%w: the session holds the lock already, for another 
 
 var errNotHeld = errors.New("the session did not hold the lock: is there a pooler between?")
 
-// inTime runs ask until ctx ends. If the connection is lost, database/sql waits for the end of the host's transaction
-// on it, whatever ctx does.
+// inTime runs ask until ctx ends. If the connection is lost, database/sql waits for the end of the
+// host's transaction on it, whatever ctx does.
 func inTime(ctx context.Context, ask func(context.Context) (bool, error)) (bool, error) {
 	type reply struct {
 		held bool

@@ -88,9 +88,9 @@ func ask(ctx context.Context, conn *sql.Conn, query string, args ...any) (bool, 
 	return answer.Int64 == 1, nil
 }
 
-// name is 64 characters, as many as MySQL allows, and holds the database's name, because the
-// server has one set of names for all of its databases. Servers that fold the case of database names
-// must not see two; on others "App" and "app" wait for each other, which does no harm.
+// name is 64 characters, as many as MySQL allows, and holds the database's name, because the server
+// has one set of names for all of its databases. Servers that fold the case of database names must
+// not see two; on others "App" and "app" wait for each other, which does no harm.
 func (m *MySQL) name() string {
 	sum := name("mysql", strings.ToLower(m.Database))
 	return hex.EncodeToString(sum[:])

@@ -11,8 +11,8 @@ import (
 // maxServiceBytes is how long the name of a service may be.
 const maxServiceBytes = 255
 
-// Service is the schema that stands for a service's own migrations. No schema of a database is called like it, so that a migration
-// of the service's may apply dblock's.
+// Service is the schema that stands for a service's own migrations. No schema of a database is
+// called like it, so that a migration of the service's may apply dblock's.
 func Service(name string) string { return "service\x00" + name }
 
 // CheckService refuses what makes no sense.

@@ -9,8 +9,8 @@ import (
 )
 
 // Kept hands out connections of a pool with settings of dblock's own. A connection stays with Kept
-// for keptFor after its last use, so that most statements need one round trip. Then the pool gets it
-// back, with the settings of the host.
+// for keptFor after its last use, so that most statements need one round trip. Then the pool gets
+// it back, with the settings of the host.
 type Kept struct {
 	pool         Pool
 	set, setBack string // statements
@@ -27,12 +27,13 @@ const (
 	keptFor  = time.Second
 	mostKept = 8
 
-	// poolShare is which part of a pool Kept keeps at most: one in four. A pool of fewer than twice as
-	// many has no connection to spare.
+	// poolShare is which part of a pool Kept keeps at most: one in four. A pool of fewer than twice
+	// as many has no connection to spare.
 	poolShare = 4
 )
 
-// NewKept returns the connections on which set was run. setBack gives a session what the host has set.
+// NewKept returns the connections on which set was run. setBack gives a session what the host has
+// set.
 func NewKept(pool Pool, set, setBack string) *Kept {
 	return &Kept{pool: pool, set: set, setBack: setBack}
 }
@@ -49,8 +50,8 @@ func (k *Kept) most() int {
 	}
 }
 
-// HasSpare reports whether there is a connection that costs no round trip of its own, or that may stay
-// with Kept.
+// HasSpare reports whether there is a connection that costs no round trip of its own, or that may
+// stay with Kept.
 func (k *Kept) HasSpare() bool {
 	most := k.most()
 	k.mu.Lock()
@@ -79,8 +80,8 @@ func (k *Kept) Take(ctx context.Context) (*sql.Conn, error) {
 	return conn, err
 }
 
-// GiveBack takes a connection back. If ctx ended during a statement, the connection counts as in use
-// for as long as the server may still wait for a lock.
+// GiveBack takes a connection back. If ctx ended during a statement, the connection counts as in
+// use for as long as the server may still wait for a lock.
 func (k *Kept) GiveBack(ctx context.Context, conn *sql.Conn) {
 	valid := IsValid(conn)
 	switch kept := k.keep(conn, valid); {

@@ -37,8 +37,8 @@ func (m *Members) Register(ctx context.Context, id member.ID, label string, ttl 
 	})
 }
 
-// Heartbeat moves its end. The row always changes, so that the count tells whether it was there whatever
-// clientFoundRows says.
+// Heartbeat moves its end. The row always changes, so that the count tells whether it was there
+// whatever clientFoundRows says.
 func (m *Members) Heartbeat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
 	err = m.do(ctx, func(on mysqldb.DBTX) error {
 		result, err := m.q.Heartbeat(ctx, on, ttl.Microseconds(), id[:])
@@ -61,8 +61,8 @@ func (m *Members) Deregister(ctx context.Context, id member.ID) error {
 	return m.do(ctx, func(on mysqldb.DBTX) error { return m.q.Deregister(ctx, on, id[:]) })
 }
 
-// Broken counts the connections that were dropped after an error. In a pool of one, database/sql may
-// have replaced it unseen.
+// Broken counts the connections that were dropped after an error. In a pool of one, database/sql
+// may have replaced it unseen.
 func (m *Members) Broken() int64 { return m.broken.Load() }
 
 // do runs one autocommit statement. After any error the next one gets a connection of its own.

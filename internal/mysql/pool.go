@@ -158,8 +158,8 @@ func Discard(conn *sql.Conn) { sqlconn.Discard(conn, nil) }
 // IsValid reports whether a connection can take a statement.
 func IsValid(conn *sql.Conn) bool { return sqlconn.IsValid(conn) }
 
-// execLast runs a statement within a second, even if ctx has ended. It does not begin on a connection with open rows:
-// database/sql would wait until they are closed.
+// execLast runs a statement within a second, even if ctx has ended. It does not begin on a
+// connection with open rows: database/sql would wait until they are closed.
 func execLast(ctx context.Context, conn *sql.Conn, statement string) (ok bool) {
 	if !IsValid(conn) {
 		return false

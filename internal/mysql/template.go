@@ -74,7 +74,8 @@ func places(text string) (n int) {
 }
 
 // text is the statement with its arguments in place. Their number says how often the part repeats.
-// It panics if their number or type does not fit: that is a defect of the caller, never of the data.
+// It panics if their number or type does not fit: that is a defect of the caller, never of the
+// data.
 func (t *template) text(prefix, hint string, args []any) string {
 	times := 0
 	if t.inside > 0 {

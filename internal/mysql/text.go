@@ -22,8 +22,8 @@ type Conn interface {
 }
 
 // Inline is a Conn that puts the arguments into the statement, and repeats its marked part for a
-// batch. Its arguments can be integers, booleans, []byte, sql.NullString and List, which is all that
-// dblock's statements take.
+// batch. Its arguments can be integers, booleans, []byte, sql.NullString and List, which is all
+// that dblock's statements take.
 type Inline struct {
 	Conn
 
@@ -109,8 +109,8 @@ func Within(on mysqldb.DBTX, d time.Duration) mysqldb.DBTX {
 	return c
 }
 
-// Interpolate puts args in the place of the question marks of query, but for those in a name that is
-// quoted with backticks, and repeats its marked part.
+// Interpolate puts args in the place of the question marks of query, but for those in a name that
+// is quoted with backticks, and repeats its marked part.
 func Interpolate(query string, args ...any) string { return Inline{}.text(query, args, false) }
 
 // size is at least what literal makes of an argument.

@@ -35,7 +35,8 @@ type File struct {
 	Bad   []BadLine
 }
 
-// columns that are read, named as in the UCI data set "Online Retail". Others may stand beside them.
+// columns that are read, named as in the UCI data set "Online Retail". Others may stand beside
+// them.
 var columns = []string{"InvoiceNo", "StockCode", "Quantity", "CustomerID"}
 
 // Read reads a CSV file with a heading. A line that makes no sense is kept as a BadLine and does

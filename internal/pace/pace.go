@@ -1,4 +1,4 @@
-// Package pace says when a process that is told of nothing asks again.
+// Package pace says when a process asks again that receives no notifications.
 package pace
 
 import (
@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Pace bounds how often a process polls: 100 times a second over all keys, and what it has not used of the last tenth
-// of a second it may use at once. Keys that are due at about the same time share a poll, and so a statement.
+// Pace bounds how often a process polls: 100 times a second over all keys, and what it has not used
+// of the last tenth of a second it may use at once. Keys that are due at about the same time share
+// a poll, and so a statement.
 type Pace struct {
 	mu      sync.Mutex
 	planned time.Time // the last poll that was granted
@@ -39,8 +40,8 @@ func (p *Pace) Plan(now, due time.Time) time.Time {
 // soonest is the shortest time between two polls for a key.
 const soonest = 5 * time.Millisecond
 
-// Interval is how long to wait for the next poll of a key that has been waited for so long: a sixteenth of that, so that
-// short waits end soon and long ones cost little.
+// Interval is how long to wait for the next poll of a key that has been waited for so long: a
+// sixteenth of that, so that short waits end soon and long ones cost little.
 func Interval(waited, longest time.Duration) time.Duration {
 	return min(max(waited/16, soonest), longest)
 }

@@ -1,5 +1,5 @@
-// Package retry runs a transaction until it meets no conflict with others. It knows no database: what runs a transaction, and
-// which of its errors are conflicts, is its driver's.
+// Package retry runs a transaction until it meets no conflict with others. It knows no database:
+// what runs a transaction, and which of its errors are conflicts, is its driver's.
 package retry
 
 import (
@@ -19,8 +19,8 @@ const (
 	defaultAttempts = 10
 	mostAttempts    = 1_000
 
-	// Whoever conflicts has met at least one other. The first pause is about a short transaction long, and they double: it is
-	// the crowd that has to thin out.
+	// Whoever conflicts has met at least one other. The first pause is about a short transaction
+	// long, and they double: it is the crowd that has to thin out.
 	firstPause   = 5 * time.Millisecond
 	longestPause = 500 * time.Millisecond
 )
@@ -42,8 +42,9 @@ func (o Options) WithDefaults() (Options, error) {
 	return o, nil
 }
 
-// Run calls once, which runs a whole transaction and leaves nothing open, until its error is nil or none of a conflict, it was
-// called as often as the options say, or ctx has ended. once may not return a conflict where something may have been written.
+// Run calls once, which runs a whole transaction and leaves nothing open, until its error is nil or
+// none of a conflict, it was called as often as the options say, or ctx has ended. once may not
+// return a conflict where something may have been written.
 func Run(ctx context.Context, o Options, isConflict func(error) bool, once func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := callback.Sound(once())
@@ -87,7 +88,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// pause is how long to wait after so many attempts, give or take a half: those who met must not meet again.
+// pause is how long to wait after so many attempts, give or take a half: those who met must not
+// meet again.
 func pause(attempts int) time.Duration {
 	return pace.Jitter(min(firstPause<<min(attempts-1, 20), longestPause))
 }

@@ -22,7 +22,8 @@ var (
 	MySQL    = Dialect{Backslash: true, Hash: true}
 )
 
-// CheckQuery refuses a SELECT to which LIMIT and a lock can't be added. What else is wrong with it the server says.
+// CheckQuery refuses a SELECT to which LIMIT and a lock can't be added. What else is wrong with it
+// the server says.
 func (d Dialect) CheckQuery(query string) error {
 	if err := root.CheckText("query", query, 1, 1<<20); err != nil {
 		return err
@@ -57,7 +58,8 @@ func (d Dialect) CheckQuery(query string) error {
 	return nil
 }
 
-// notNested: MySQL locks no rows of a sub-select. Postgres locks none of a UNION, a CTE, a function or VALUES within one.
+// notNested: MySQL locks no rows of a sub-select. Postgres locks none of a UNION, a CTE, a function
+// or VALUES within one.
 const notNested = "its lock would not reach the rows of a sub-select in its FROM"
 
 // objection says what is wrong with a word at the query's own level.
@@ -95,8 +97,8 @@ func (d Dialect) objection(before, word, next string) string {
 
 func refused(reason string) error { return &dblock.InvalidError{Field: "query", Reason: reason} }
 
-// words are the words of a query's own level, in upper case, and its signs; what stands within brackets is left out,
-// but for semicolons, and so are strings, quoted names and comments.
+// words are the words of a query's own level, in upper case, and its signs; what stands within
+// brackets is left out, but for semicolons, and so are strings, quoted names and comments.
 func (d Dialect) words(query string) (words []string) {
 	depth := 0
 	for s := query; s != ""; {
@@ -174,8 +176,8 @@ func (d Dialect) quoted(s string) int {
 	return len(s)
 }
 
-// Claim adds the number of rows and the lock to a query that was checked. They stand on lines of their own: the query may
-// end in a comment.
+// Claim adds the number of rows and the lock to a query that was checked. They stand on lines of
+// their own: the query may end in a comment.
 func Claim(query string, n int, lock string) string {
 	return fmt.Sprintf("%s\nLIMIT %d\n%s", query, n, lock)
 }

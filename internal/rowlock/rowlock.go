@@ -1,5 +1,5 @@
-// Package rowlock is what both engines check and say of row locks: names, keys, waits and the caller's own
-// query. It sends nothing.
+// Package rowlock is what both engines check and say of row locks: names, keys, waits and the
+// caller's own query. It sends nothing.
 package rowlock
 
 import (
@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/root"
 )
 
-// MaxNameBytes is how long a name may be on either engine. Postgres would cut a longer one short, and mean another table.
+// MaxNameBytes is how long a name may be on either engine. Postgres would cut a longer one short,
+// and mean another table.
 const MaxNameBytes = 63
 
 // Name quotes the name of a column.
@@ -63,8 +64,8 @@ func CheckKeys[K any](keys []K) error {
 	return nil
 }
 
-// CheckWait refuses bounds that the server can't keep to. The server counts in multiples of unit, up
-// to most.
+// CheckWait refuses bounds that the server can't keep to. The server counts in multiples of unit,
+// up to most.
 func CheckWait(field string, wait dblock.TxWait, unit, most time.Duration) error {
 	d, bounded := root.WaitBound(wait)
 	switch {
@@ -94,7 +95,8 @@ func CheckClaim(o dblock.RowLock, n int) error {
 	return nil
 }
 
-// Held is the error of a lock that was not had; wait is what ended the wait, nil where nothing was waited for.
+// Held is the error of a lock that was not had; wait is what ended the wait, nil where nothing was
+// waited for.
 func Held(key string, wait error) error {
 	return &dblock.HeldError{Key: key, Holder: dblock.Holder{Label: "another transaction"}, Wait: wait}
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Tables are the tables whose rows a SELECT locks: those of its FROM, as Table quotes them. Each has one or several names before it,
-// as the query does. nested: a sub-select stands in its FROM; on Postgres its tables are among them.
+// Tables are the tables whose rows a SELECT locks: those of its FROM, as Table quotes them. Each
+// has one or several names before it, as the query does. nested: a sub-select stands in its FROM;
+// on Postgres its tables are among them.
 func (d Dialect) Tables(query string) (tables []string, nested bool) {
 	r := reader{d: d, scopes: []scope{{}}}
 	for s := query; s != ""; {
@@ -71,7 +72,8 @@ func (r *reader) next(s string) int {
 	return 1
 }
 
-// open enters brackets. After a name they are a function's, or a list's: then the name is no table's.
+// open enters brackets. After a name they are a function's, or a list's: then the name is no
+// table's.
 func (r *reader) open(top *scope) {
 	inFrom := top.wanted && len(r.parts) == 0
 	r.parts = nil
@@ -154,7 +156,8 @@ func identifier(s string) int {
 	return n
 }
 
-// quotedName is how long the quoted name is that s begins with; a doubled quote is one of its characters.
+// quotedName is how long the quoted name is that s begins with; a doubled quote is one of its
+// characters.
 func quotedName(s string) int {
 	for i := 1; i < len(s); i++ {
 		if s[i] != s[0] {

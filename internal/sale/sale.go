@@ -119,9 +119,9 @@ func (r *Result) count(err error, at time.Duration) {
 	}
 }
 
-// Check says what is wrong with the result of a sale, or nil: every unit is accounted for, none
-// was sold twice, and no buyer was told that it is sold out while one was left. A Shop that promises to sell
-// all must not have refused a buyer as busy either.
+// Check says what is wrong with the result of a sale, or nil: every unit is accounted for, none was
+// sold twice, and no buyer was told that it is sold out while one was left. A Shop that promises to
+// sell all must not have refused a buyer as busy either.
 func (r Result) Check(sellsAll bool) error {
 	switch {
 	case r.Oversold > 0:

@@ -7,7 +7,8 @@ import (
 )
 
 // PostgresServiceGrants are the statements that let a role run a service on dblock's tables in the
-// named schema, and nothing more. docs/grants.md shows them; tests run as a role that has no others.
+// named schema, and nothing more. docs/grants.md shows them; tests run as a role that has no
+// others.
 func PostgresServiceGrants(schemaName, role string) []string {
 	to := " TO " + QuotePostgres(role)
 	in := QuotePostgres(schemaName)
@@ -35,8 +36,8 @@ func Rights(engine, table string) []string {
 	return []string{"SELECT", "INSERT", "UPDATE"}
 }
 
-// OperatorRights are what an operator needs on one of dblock's tables for the commands locks, unlock,
-// permits and queue, and for Audit and Lookup of package inventory.
+// OperatorRights are what an operator needs on one of dblock's tables for the commands locks,
+// unlock, permits and queue, and for Audit and Lookup of package inventory.
 func OperatorRights(engine, table string) []string {
 	if other, is := mySQLOperatorRights[table]; is && engine == MySQL {
 		return strings.Fields(other)
@@ -99,8 +100,8 @@ func operatorGrants(engine, in, to string) (grants []string) {
 	return grants
 }
 
-// PostgresMigrationGrants are the statements that let a role create dblock's tables in a schema that
-// exists. It owns what it creates, so it needs nothing to change or drop it.
+// PostgresMigrationGrants are the statements that let a role create dblock's tables in a schema
+// that exists. It owns what it creates, so it needs nothing to change or drop it.
 func PostgresMigrationGrants(schemaName, role string) []string {
 	return []string{"GRANT USAGE, CREATE ON SCHEMA " + QuotePostgres(schemaName) + " TO " + QuotePostgres(role)}
 }

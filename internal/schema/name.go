@@ -29,7 +29,8 @@ func CheckPostgresName(name string) error {
 	return checkName(name)
 }
 
-// CheckMySQLName refuses what can't name a database; "" stands for the connection's own and is fine.
+// CheckMySQLName refuses what can't name a database; "" stands for the connection's own and is
+// fine.
 func CheckMySQLName(name string) error {
 	if n := utf8.RuneCountInString(name); n > 64 {
 		return fmt.Errorf("dblock: database name %q has %d characters: MySQL allows 64", name, n)
@@ -53,8 +54,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// Topic returns what a notification on Postgres says of a name: its SHA-256 in hexadecimal. Every role of a database can
-// listen there, and the name of a key or of a queue can be a secret. The statements in queries/postgres compute the same.
+// Topic returns what a notification on Postgres says of a name: its SHA-256 in hexadecimal. Every
+// role of a database can listen there, and the name of a key or of a queue can be a secret. The
+// statements in queries/postgres compute the same.
 func Topic(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:])

@@ -43,7 +43,8 @@ func (o Object) compare(p Object) int {
 	return cmp.Or(cmp.Compare(o.Table, p.Table), cmp.Compare(o.Kind, p.Kind), cmp.Compare(o.Name, p.Name))
 }
 
-// Shape is what tables are made of: each object's definition, in words that are the same on each server of an engine.
+// Shape is what tables are made of: each object's definition, in words that are the same on each
+// server of an engine.
 type Shape map[Object]string
 
 // HasTable reports whether the shape has anything of a table.
@@ -88,8 +89,8 @@ func (s Shape) Missing(in Shape) []Object {
 	return list
 }
 
-// Differences says in words what another shape lacks of this one, or has otherwise, and what it has that is unsafe. All else
-// that it has beyond is the owner's own.
+// Differences says in words what another shape lacks of this one, or has otherwise, and what it has
+// that is unsafe. All else that it has beyond is the owner's own.
 func (s Shape) Differences(in Shape) []string {
 	var list []string
 	for _, o := range slices.SortedFunc(maps.Keys(s), Object.compare) {
@@ -113,8 +114,8 @@ func (s Shape) Differences(in Shape) []string {
 }
 
 // hasAlike reports whether a table has a CHECK under another name. Tools that copy a table on MySQL
-// name the CHECKs of the copy anew. On Postgres dblock tells by the name which CHECK has failed; the
-// definitions begin with that word there.
+// name the CHECKs of the copy anew. On Postgres dblock tells by the name which CHECK has failed;
+// the definitions begin with that word there.
 func (s Shape) hasAlike(o Object, is string) bool {
 	if o.Kind != Limit || strings.HasPrefix(is, "CHECK ") {
 		return false
@@ -127,7 +128,8 @@ func (s Shape) hasAlike(o Object, is string) bool {
 	return false
 }
 
-// manifests hold the objects of each version. A test of package migrations makes them from fresh databases.
+// manifests hold the objects of each version. A test of package migrations makes them from fresh
+// databases.
 //
 //go:embed objects/*.txt
 var manifests embed.FS

@@ -67,7 +67,8 @@ func PostgresServer(version string) error {
 	return nil
 }
 
-// PostgresEncoding checks a database's server_encoding. In another one than UTF8 not every name, payload and error text can be stored.
+// PostgresEncoding checks a database's server_encoding. In another one than UTF8 not every name,
+// payload and error text can be stored.
 func PostgresEncoding(encoding string) error {
 	if encoding == "UTF8" {
 		return nil

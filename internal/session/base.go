@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// base is what all parts of a Locker use. Its mutex guards the slots, the holds and the requests of all sessions.
+// base is what all parts of a Locker use. Its mutex guards the slots, the holds and the requests of
+// all sessions.
 type base struct {
 	driver Driver
 	o      Options
@@ -62,8 +63,8 @@ func (b *base) awaitIdle(ctx context.Context) {
 	}
 }
 
-// waker returns a channel on which a caller waits. It may be left over from another caller, so a caller that is woken
-// checks why.
+// waker returns a channel on which a caller waits. It may be left over from another caller, so a
+// caller that is woken checks why.
 func (b *base) waker() chan struct{} {
 	if w, ok := b.wakers.Get().(chan struct{}); ok {
 		return w

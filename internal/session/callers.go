@@ -55,8 +55,8 @@ func (c *callers) wait(ctx context.Context, r *root.Request, id ID) (*dblock.Loc
 	})
 }
 
-// acquire asks until w has the lock. refused is called if another session has it; an error of refused ends the call.
-// c.mu is held, and not held when it returns.
+// acquire asks until w has the lock. refused is called if another session has it; an error of
+// refused ends the call. c.mu is held, and not held when it returns.
 func (c *callers) acquire(ctx context.Context, w *waiter, refused func() error) (*dblock.Lock, error) {
 	for failed := 0; ; c.mu.Lock() {
 		lock, isHeld, err := c.advance(ctx, w)
@@ -79,8 +79,8 @@ func (c *callers) acquire(ctx context.Context, w *waiter, refused func() error) 
 	}
 }
 
-// advance makes w's next request, or waits until w is notified. isHeld reports that another session has the lock.
-// c.mu is held, and not held when it returns.
+// advance makes w's next request, or waits until w is notified. isHeld reports that another session
+// has the lock. c.mu is held, and not held when it returns.
 func (c *callers) advance(ctx context.Context, w *waiter) (lock *dblock.Lock, isHeld bool, err error) {
 	sl := w.slot
 	var op Op
@@ -121,9 +121,9 @@ func (c *callers) advance(ctx context.Context, w *waiter) (lock *dblock.Lock, is
 	return nil, w.lock == nil && (r.takes() && w.refused || !r.takes() && sl.yields), err
 }
 
-// show announces to other sessions that this process waits. It returns again if the caller has to ask again before
-// it waits: if the announcement is new, the lock may have been released meanwhile, and if it failed, no
-// notification will come.
+// show announces to other sessions that this process waits. It returns again if the caller has to
+// ask again before it waits: if the announcement is new, the lock may have been released meanwhile,
+// and if it failed, no notification will come.
 func (c *callers) show(ctx context.Context, w *waiter) (again bool, err error) {
 	shown, asked, err := c.announce(ctx, w, Show)
 	if err == nil && asked && !shown && c.o.Hears { // another session was just looking for waiters, and has found none
@@ -137,8 +137,9 @@ func (c *callers) show(ctx context.Context, w *waiter) (again bool, err error) {
 	return shown, err
 }
 
-// intendTries is how often a call tries to announce that it wants exclusive mode. It fails in the moment in which a
-// reader looks, and readers may look often. An announcement of another session does as well.
+// intendTries is how often a call tries to announce that it wants exclusive mode. It fails in the
+// moment in which a reader looks, and readers may look often. An announcement of another session
+// does as well.
 const intendTries = 5
 
 func (c *callers) intend(ctx context.Context, w *waiter) (intends bool, err error) {
@@ -207,7 +208,8 @@ func (c *callers) await(ctx context.Context, w *waiter, due <-chan time.Time) er
 	}
 }
 
-// isNotified reports whether the server, or the watcher, notifies of releases. Then calls poll seldom.
+// isNotified reports whether the server, or the watcher, notifies of releases. Then calls poll
+// seldom.
 func (c *callers) isNotified() bool { return c.o.Hears || c.watcher.looks.Load() }
 
 // untilNext is the time until a call asks again that has waited for so long.
@@ -225,7 +227,8 @@ func (c *callers) untilNext(waited time.Duration) time.Duration {
 	return c.pace.Plan(now, due).Sub(now)
 }
 
-// notifiedWithin is ample time for another process to be notified of a release and to ask for the lock.
+// notifiedWithin is ample time for another process to be notified of a release and to ask for the
+// lock.
 const notifiedWithin = 20 * time.Millisecond
 
 // yield lets another session have a lock that this process has released for it.

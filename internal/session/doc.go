@@ -1,6 +1,7 @@
-// Package session manages locks that a database server itself keeps for a connection. It knows which lock this
-// process holds and which of its callers waits for which lock. If a connection ends, its locks are lost. Many locks
-// share a connection, and the requests of many callers share a statement. The statements are those of a Driver.
+// Package session manages locks that a database server itself keeps for a connection. It knows
+// which lock this process holds and which of its callers waits for which lock. If a connection
+// ends, its locks are lost. Many locks share a connection, and the requests of many callers share a
+// statement. The statements are those of a Driver.
 //
 // The parts of a Locker are layers. A layer uses those below it:
 //
@@ -23,6 +24,7 @@
 //	  |                       +---+                            |
 //	  +--------------------- Free is done ---------------------+
 //
-// A slot has one request under way at a time. While a lock is held by another session, the first waiter announces
-// that it waits (Show), and asks again when the lock is released or after a poll interval.
+// A slot has one request under way at a time. While a lock is held by another session, the first
+// waiter announces that it waits (Show), and asks again when the lock is released or after a poll
+// interval.
 package session

@@ -55,8 +55,8 @@ type Driver interface {
 
 // Conn is a connection that has locks. One call at a time is under way on it.
 type Conn interface {
-	// Run executes the steps in one statement or a few, and reports for each if it was done. Steps of
-	// one ID are executed in their order. After an error it is unknown which steps were done.
+	// Run executes the steps in one statement or a few, and reports for each if it was done. Steps
+	// of one ID are executed in their order. After an error it is unknown which steps were done.
 	Run(ctx context.Context, steps []Step) (done []bool, err error)
 
 	// Has reports which of the locks of steps the connection has, in the mode of each step.
@@ -66,11 +66,12 @@ type Conn interface {
 	Ping(ctx context.Context) error
 
 	// Park waits for unsolicited messages of the server. It returns nil when ctx ends, and an error
-	// once the connection is lost. The error matches dblock.ErrUnsupported if the server sends none.
+	// once the connection is lost. The error matches dblock.ErrUnsupported if the server sends
+	// none.
 	Park(ctx context.Context) error
 
-	// Wait waits in the server's own queue for a lock, while ctx lives. After an error the connection
-	// has to be closed.
+	// Wait waits in the server's own queue for a lock, while ctx lives. After an error the
+	// connection has to be closed.
 	Wait(ctx context.Context, id ID, shared bool) error
 
 	// Closed reports whether the connection has ended.

@@ -33,8 +33,8 @@ func isNamed(err error) bool {
 	return slices.ContainsFunc(named, func(name error) bool { return errors.Is(err, name) })
 }
 
-// named adds the key to an error. Nothing is locked after any of them: a lock that the server may have granted ends
-// with its connection, or was released.
+// named adds the key to an error. Nothing is locked after any of them: a lock that the server may
+// have granted ends with its connection, or was released.
 func (c *callers) named(key string, err error) error {
 	if isNamed(err) {
 		return err
@@ -48,7 +48,8 @@ var final = []error{
 	dblock.ErrNotAcquired, dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrUnsupported, dblock.ErrOverloaded, errNotSent,
 }
 
-// isRetryable reports whether a call may ask again: its connection ended, or the server gave no answer.
+// isRetryable reports whether a call may ask again: its connection ended, or the server gave no
+// answer.
 func (c *callers) isRetryable(err error) bool {
 	switch c.driver.Classify(err) {
 	case sqlerr.Retryable, sqlerr.Unresolved, sqlerr.Unavailable, sqlerr.Busy:

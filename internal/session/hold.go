@@ -93,8 +93,8 @@ func (h *hold) ExpireIn(context.Context, time.Duration) error {
 	return fmt.Errorf("%w: %q is a session lock, which has no end of its own: leases have one (NewLeaseLocker)", dblock.ErrUnsupported, h.key)
 }
 
-// lose ends a lock that is lost, once. The function that it returns calls the Observer, which may block: a caller
-// that ends several locks calls it last.
+// lose ends a lock that is lost, once. The function that it returns calls the Observer, which may
+// block: a caller that ends several locks calls it last.
 func (h *hold) lose(why dblock.Reason) (observe func()) {
 	h.slots.mu.Lock()
 	reported := h.reported
@@ -112,7 +112,8 @@ func (h *hold) lose(why dblock.Reason) (observe func()) {
 	}
 }
 
-// longestRelease bounds the wait of a release for its answer. A release that takes longer goes on in the background.
+// longestRelease bounds the wait of a release for its answer. A release that takes longer goes on
+// in the background.
 const longestRelease = time.Second
 
 // Release ends the hold. Unless the server confirms that it was held until now, the lock is lost.
@@ -153,8 +154,9 @@ func (h *hold) Release(context.Context, bool) error {
 	return nil
 }
 
-// releaseSlot hands the lock to the next waiter of this process, or releases it. held reports whether the server
-// has confirmed in time that the process had the lock until now. base.mu is held, and not held when it returns.
+// releaseSlot hands the lock to the next waiter of this process, or releases it. held reports
+// whether the server has confirmed in time that the process had the lock until now. base.mu is
+// held, and not held when it returns.
 func (h *hold) releaseSlot() (held bool) {
 	sl := h.slot
 	sl.holders = slices.DeleteFunc(sl.holders, func(holder *hold) bool { return holder == h })
@@ -173,8 +175,9 @@ func (h *hold) releaseSlot() (held bool) {
 	return held
 }
 
-// releaseSession ends a hold that has a session for itself, and the session with it. held is as of releaseSlot. The
-// end of the connection takes a moment longer. base.mu is held, and not held when it returns.
+// releaseSession ends a hold that has a session for itself, and the session with it. held is as of
+// releaseSlot. The end of the connection takes a moment longer. base.mu is held, and not held when
+// it returns.
 func (h *hold) releaseSession() (held bool) {
 	answer := make(chan bool, 1)
 	h.session.single = nil

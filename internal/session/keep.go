@@ -8,11 +8,12 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// linger is for how long a connection must be unused before it is parked. A connection in constant use is never
-// parked.
+// linger is for how long a connection must be unused before it is parked. A connection in constant
+// use is never parked.
 const linger = 2 * time.Millisecond
 
-// keep listens to the server while the connection is unused, and sends a ping after a third of the idle timeout.
+// keep listens to the server while the connection is unused, and sends a ping after a third of the
+// idle timeout.
 func (s *session) keep() {
 	uses := -1
 	for s.ctx.Err() == nil {
@@ -95,8 +96,8 @@ func (s *session) ping() {
 	}
 	closed := false
 	err := s.use(s.ctx, func() error {
-		// The deadline is read once the connection is free: the statement before may have extended it. When ctx
-		// ends, a driver closes the connection, and the server frees its locks.
+		// The deadline is read once the connection is free: the statement before may have extended
+		// it. When ctx ends, a driver closes the connection, and the server frees its locks.
 		ctx, cancel := context.WithDeadline(s.ctx, s.trustedUntil())
 		defer cancel()
 		sent := time.Now()

@@ -6,8 +6,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// The server knows locks by numbers or hashes. For operators, the keys of locks are noted that are held for longer
-// than a second. Shorter ones cost nothing.
+// The server knows locks by numbers or hashes. For operators, the keys of locks are noted that are
+// held for longer than a second. Shorter ones cost nothing.
 const (
 	notedAfter = time.Second
 	noteEvery  = time.Second

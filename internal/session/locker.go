@@ -17,8 +17,8 @@ type Locker struct{ *callers }
 
 var _ dblock.Locker = (*Locker)(nil)
 
-// New makes a Locker, and its first connection; o has its defaults. Its errors are those of Driver.Open, and those of
-// a server that can't be reached.
+// New makes a Locker, and its first connection; o has its defaults. Its errors are those of
+// Driver.Open, and those of a server that can't be reached.
 func New(ctx context.Context, d Driver, o Options) (*Locker, error) {
 	b := &base{driver: d, o: o}
 	b.ending, b.end = context.WithCancelCause(context.Background())
@@ -112,8 +112,8 @@ func (l *Locker) check(r *root.Request) (ID, error) {
 	return l.driver.ID(r.Key)
 }
 
-// Close refuses further calls, ends the contexts of all locks, waits, while ctx lives, until they are released, and closes
-// the connections, which frees what is left.
+// Close refuses further calls, ends the contexts of all locks, waits, while ctx lives, until they
+// are released, and closes the connections, which frees what is left.
 func (l *Locker) Close(ctx context.Context) error {
 	none := l.close()
 	l.end(fmt.Errorf("%w", dblock.ErrClosed))

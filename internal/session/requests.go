@@ -11,10 +11,12 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// The statements of a session are sent one after the other. Requests that arrive while one is under way share the
-// next. A slot has one request at a time, so that the order within a statement does not matter.
+// The statements of a session are sent one after the other. Requests that arrive while one is under
+// way share the next. A slot has one request at a time, so that the order within a statement does
+// not matter.
 
-// prove is an Op of no step: any answer to a statement that was sent later proves that the connection lives.
+// prove is an Op of no step: any answer to a statement that was sent later proves that the
+// connection lives.
 const prove Op = 0xff
 
 // request is a step for a slot.
@@ -37,8 +39,8 @@ type request struct {
 
 func (r *request) takes() bool { return r.Op == Take || r.Op == TakeShared }
 
-// confirms reports whether the connection held the lock when it answered. After an error on a session that lives,
-// undo has found that the connection lives.
+// confirms reports whether the connection held the lock when it answered. After an error on a
+// session that lives, undo has found that the connection lives.
 func (r *request) confirms(done bool, err error) bool {
 	if r.session == nil || r.session.ctx.Err() != nil {
 		return false
@@ -54,8 +56,8 @@ var errLate = errors.New("dblock: the server did not answer in time")
 
 func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", errNotSent, context.Cause(ctx)) }
 
-// send sends a request of a slot and waits for its answer; see answer. The request is settled in any case, then or
-// later. sl.mu is held, and not held when it returns.
+// send sends a request of a slot and waits for its answer; see answer. The request is settled in
+// any case, then or later. sl.mu is held, and not held when it returns.
 func (sl *slots) send(ctx context.Context, r *request) error {
 	s, err := sl.sessionOf(ctx, r.slot)
 	if err == nil && ctx.Err() != nil {
@@ -83,8 +85,8 @@ func (sl *slots) send(ctx context.Context, r *request) error {
 	return sl.answer(ctx, r)
 }
 
-// answer waits for the answer to a request while ctx lives. The wait for a release ends after longestRelease. Another
-// goroutine reads the answer, so that a silent server blocks no caller.
+// answer waits for the answer to a request while ctx lives. The wait for a release ends after
+// longestRelease. Another goroutine reads the answer, so that a silent server blocks no caller.
 func (sl *slots) answer(ctx context.Context, r *request) error {
 	var late <-chan time.Time
 	if r.release {
@@ -105,7 +107,8 @@ func (sl *slots) answer(ctx context.Context, r *request) error {
 	return r.err
 }
 
-// withdraw takes a request out of the queue, unless it was sent. It may be anywhere in a long queue, so it is marked.
+// withdraw takes a request out of the queue, unless it was sent. It may be anywhere in a long
+// queue, so it is marked.
 func (sl *slots) withdraw(ctx context.Context, r *request) {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
@@ -169,7 +172,8 @@ func (s *session) goesOn() bool {
 	return false
 }
 
-// serveOnce sends one statement and settles its requests. It wakes their callers when the mutex is free for them.
+// serveOnce sends one statement and settles its requests. It wakes their callers when the mutex is
+// free for them.
 func (s *session) serveOnce() {
 	mu := &s.of.mu
 	mu.Lock()
@@ -190,9 +194,10 @@ func (s *session) serveOnce() {
 	}
 }
 
-// form takes the next statement off the queue: its requests, its steps, and the place of each request in them. A Free
-// of a lock that this session wants exclusively has a Forgo before it. Else the sessions that share the lock
-// would be notified of the release while they are still kept out. base.mu is held.
+// form takes the next statement off the queue: its requests, its steps, and the place of each
+// request in them. A Free of a lock that this session wants exclusively has a Forgo before it. Else
+// the sessions that share the lock would be notified of the release while they are still kept out.
+// base.mu is held.
 func (s *session) form() {
 	s.sends, s.at = s.sends[:0], s.at[:0]
 	later := s.queue[:0]

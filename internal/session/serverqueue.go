@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// serverQueue is for calls that wait in the server's own queue. It serves the calls of all processes in the order of
-// their arrival. Each call waits on a connection of its own.
+// serverQueue is for calls that wait in the server's own queue. It serves the calls of all
+// processes in the order of their arrival. Each call waits on a connection of its own.
 type serverQueue struct{ *callers }
 
 // wait asks once, as other calls do, and then waits in the server's queue.
@@ -52,11 +52,12 @@ func (q serverQueue) wait(ctx context.Context, r *root.Request, id ID) (*dblock.
 	}
 }
 
-// longestRetry bounds the pause between two waits at the server. A wait that lasts as long is not a failure.
+// longestRetry bounds the pause between two waits at the server. A wait that lasts as long is not a
+// failure.
 const longestRetry = 250 * time.Millisecond
 
-// waitOnce waits on one connection, which the lock then has for itself. queued reports that the server let the call
-// wait. The errors are those of the connection.
+// waitOnce waits on one connection, which the lock then has for itself. queued reports that the
+// server let the call wait. The errors are those of the connection.
 func (q serverQueue) waitOnce(ctx context.Context, r *root.Request, id ID) (lock *dblock.Lock, queued bool, err error) {
 	s, err := q.openSingle(ctx, r.Key)
 	if err != nil {
@@ -93,8 +94,8 @@ func (q serverQueue) waitOnce(ctx context.Context, r *root.Request, id ID) (lock
 	return lock, true, nil
 }
 
-// wait waits for the lock, and checks that the connection is alive then: the server counts its silence from now on.
-// queued reports that the server let the call wait.
+// wait waits for the lock, and checks that the connection is alive then: the server counts its
+// silence from now on. queued reports that the server let the call wait.
 func (s *session) wait(ctx context.Context, id ID, shared bool) (queued bool, err error) {
 	if s.of.o.Shared { // else the readers of a process that has the lock would let in readers of their own without end
 		if err := s.showWait(ctx, id); err != nil {
@@ -116,7 +117,8 @@ func (s *session) wait(ctx context.Context, id ID, shared bool) (queued bool, er
 	return true, s.trustAnswer(sent)
 }
 
-// showWait announces that this session waits. It fails in the moment in which another session looks.
+// showWait announces that this session waits. It fails in the moment in which another session
+// looks.
 func (s *session) showWait(ctx context.Context, id ID) error {
 	for {
 		done, err := s.run(ctx, []Step{{id, Show}})

@@ -58,8 +58,8 @@ func (s *session) begin() {
 	s.of.keeps.Go(s.keep)
 }
 
-// trust records that the server has answered a statement that was sent at the given time. It counts the silence from
-// then, or later.
+// trust records that the server has answered a statement that was sent at the given time. It counts
+// the silence from then, or later.
 func (s *session) trust(sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *session) trust(sent time.Time) {
 	}
 }
 
-// trustAnswer is trust for an answer that grants a lock. If the process was paused, the server may have ended the
-// connection before the answer was read. Then it grants nothing.
+// trustAnswer is trust for an answer that grants a lock. If the process was paused, the server may
+// have ended the connection before the answer was read. Then it grants nothing.
 func (s *session) trustAnswer(sent time.Time) error {
 	s.trust(sent)
 	if clock.Past(time.Now(), s.trustedUntil()) {
@@ -127,8 +127,9 @@ func (s *session) use(ctx context.Context, fn func() error) error {
 
 var errEnded = errors.New("dblock: the connection of session locks has ended")
 
-// steps runs one statement until its answer comes, or the session can't be trusted any more. No steps are a ping. After
-// an error none of the steps has an effect: undo has found the connection alive, or the session has ended.
+// steps runs one statement until its answer comes, or the session can't be trusted any more. No
+// steps are a ping. After an error none of the steps has an effect: undo has found the connection
+// alive, or the session has ended.
 func (s *session) steps(steps []Step) (done []bool, err error) {
 	ctx := s.ctx // it ends when the session can't be trusted any more
 	closed := false
@@ -153,9 +154,9 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 	return done, err
 }
 
-// undo takes back what a statement may have done that failed. It asks the server which locks the connection has, so
-// that the other locks of the connection live on. The cause of the failure may last for a while, but not until a
-// ping is due.
+// undo takes back what a statement may have done that failed. It asks the server which locks the
+// connection has, so that the other locks of the connection live on. The cause of the failure may
+// last for a while, but not until a ping is due.
 func (s *session) undo(ctx context.Context, steps []Step) error {
 	err := errEnded
 	until := time.Now().Add(min(undoFor, s.of.o.IdleTimeout/3))
@@ -176,7 +177,8 @@ const (
 	longestPause = 50 * time.Millisecond
 )
 
-// undoOnce returns nil only if the connection answered: it lives, and none of the steps has an effect.
+// undoOnce returns nil only if the connection answered: it lives, and none of the steps has an
+// effect.
 func (s *session) undoOnce(ctx context.Context, steps []Step) error {
 	var changes, back []Step
 	for _, step := range steps {
@@ -222,7 +224,8 @@ func wrongCount(answers, steps int) error {
 	return fmt.Errorf("dblock: the server sent %d answers to %d steps with session locks", answers, steps)
 }
 
-// undoes returns the step that leaves a lock not held, or a wait not shown, after op. ok is false if op changes nothing.
+// undoes returns the step that leaves a lock not held, or a wait not shown, after op. ok is false
+// if op changes nothing.
 func undoes(op Op) (back Op, ok bool) {
 	switch op {
 	case Take, Free, Drop:

@@ -94,15 +94,15 @@ func (ss *sessions) openSingle(ctx context.Context, key string) (*session, error
 	return s, nil
 }
 
-// Two sessions share many locks, once one has so many: the server works for the locks of one while the callers of
-// the other are answered.
+// Two sessions share many locks, once one has so many: the server works for the locks of one while
+// the callers of the other are answered.
 const (
 	manyLocks    = 32
 	mostSessions = 2
 )
 
-// withRoom returns a session with room for one more lock. If there is none, it returns one that is being opened, or
-// nil if no more may be. ss.mu is held.
+// withRoom returns a session with room for one more lock. If there is none, it returns one that is
+// being opened, or nil if no more may be. ss.mu is held.
 func (ss *sessions) withRoom() (*session, *opening) {
 	s := ss.leastUsed()
 	room := s != nil && s.slots < ss.driver.Most()

@@ -6,8 +6,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// settle records the result of a request, once; sl.mu is held. If its session has ended in the meantime, the step was
-// not done.
+// settle records the result of a request, once; sl.mu is held. If its session has ended in the
+// meantime, the step was not done.
 func (sl *slots) settle(r *request, done bool, err error, now time.Time) {
 	if r.settled.Load() {
 		return
@@ -60,7 +60,8 @@ func (sl *slots) apply(r *request, done bool, err error, now time.Time) {
 	of.proven = false
 }
 
-// looked records that this process still has the lock, and whether other sessions wait for it; sl.mu is held.
+// looked records that this process still has the lock, and whether other sessions wait for it;
+// sl.mu is held.
 func (sl *slots) looked(of *slot, others bool, now time.Time) {
 	if !others {
 		of.beginTurn(now)
@@ -69,7 +70,8 @@ func (sl *slots) looked(of *slot, others bool, now time.Time) {
 	of.proven = true
 }
 
-// taken records that this process has the lock, and grants it to the waiter that asked for it; sl.mu is held.
+// taken records that this process has the lock, and grants it to the waiter that asked for it;
+// sl.mu is held.
 func (sl *slots) taken(r *request, now time.Time) {
 	of := r.slot
 	of.has, of.mode, of.acquiredAt = true, r.waiter.r.Mode, now
@@ -90,8 +92,9 @@ func (sl *slots) released(id ID) {
 	}
 }
 
-// lost ends the locks of a session that has ended. Their waiters ask on another one. The host's functions run on a
-// goroutine of their own: the one that found the end may serve other callers, or end other sessions.
+// lost ends the locks of a session that has ended. Their waiters ask on another one. The host's
+// functions run on a goroutine of their own: the one that found the end may serve other callers, or
+// end other sessions.
 func (sl *slots) lost(s *session, why dblock.Reason) {
 	var lost []*hold
 	sl.mu.Lock()

@@ -20,8 +20,8 @@ type slots struct {
 	all map[ID]*slot
 }
 
-// slot is one lock of the server that this process holds or wants. The server knows the session, not its callers, so
-// the slot keeps the callers apart. It is guarded by base.mu.
+// slot is one lock of the server that this process holds or wants. The server knows the session,
+// not its callers, so the slot keeps the callers apart. It is guarded by base.mu.
 type slot struct {
 	id      ID
 	key     string   // of its first caller
@@ -67,7 +67,8 @@ func (w *waiter) notify() {
 	wake(w.wake)
 }
 
-// newRequest makes the next request of a call. Its last one is not under way, unless its caller has left.
+// newRequest makes the next request of a call. Its last one is not under way, unless its caller has
+// left.
 func (w *waiter) newRequest(op Op) *request {
 	r := &w.request
 	if r.slot != nil {
@@ -77,12 +78,13 @@ func (w *waiter) newRequest(op Op) *request {
 	return r
 }
 
-// longestTurn is how long a process hands a lock over among its own callers while other sessions wait. It hands it
-// over once to each caller that waits when its turn begins. So the callers of all processes wait for about as long.
+// longestTurn is how long a process hands a lock over among its own callers while other sessions
+// wait. It hands it over once to each caller that waits when its turn begins. So the callers of all
+// processes wait for about as long.
 const longestTurn = time.Second
 
-// enqueue adds a waiter to the queue of a slot. A call that does not wait is refused if another caller of this
-// process is before it. sl.mu is held.
+// enqueue adds a waiter to the queue of a slot. A call that does not wait is refused if another
+// caller of this process is before it. sl.mu is held.
 func (sl *slots) enqueue(ctx context.Context, r *root.Request, id ID, wait bool) (*waiter, error) {
 	if sl.closed {
 		return nil, errClosed()
@@ -102,8 +104,8 @@ func (sl *slots) enqueue(ctx context.Context, r *root.Request, id ID, wait bool)
 	return w, nil
 }
 
-// isOpen reports whether a call may have the lock, as far as this process knows. A lock that is being released has no
-// holder.
+// isOpen reports whether a call may have the lock, as far as this process knows. A lock that is
+// being released has no holder.
 func (of *slot) isOpen(mode dblock.Mode) bool {
 	return len(of.queue) == 0 && (len(of.holders) == 0 || of.mode == dblock.ModeShared && mode == dblock.ModeShared)
 }
@@ -121,8 +123,9 @@ func (of *slot) heldError(key string) *dblock.HeldError {
 	return h
 }
 
-// next does what a slot's state allows. It grants the lock to the next waiters if this process has it; else it wakes
-// the first waiter to ask for it. A lock that no caller wants is released. sl.mu is held.
+// next does what a slot's state allows. It grants the lock to the next waiters if this process has
+// it; else it wakes the first waiter to ask for it. A lock that no caller wants is released. sl.mu
+// is held.
 func (sl *slots) next(of *slot) {
 	for !of.busy && len(of.queue) > 0 && !sl.closed {
 		w := of.queue[0]
@@ -171,8 +174,8 @@ func (of *slot) shares(w *waiter) bool {
 	return of.mode == dblock.ModeShared && w.r.Mode == dblock.ModeShared
 }
 
-// mayAsk reports whether the first waiter has something to ask the server: for the lock, if this process does not
-// have it; else whether other sessions wait for it.
+// mayAsk reports whether the first waiter has something to ask the server: for the lock, if this
+// process does not have it; else whether other sessions wait for it.
 func (of *slot) mayAsk(w *waiter) bool {
 	if of.has && len(of.holders) > 0 {
 		return of.shares(w)
@@ -213,8 +216,9 @@ func freeOp(m dblock.Mode) Op {
 	return Free
 }
 
-// lookOp asks whether this process should release what it has. An exclusive lock yields to all that wait; a shared
-// one to those that want it exclusively. In the server's own queue, all sessions that wait come before later ones.
+// lookOp asks whether this process should release what it has. An exclusive lock yields to all that
+// wait; a shared one to those that want it exclusively. In the server's own queue, all sessions
+// that wait come before later ones.
 func (sl *slots) lookOp(m dblock.Mode) Op {
 	if m == dblock.ModeShared && !sl.o.ServerQueue {
 		return LookForOne
@@ -222,8 +226,9 @@ func (sl *slots) lookOp(m dblock.Mode) Op {
 	return Look
 }
 
-// releaseOp is what the release of a hold asks of the server: to release the lock if no waiter of this process is
-// next, and in any case to prove that the process has had it until now. sl.mu is held.
+// releaseOp is what the release of a hold asks of the server: to release the lock if no waiter of
+// this process is next, and in any case to prove that the process has had it until now. sl.mu is
+// held.
 func (sl *slots) releaseOp(of *slot) Op {
 	switch {
 	case of.busy || len(of.holders) > 0:
@@ -262,8 +267,8 @@ func (sl *slots) dequeue(w *waiter) {
 	}
 }
 
-// sessionOf returns the session of a slot. A slot without one gets a session with room, or a new one. sl.mu is held,
-// except while one is opened.
+// sessionOf returns the session of a slot. A slot without one gets a session with room, or a new
+// one. sl.mu is held, except while one is opened.
 func (sl *slots) sessionOf(ctx context.Context, of *slot) (*session, error) {
 	for {
 		if of.session != nil {

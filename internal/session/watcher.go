@@ -10,15 +10,18 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// WatchDriver is a Driver of a server that sends no notifications, but can watch locks in a statement.
+// WatchDriver is a Driver of a server that sends no notifications, but can watch locks in a
+// statement.
 type WatchDriver interface {
-	// Watch opens a connection for that. The error matches dblock.ErrUnsupported if there is none to spare.
+	// Watch opens a connection for that. The error matches dblock.ErrUnsupported if there is none
+	// to spare.
 	Watch(ctx context.Context) (Watch, error)
 }
 
 // Watch is such a connection.
 type Watch interface {
-	// Look returns those of some locks that are free, as soon as one is. It returns none if d has passed.
+	// Look returns those of some locks that are free, as soon as one is. It returns none if d has
+	// passed.
 	Look(ctx context.Context, ids []ID, d time.Duration) (free []ID, err error)
 	Close()
 }
@@ -26,8 +29,8 @@ type Watch interface {
 const (
 	mostWatched = 100 // locks that the server watches for one process; calls poll for the others
 
-	// A look takes shortestLook if there are locks that were not in the last one, as others have to wait for
-	// its end. Each look without one takes twice as long, up to longestLook.
+	// A look takes shortestLook if there are locks that were not in the last one, as others have to
+	// wait for its end. Each look without one takes twice as long, up to longestLook.
 	shortestLook = 50 * time.Millisecond
 	longestLook  = 800 * time.Millisecond
 
@@ -63,7 +66,8 @@ func (wt *watcher) run(by WatchDriver) {
 	}
 }
 
-// awaitCall waits until a call waits for a lock. It returns false if the Locker is closed, or until comes first.
+// awaitCall waits until a call waits for a lock. It returns false if the Locker is closed, or until
+// comes first.
 func (wt *watcher) awaitCall(until <-chan time.Time) bool {
 	select {
 	case <-wt.ending.Done():
@@ -83,7 +87,8 @@ func (wt *watcher) awaitCall(until <-chan time.Time) bool {
 // wake has the watcher look for calls that wait.
 func (wt *watcher) wake() { wake(wt.calls) }
 
-// watch uses one connection until no call waits or the connection breaks. It calls ok after each look of the server.
+// watch uses one connection until no call waits or the connection breaks. It calls ok after each
+// look of the server.
 func (wt *watcher) watch(by WatchDriver, ok func()) error {
 	watch, err := by.Watch(wt.ending)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 // longestClose is how long Discard waits for database/sql to close a connection.
 const longestClose = 500 * time.Millisecond
 
-// Discard closes a connection, which its pool must not get back. End closes what is below it; nil: the
-// driver's Close does. An open transaction, or open rows, of the host's code keep the connection in use.
-// Discard then ends it at the server and does not wait for them.
+// Discard closes a connection, which its pool must not get back. End closes what is below it; nil:
+// the driver's Close does. An open transaction, or open rows, of the host's code keep the
+// connection in use. Discard then ends it at the server and does not wait for them.
 func Discard(conn *sql.Conn, end func(driverConn any)) {
 	var own driver.Conn
 	_ = conn.Raw(func(c any) error {
@@ -38,7 +38,8 @@ func Discard(conn *sql.Conn, end func(driverConn any)) {
 	}
 }
 
-// IsValid reports whether a connection can take a statement: it is not closed, and all rows were read.
+// IsValid reports whether a connection can take a statement: it is not closed, and all rows were
+// read.
 func IsValid(conn *sql.Conn) (valid bool) {
 	_ = conn.Raw(func(c any) error {
 		v, ok := c.(driver.Validator)

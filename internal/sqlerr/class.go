@@ -1,6 +1,7 @@
 // Package sqlerr classifies what database servers report. It holds the table of SQLSTATEs, the
 // table of MySQL and MariaDB error numbers, and the one mapping of classes to the errors of package
-// dblock. It imports no driver: packages postgres and mysql read the codes out of a driver's errors.
+// dblock. It imports no driver: packages postgres and mysql read the codes out of a driver's
+// errors.
 package sqlerr
 
 import (

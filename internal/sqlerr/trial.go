@@ -22,9 +22,9 @@ type Trial struct {
 // Worked takes note that a part has succeeded.
 func (t *Trial) Worked() { t.worked = true }
 
-// Split takes note that a statement for n requests has failed with an error of a class. The requests
-// from one to before another are to be sent again first, then the others. If there are none, the
-// error is of all.
+// Split takes note that a statement for n requests has failed with an error of a class. The
+// requests from one to before another are to be sent again first, then the others. If there are
+// none, the error is of all.
 func (t *Trial) Split(n int, is Class) (from, to int) {
 	switch {
 	case is == BadInput, t.worked && is.MayBeOfOne():

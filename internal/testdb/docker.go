@@ -90,8 +90,8 @@ var images = map[devdb.Kind]image{
 	},
 }
 
-// startDocker is devdb's fallback. Where no daemon answers it gives the error that names all the ways
-// to get a server, because that is what the reader can act on.
+// startDocker is devdb's fallback. Where no daemon answers it gives the error that names all the
+// ways to get a server, because that is what the reader can act on.
 func startDocker(ctx context.Context, kind devdb.Kind) (*devdb.Server, error) {
 	if err := dockerUsable(); err != nil {
 		return nil, errors.Join(&devdb.NotFoundError{Kind: kind}, err)

@@ -15,9 +15,9 @@ const (
 	memoryFree = 6 << 30 // for the servers of several packages
 )
 
-// useMemory puts the servers' folders into memory if there is room and the environment names no other place. On a
-// disk the kernel spends much of a test's processor time on files that are made and removed. What is in memory
-// survives kill -9 of a server as well.
+// useMemory puts the servers' folders into memory if there is room and the environment names no
+// other place. On a disk the kernel spends much of a test's processor time on files that are made
+// and removed. What is in memory survives kill -9 of a server as well.
 func useMemory() error {
 	var fs unix.Statfs_t
 	if os.Getenv(envTemp) != "" || unix.Access(memory, unix.W_OK) != nil || unix.Statfs(memory, &fs) != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// Migrated is DSN with dblock's tables in it. They are copied from a database that this process has migrated, which
-// takes a fraction of the time.
+// Migrated is DSN with dblock's tables in it. They are copied from a database that this process has
+// migrated, which takes a fraction of the time.
 func Migrated(tb testing.TB, kind devdb.Kind) string {
 	tb.Helper()
 	server := Server(tb, kind)

@@ -30,9 +30,11 @@ const (
 	nobodysMAC = "02:00:00:00:00:ff"
 )
 
-// Networks tells whether tests can have networks of their own here, to cut them. That takes iproute2, util-linux and the
-// right to make network namespaces: root's, or any user's where the system allows user namespaces. Where it is missing a line says so,
-// and such tests are not selected. DBLOCK_TEST_NETWORK=0 does without them, and 1 asks for them: then it panics where they are missing.
+// Networks tells whether tests can have networks of their own here, to cut them. That takes
+// iproute2, util-linux and the right to make network namespaces: root's, or any user's where the
+// system allows user namespaces. Where it is missing a line says so, and such tests are not
+// selected. DBLOCK_TEST_NETWORK=0 does without them, and 1 asks for them: then it panics where they
+// are missing.
 var Networks = sync.OnceValue(func() bool {
 	if v := os.Getenv(envNetwork); v == "0" {
 		logf("networks that are cut are not under test: %s=0", envNetwork)
@@ -79,8 +81,8 @@ func toolPath(name string) string {
 	return "/usr/sbin/" + name
 }
 
-// apart starts a process in a network of its own. Who is not root has it in a user namespace as well, as the user that it is,
-// with the rights over that network alone.
+// apart starts a process in a network of its own. Who is not root has it in a user namespace as
+// well, as the user that it is, with the rights over that network alone.
 func apart() *syscall.SysProcAttr {
 	if os.Geteuid() == 0 {
 		return &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
@@ -94,8 +96,9 @@ func apart() *syscall.SysProcAttr {
 	}
 }
 
-// Apart runs the test that calls it once more, alone, in a process that has a network of its own, and is true there. Here it
-// is false, and the test fails if that one does. It needs Networks, and servers that are started, not given.
+// Apart runs the test that calls it once more, alone, in a process that has a network of its own,
+// and is true there. Here it is false, and the test fails if that one does. It needs Networks, and
+// servers that are started, not given.
 func Apart(t *testing.T, kind devdb.Kind) bool {
 	t.Helper()
 	if os.Getenv(envApart) != "" {
@@ -137,7 +140,8 @@ func ip(tb testing.TB, args ...string) {
 	}
 }
 
-// Far is a machine, as far as its network goes, at the other end of a wire. It lives as long as the test.
+// Far is a machine, as far as its network goes, at the other end of a wire. It lives as long as the
+// test.
 type Far struct {
 	network string // the file that stands for it
 }
@@ -180,8 +184,9 @@ func (f *Far) Command(ctx context.Context, path string, args ...string) *exec.Cm
 	return exec.CommandContext(ctx, toolPath("nsenter"), append([]string{"--net=" + f.network, path}, args...)...)
 }
 
-// Cut has nothing come through from now on, either way, and nobody is told: both links stay up, as they do where a switch between
-// them fails. What is sent goes to an address of the wire that nobody has.
+// Cut has nothing come through from now on, either way, and nobody is told: both links stay up, as
+// they do where a switch between them fails. What is sent goes to an address of the wire that
+// nobody has.
 func (f *Far) Cut(tb testing.TB) {
 	tb.Helper()
 	ip(tb, "neigh", "replace", farAddr, "lladdr", nobodysMAC, "dev", "near", "nud", "permanent")

@@ -15,8 +15,8 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// OwnNear is Own for a test that is Apart: the far machine reaches the server, too. near and far are what the two ends call one
-// database of it by.
+// OwnNear is Own for a test that is Apart: the far machine reaches the server, too. near and far
+// are what the two ends call one database of it by.
 func OwnNear(tb testing.TB, kind devdb.Kind) (near, far string) {
 	tb.Helper()
 	args := []string{"--bind-address=0.0.0.0"}
@@ -67,7 +67,8 @@ func letIn(tb testing.TB) (path string) {
 	return path
 }
 
-// makeFarUser makes a user of the same name and password as the one who may come from this machine alone.
+// makeFarUser makes a user of the same name and password as the one who may come from this machine
+// alone.
 func makeFarUser(tb testing.TB, config *mysql.Config) {
 	tb.Helper()
 	connector, err := mysql.NewConnector(config)

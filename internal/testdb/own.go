@@ -7,8 +7,9 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// Own is a server that no other test uses and that keeps what it commits. Its settings may be changed; it lives as long as the test.
-// args are more arguments of the server. Where servers are given and not started it is nil, and the test has nothing to run on.
+// Own is a server that no other test uses and that keeps what it commits. Its settings may be
+// changed; it lives as long as the test. args are more arguments of the server. Where servers are
+// given and not started it is nil, and the test has nothing to run on.
 func Own(tb testing.TB, kind devdb.Kind, args ...string) *devdb.Server {
 	tb.Helper()
 	s := alive(tb, func(ctx context.Context) (*devdb.Server, error) {

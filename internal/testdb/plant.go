@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plant makes what a role needs to run its own code as another role: in the schema public, every operator over common types
-// that pg_catalog lacks, and functions for argument types that pg_catalog has no exact match for. It makes those that the text of the statements may
-// name. A planted function raises an error with the word "planted", and only its owner may call it: so a statement
-// that names one fails for other roles when it is explained, and for all when it runs. Plant returns how many operators and
-// functions it made.
+// Plant makes what a role needs to run its own code as another role: in the schema public, every
+// operator over common types that pg_catalog lacks, and functions for argument types that
+// pg_catalog has no exact match for. It makes those that the text of the statements may name. A
+// planted function raises an error with the word "planted", and only its owner may call it: so a
+// statement that names one fails for other roles when it is explained, and for all when it runs.
+// Plant returns how many operators and functions it made.
 func Plant(tb testing.TB, conn *pgx.Conn, statements string) (operators, functions int) {
 	tb.Helper()
 	names := namesIn(statements)

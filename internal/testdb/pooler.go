@@ -17,8 +17,8 @@ import (
 
 const envPgBouncer = "DBLOCK_PGBOUNCER"
 
-// Pooled is the Postgres database of dsn behind a PgBouncer in transaction mode, which lives as long as the test: no connection to
-// the server belongs to a client for longer than a transaction.
+// Pooled is the Postgres database of dsn behind a PgBouncer in transaction mode, which lives as
+// long as the test: no connection to the server belongs to a client for longer than a transaction.
 func Pooled(tb testing.TB, dsn string) string {
 	tb.Helper()
 	return alive(tb, func(ctx context.Context) (*devdb.Server, error) {

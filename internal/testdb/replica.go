@@ -22,15 +22,16 @@ func Standby(tb testing.TB, primary *devdb.Server) *devdb.Server {
 	return alive(tb, func(ctx context.Context) (*devdb.Server, error) { return devdb.StartReplica(ctx, primary) })
 }
 
-// Replica is a synchronous replica of what Own gave for Postgres: each commit waits for it. It lives
-// as long as the test.
+// Replica is a synchronous replica of what Own gave for Postgres: each commit waits for it. It
+// lives as long as the test.
 func Replica(tb testing.TB, primary *devdb.Server) *devdb.Server {
 	tb.Helper()
 	return alive(tb, func(ctx context.Context) (*devdb.Server, error) { return StartReplica(ctx, primary) })
 }
 
-// StartReplica starts a synchronous replica of a server that was started with devdb.Options.Replicated: from now on the
-// primary acknowledges a commit once the replica has it. Promote makes a primary of the replica.
+// StartReplica starts a synchronous replica of a server that was started with
+// devdb.Options.Replicated: from now on the primary acknowledges a commit once the replica has it.
+// Promote makes a primary of the replica.
 func StartReplica(ctx context.Context, primary *devdb.Server) (*devdb.Server, error) {
 	s, err := devdb.StartReplica(ctx, primary)
 	if err != nil {
@@ -57,7 +58,8 @@ func confirmPostgres(ctx context.Context, primary, _ *devdb.Server) error {
 	})
 }
 
-// followMySQL begins to replicate, and has the primary wait for the replica at each commit, for up to an hour.
+// followMySQL begins to replicate, and has the primary wait for the replica at each commit, for up
+// to an hour.
 func followMySQL(ctx context.Context, primary, s *devdb.Server) error {
 	config, err := mysql.ParseDSN(primary.AdminDSN())
 	if err != nil {
@@ -99,7 +101,8 @@ func followMySQL(ctx context.Context, primary, s *devdb.Server) error {
 	})
 }
 
-// Promote makes a primary of a replica whose primary is gone, once it has applied all that it has received.
+// Promote makes a primary of a replica whose primary is gone, once it has applied all that it has
+// received.
 func Promote(ctx context.Context, s *devdb.Server) error {
 	if s.Kind == devdb.Postgres {
 		return execAdmin(ctx, s, "SELECT pg_promote(true, 60)")

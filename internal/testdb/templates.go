@@ -7,8 +7,8 @@ import (
 
 const envTemplates = "DBLOCK_TEMPLATES"
 
-// useTemplates has servers start from copies of data folders that were made once for this user. To make
-// one takes 0.5 to 3 seconds of processor time, and every package starts two servers or more.
+// useTemplates has servers start from copies of data folders that were made once for this user. To
+// make one takes 0.5 to 3 seconds of processor time, and every package starts two servers or more.
 func useTemplates() error {
 	if _, set := os.LookupEnv(envTemplates); set {
 		return nil

@@ -18,12 +18,12 @@ type Option func(*database)
 
 // Hook writes rows of the host's for what a batch grants, in the same transaction and so in the
 // same commit. It is not called for orders that are refused or were recorded before. It may be
-// called again for the same orders, if the transaction was rolled back, and must write nothing
-// but through tx. If it fails, panics, or exits, the orders of the batch are tried one by one,
-// and the one that makes it fail is refused with inventory.ErrRejected, which says why. It returns
-// the errors of its statements, and reads or closes their rows: an error that it keeps to itself, or
-// rows that it leaves open, are found, and are a failure, too. The
-// stock is locked meanwhile: write in one statement.
+// called again for the same orders, if the transaction was rolled back, and must write nothing but
+// through tx. If it fails, panics, or exits, the orders of the batch are tried one by one, and the
+// one that makes it fail is refused with inventory.ErrRejected, which says why. It returns the
+// errors of its statements, and reads or closes their rows: an error that it keeps to itself, or
+// rows that it leaves open, are found, and are a failure, too. The stock is locked meanwhile: write
+// in one statement.
 type Hook func(ctx context.Context, tx HookTx, granted []inventory.Reservation) error
 
 // HookTx is the transaction of a Hook. Its begin and end are not the Hook's.
@@ -68,7 +68,8 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan driver.Plan
 	return driver.HookFailed(err, d.Failure(err).Class)
 }
 
-// hookTx is a transaction that ends what it has returned: the connection takes no other statement while rows are open.
+// hookTx is a transaction that ends what it has returned: the connection takes no other statement
+// while rows are open.
 type hookTx struct {
 	*sql.Conn
 	mu      sync.Mutex
@@ -117,8 +118,8 @@ func (t *hookTx) close() (open bool) {
 	return open
 }
 
-// afterHook looks whether the transaction still stands: a deadlock rolls all of it back, and a hook that does not look at its errors
-// goes on outside of any.
+// afterHook looks whether the transaction still stands: a deadlock rolls all of it back, and a hook
+// that does not look at its errors goes on outside of any.
 func (d *database) afterHook(ctx context.Context, tx *hookTx) error {
 	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT dblock_hook")
 	switch {

@@ -88,8 +88,8 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (d
 	return books, err
 }
 
-// lockQuotas returns those that it has locked. A transaction that waits for one has locked none that
-// comes after it.
+// lockQuotas returns those that it has locked. A transaction that waits for one has locked none
+// that comes after it.
 func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (map[driver.Quota]int64, error) {
 	used := make(map[driver.Quota]int64, len(ask.Quotas))
 	if ask.WaitQuotas {

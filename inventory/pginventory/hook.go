@@ -20,12 +20,12 @@ type Option func(*database)
 
 // Hook writes rows of the host's for what a batch grants, in the same transaction and so in the
 // same commit. It is not called for orders that are refused or were recorded before. It may be
-// called again for the same orders, if the transaction was rolled back, and must write nothing
-// but through tx. If it fails, panics, or exits, the orders of the batch are tried one by one,
-// and the one that makes it fail is refused with inventory.ErrRejected, which says why. It returns
-// the errors of its statements, and reads or closes their rows: an error that it keeps to itself, or
-// rows that it leaves open, are found, and are a failure, too. The
-// stock is locked meanwhile: write in one statement, or one batch.
+// called again for the same orders, if the transaction was rolled back, and must write nothing but
+// through tx. If it fails, panics, or exits, the orders of the batch are tried one by one, and the
+// one that makes it fail is refused with inventory.ErrRejected, which says why. It returns the
+// errors of its statements, and reads or closes their rows: an error that it keeps to itself, or
+// rows that it leaves open, are found, and are a failure, too. The stock is locked meanwhile: write
+// in one statement, or one batch.
 type Hook func(ctx context.Context, tx HookTx, granted []inventory.Reservation) error
 
 // HookTx is the transaction of a Hook. Its begin and end are not the Hook's.

@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// Many locks and reads the rows, and then writes those that are at the versions expected: so it needs a
-// transaction.
+// Many locks and reads the rows, and then writes those that are at the versions expected: so it
+// needs a transaction.
 func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, rows []driver.Row) ([]driver.Found, bool, error) {
 	b := batch{p: p, s: s, rows: rows}
 	if err := checkPool(ctx, db); err != nil {
@@ -112,7 +112,8 @@ func (b *batch) suppressed(ctx context.Context, db DB, places []int) error {
 	return nil
 }
 
-// inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and lose their order.
+// inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and
+// lose their order.
 const inOne = 500
 
 // among is the condition that the key is one of n parameters.
@@ -131,8 +132,9 @@ func among(key string, n int) string {
 	return b.String() + "))"
 }
 
-// look locks the rows in the order of their keys, and reads which of those asked for each is, the first and the last, whether it
-// is at the version expected, what the server's clock shows, and the version. Texts are flat: the server's stack is small.
+// look locks the rows in the order of their keys, and reads which of those asked for each is, the
+// first and the last, whether it is at the version expected, what the server's clock shows, and the
+// version. Texts are flat: the server's stack is small.
 func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 	key, match := quoted(b.p.Key), matches(b.p)
 	n := len(b.rows)
@@ -188,8 +190,8 @@ func (b *batch) together(places []int) bool {
 	return b.p.Most == 0 || total <= b.p.Most
 }
 
-// update is the statement that writes the rows at these places, all of them with a value of its own for each
-// column, which the server assigns as it does that of Update.
+// update is the statement that writes the rows at these places, all of them with a value of its own
+// for each column, which the server assigns as it does that of Update.
 func (b *batch) update(places []int) (string, []any) {
 	key := quoted(b.p.Key)
 	var names, values []string
@@ -231,8 +233,9 @@ func (b *batch) update(places []int) (string, []any) {
 		among(key, len(places))), args
 }
 
-// typed is a parameter of a CASE that has the type of its value. MySQL gives one without a type that
-// of the column, and converts the value to that as in a comparison, and not as in an assignment.
+// typed is a parameter of a CASE that has the type of its value. MySQL gives one without a type
+// that of the column, and converts the value to that as in a comparison, and not as in an
+// assignment.
 func typed(kind string) string {
 	switch kind {
 	case "int64", "bool":
@@ -260,8 +263,8 @@ const (
 	termText  = 64      // more than the text around a parameter, and a number
 )
 
-// fits refuses a row that no statement can carry. The server would close the connection before it has read all of the statement, so
-// the client would see a broken connection.
+// fits refuses a row that no statement can carry. The server would close the connection before it
+// has read all of the statement, so the client would see a broken connection.
 func fits(p *driver.Plan, r driver.Row) error {
 	total := 0
 	for _, value := range r.Set {

@@ -24,10 +24,10 @@ type Table[V any] = optimistic.Table[V, DB]
 // version. Names are taken as they are, and may contain anything but, in the table's, a further
 // dot. Nothing is sent: Table.Check asks the server.
 //
-// Neither server returns what an UPDATE has written. An Int and a UUID are known beforehand, so that a
-// write is one statement. A Timestamp takes one more, which reads the server's clock. So does a write of
-// Table.Any, which reads the version first; another writer in between makes it begin again. Triggers may write other tables as they
-// like, but must not change the version.
+// Neither server returns what an UPDATE has written. An Int and a UUID are known beforehand, so
+// that a write is one statement. A Timestamp takes one more, which reads the server's clock. So
+// does a write of Table.Any, which reads the version first; another writer in between makes it
+// begin again. Triggers may write other tables as they like, but must not change the version.
 func NewTable[V any](table, key string, version optimistic.Version[V]) (*Table[V], error) {
 	return link.NewTable[V, DB](dialect{}, table, key, version)
 }
@@ -44,7 +44,8 @@ func (dialect) Dialect() driver.Dialect {
 	}
 }
 
-// Look asks by SHOW, which finds what a statement would: temporary tables too, and in whatever case the name is written.
+// Look asks by SHOW, which finds what a statement would: temporary tables too, and in whatever case
+// the name is written.
 func (dialect) Look(ctx context.Context, db DB, s driver.Spec) (driver.Facts, error) {
 	f := driver.Facts{All: map[string]driver.Column{}}
 	if err := checkPool(ctx, db); err != nil {
@@ -108,7 +109,8 @@ func locationOf(ctx context.Context, db DB, s driver.Spec, all map[string]driver
 	return time.UTC, err
 }
 
-// uniqueIndex is the name of one that has the whole of the key for its only column, the primary key before others.
+// uniqueIndex is the name of one that has the whole of the key for its only column, the primary key
+// before others.
 func uniqueIndex(lines []map[string]string, key string) (index string) {
 	parts := map[string]int{}
 	for _, line := range lines {
@@ -138,7 +140,8 @@ func quoted(name string) string {
 	return name
 }
 
-// Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it was at its beginning.
+// Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it
+// was at its beginning.
 func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, latest bool) (r driver.Raw, exists bool, err error) {
 	if err := checkPool(ctx, db); err != nil {
 		return r, false, err

@@ -8,7 +8,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// Times travel as microseconds since 1970, and as texts: so they depend on no time zone, and on no setting of the driver's.
+// Times travel as microseconds since 1970, and as texts: so they depend on no time zone, and on no
+// setting of the driver's.
 const (
 	epoch  = "TIMESTAMP'1970-01-01 00:00:00'"
 	micros = "TIMESTAMPDIFF(MICROSECOND, " + epoch + ", %[1]s)"

@@ -31,8 +31,8 @@ type DB interface {
 // Update reads a row, changes it and writes it, and does all of that again if another caller has
 // written the row meanwhile: see optimistic.Update, and "Update and Do of a driver" there.
 //
-// In a transaction of the caller's there is one attempt. That is a *sql.Tx, and whatever is not a *sql.DB: it
-// can't be seen whether a *sql.Conn is in a transaction.
+// In a transaction of the caller's there is one attempt. That is a *sql.Tx, and whatever is not a
+// *sql.DB: it can't be seen whether a *sql.Conn is in a transaction.
 //
 // A commit after EscalateAfter is bounded by the DSN's readTimeout, and not by ctx, as that of
 // mysqllock.RunTx is.
@@ -69,8 +69,8 @@ func Update[T any](
 	return attempt.Update(ctx, &attempts, on, s, opts)
 }
 
-// Do calls fn in a new transaction each time, until the transaction meets no conflict: see "Update and
-// Do of a driver" of package optimistic. attempt is 1 the first time. mysqllock.RunTx runs it.
+// Do calls fn in a new transaction each time, until the transaction meets no conflict: see "Update
+// and Do of a driver" of package optimistic. attempt is 1 the first time. mysqllock.RunTx runs it.
 //
 // Errors: those of optimistic.Do and of mysqllock.RunTx; fn's own, as it is, if that is nothing to
 // be tried again. Nothing was written, but for dblock.ErrOutcomeUnknown, if the connection was lost
@@ -83,8 +83,8 @@ func Do(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx
 	return attempt.Do(ctx, &attempts, attempt.Target[DB]{DB: db, Queue: db}, call, opts)
 }
 
-// attempts is the driver of Update and Do. The plan counts the attempts of a transaction. The target
-// of one is a *sql.DB.
+// attempts is the driver of Update and Do. The plan counts the attempts of a transaction. The
+// target of one is a *sql.DB.
 var attempts = attempt.Driver[DB]{
 	IsConflict:    mysql.IsConflict,
 	IsUnavailable: isUnavailable,
@@ -117,7 +117,8 @@ func targetOf(db DB) (attempt.Target[DB], error) {
 }
 
 // EscalateAfter has the attempts after the first n made in a transaction that takes a lock first:
-// see Escalation of package optimistic. n is 1 to one less than Attempts. Default: no lock is taken.
+// see Escalation of package optimistic. n is 1 to one less than Attempts. Default: no lock is
+// taken.
 //
 //	mysqloptimistic.EscalateAfter(3, mysqloptimistic.LockRow("account", "id", id))
 //
@@ -141,22 +142,24 @@ func LockRow[K any](table, column string, key K) func(context.Context, DB) error
 	}
 }
 
-// LockRowAfter is EscalateAfter with the lock LockRow. Besides, the callers of one process queue for
-// the row after a conflict: see Escalation of package optimistic.
+// LockRowAfter is EscalateAfter with the lock LockRow. Besides, the callers of one process queue
+// for the row after a conflict: see Escalation of package optimistic.
 func LockRowAfter[K any](n int, table, column string, key K) optimistic.Option {
 	return attempt.Escalate(n, LockRow(table, column, key), table+"\x00"+column+"\x00"+fmt.Sprint(key))
 }
 
-// checked are the pools whose connections commit each statement and read all rows. It keeps none of them alive.
+// checked are the pools whose connections commit each statement and read all rows. It keeps none of
+// them alive.
 var checked = struct {
 	mu    sync.RWMutex
 	pools map[weak.Pointer[sql.DB]]bool
 }{pools: make(map[weak.Pointer[sql.DB]]bool)}
 
-// checkPool refuses a pool whose connections have autocommit off: a statement on it would be acknowledged and never be committed.
-// It also refuses one whose connections have a sql_select_limit, and one at READ UNCOMMITTED: a version that is read there may be
-// rolled back, and the next writer makes the same one. It asks once a pool. Other DBs are transactions, or connections
-// of the caller's.
+// checkPool refuses a pool whose connections have autocommit off: a statement on it would be
+// acknowledged and never be committed. It also refuses one whose connections have a
+// sql_select_limit, and one at READ UNCOMMITTED: a version that is read there may be rolled back,
+// and the next writer makes the same one. It asks once a pool. Other DBs are transactions, or
+// connections of the caller's.
 func checkPool(ctx context.Context, db DB) error {
 	pool, ok := db.(*sql.DB)
 	if !ok || pool == nil {

@@ -68,8 +68,8 @@ func digitsOf(rest string) (precision, scale int) {
 	return precision, scale
 }
 
-// Key refuses what the server would compare in a way of its own: a text with a number, in which 0 is equal to every text without
-// digits, and a write would hit many rows.
+// Key refuses what the server would compare in a way of its own: a text with a number, in which 0
+// is equal to every text without digits, and a write would hit many rows.
 func (dialect) Key(c driver.Column, key any) (any, error) {
 	plain, err := plainOf("key", key)
 	if err != nil {
@@ -116,8 +116,8 @@ func keeps(c driver.Column, key any) bool {
 	return false
 }
 
-// plainOf is a value as an int64, a uint64, a string, a bool, a time, bytes or a [16]byte. A UUID is a
-// [16]byte before it is what its Value returns.
+// plainOf is a value as an int64, a uint64, a string, a bool, a time, bytes or a [16]byte. A UUID
+// is a [16]byte before it is what its Value returns.
 func plainOf(field string, value any) (any, error) {
 	of := reflect.ValueOf(value)
 	for of.Kind() == reflect.Pointer && !of.IsNil() {
@@ -277,8 +277,8 @@ func valueOf(c driver.Column, b []byte, in *time.Location) (any, error) {
 	return string(b), nil
 }
 
-// kindOf is how a server takes a value, as far as it makes a difference: the Go type that the driver
-// sends. It is empty for NULL.
+// kindOf is how a server takes a value, as far as it makes a difference: the Go type that the
+// driver sends. It is empty for NULL.
 func kindOf(value any) string {
 	plain, err := sqldriver.DefaultParameterConverter.ConvertValue(value)
 	switch v := plain.(type) {

@@ -243,7 +243,8 @@ func underRowLock(ctx context.Context, db DB, fn func(DB) error) error {
 	return fn(db)
 }
 
-// isInTx tells whether a connection is in a transaction: outside of one a savepoint is gone at once.
+// isInTx tells whether a connection is in a transaction: outside of one a savepoint is gone at
+// once.
 func isInTx(ctx context.Context, conn *sql.Conn) (bool, error) {
 	const mark = "dblock_in_tx"
 	if _, err := conn.ExecContext(ctx, "SAVEPOINT "+mark); err != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// many is one statement. want are the rows asked for, with their place; held are those there are, locked in the order of their
-// keys, and whether each has the version expected: as they are now, whatever the statement's snapshot shows. A row
-// that two keys mean is counted twice, and nothing is written then. single tells which columns can't be
-// sent as an array of their values; each value of so many rows is a parameter of its own then.
+// many is one statement. want are the rows asked for, with their place; held are those there are,
+// locked in the order of their keys, and whether each has the version expected: as they are now,
+// whatever the statement's snapshot shows. A row that two keys mean is counted twice, and nothing
+// is written then. single tells which columns can't be sent as an array of their values; each value
+// of so many rows is a parameter of its own then.
 func many(p *driver.Plan, op driver.Op, set []driver.Column, single []bool, rows int) string {
 	n := 0
 	var arrays, names []string
@@ -91,7 +92,8 @@ FROM want AS w LEFT JOIN held AS h ON h.place = w.place LEFT JOIN done AS d ON d
 		strings.Join(olds, ", "), strings.Join(news, ", "))
 }
 
-// sent is the type that values of a column are sent in: pgx knows no arrays of the host's own types.
+// sent is the type that values of a column are sent in: pgx knows no arrays of the host's own
+// types.
 func sent(c driver.Column) string {
 	if c.Own {
 		return "text"
@@ -144,8 +146,8 @@ func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, 
 	return found, ambiguous, marked(answer.Err())
 }
 
-// statement is that of several rows, with its arguments. Arrays are kept as texts; a column whose values make
-// none is written in a text of its own.
+// statement is that of several rows, with its arguments. Arrays are kept as texts; a column whose
+// values make none is written in a text of its own.
 func statement(p *driver.Plan, s *driver.Stmt, rows []driver.Row) (text string, args []any, err error) {
 	var lists [][]any
 	for i, r := range rows {

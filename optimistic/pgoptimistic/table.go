@@ -146,7 +146,8 @@ func quoted(name string) string {
 	return name
 }
 
-// Read: in a transaction that sees rows as they were the server has refused a write of one that is not, so that nothing is later.
+// Read: in a transaction that sees rows as they were the server has refused a write of one that is
+// not, so that nothing is later.
 func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, _ bool) (r driver.Raw, exists bool, err error) {
 	text := fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s AND %s", strings.Join(read(p), ", "), p.From, hasKey(p, "$1"), unaltered(p, nil))
 	rows, err := db.Query(ctx, text, key)

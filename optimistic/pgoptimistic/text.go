@@ -12,11 +12,12 @@ import (
 // The texts do not depend on how pgx sends them: if it does not ask the server for the types of
 // parameters, those of versions are told by a cast.
 
-// epoch is how a server's time is told: in microseconds since 1970, whatever the session's time zone.
+// epoch is how a server's time is told: in microseconds since 1970, whatever the session's time
+// zone.
 const epoch = "(extract(epoch FROM t.%s) * 1000000::numeric)::bigint"
 
-// in names an operator of a column's type in the schema of the type. A search along the search_path could choose an
-// operator that another role has made for the host's own types.
+// in names an operator of a column's type in the schema of the type. A search along the search_path
+// could choose an operator that another role has made for the host's own types.
 func in(c driver.Column, operator string) string {
 	return fmt.Sprintf("OPERATOR(%s.%s)", c.Home, operator)
 }
@@ -51,7 +52,8 @@ func now(c driver.Column) string {
 	return "clock_timestamp()"
 }
 
-// matches is the condition that a row has the version that arg tells of, which is $2 or the column of a list.
+// matches is the condition that a row has the version that arg tells of, which is $2 or the column
+// of a list.
 func matches(p *driver.Plan, arg func(i int) string) string {
 	conditions := make([]string, len(p.Token))
 	for i, c := range p.Token {

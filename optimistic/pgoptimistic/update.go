@@ -29,8 +29,8 @@ type DB interface {
 // Update reads a row, changes it and writes it, and does all of that again if another caller has
 // written the row meanwhile: see optimistic.Update, and "Update and Do of a driver" there.
 //
-// In a transaction of the caller's there is one attempt. That is a pgx.Tx, a connection that is in a
-// transaction, and whatever can't begin one.
+// In a transaction of the caller's there is one attempt. That is a pgx.Tx, a connection that is in
+// a transaction, and whatever can't begin one.
 //
 // Besides what optimistic.Do says, deadlocks and failed serializations are tried again, as
 // pglock.Retryable tells them.
@@ -52,8 +52,8 @@ func Update[T any](
 	return attempt.Update(ctx, &attempts, on, attempt.Steps[T, DB]{Load: load, Mutate: mutate, Save: save}, opts)
 }
 
-// Do calls fn in a new transaction each time, until the transaction meets no conflict: see "Update and
-// Do of a driver" of package optimistic. attempt is 1 the first time. pglock.RunTx runs it.
+// Do calls fn in a new transaction each time, until the transaction meets no conflict: see "Update
+// and Do of a driver" of package optimistic. attempt is 1 the first time. pglock.RunTx runs it.
 //
 // Errors: those of optimistic.Do and of pglock.RunTx; fn's own, as it is, if that is nothing to be
 // tried again. Nothing was written, but for dblock.ErrOutcomeUnknown, if the connection was lost,
@@ -110,7 +110,8 @@ func queueOf(db any) any {
 }
 
 // EscalateAfter has the attempts after the first n made in a transaction that takes a lock first:
-// see Escalation of package optimistic. n is 1 to one less than Attempts. Default: no lock is taken.
+// see Escalation of package optimistic. n is 1 to one less than Attempts. Default: no lock is
+// taken.
 //
 //	pgoptimistic.EscalateAfter(3, pgoptimistic.LockRow("account", "id", id))
 //
@@ -134,8 +135,8 @@ func LockRow[K any](table, column string, key K) func(context.Context, DB) error
 	}
 }
 
-// LockRowAfter is EscalateAfter with the lock LockRow. Besides, the callers of one process queue for
-// the row after a conflict: see Escalation of package optimistic.
+// LockRowAfter is EscalateAfter with the lock LockRow. Besides, the callers of one process queue
+// for the row after a conflict: see Escalation of package optimistic.
 func LockRowAfter[K any](n int, table, column string, key K) optimistic.Option {
 	return attempt.Escalate(n, LockRow(table, column, key), table+"\x00"+column+"\x00"+fmt.Sprint(key))
 }

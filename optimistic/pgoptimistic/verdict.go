@@ -16,12 +16,14 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// isUnavailable tells that the connection is to blame for the error of a statement that wrote nothing.
+// isUnavailable tells that the connection is to blame for the error of a statement that wrote
+// nothing.
 func isUnavailable(err error) bool {
 	return postgres.Code(err) != "" && postgres.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable || isBroken(err)
 }
 
-// classOf is the class of a statement's error. It has none if ctx ended before the statement was sent.
+// classOf is the class of a statement's error. It has none if ctx ended before the statement was
+// sent.
 func classOf(ctx context.Context, err error) sqlerr.Class {
 	if postgres.NeverSent(err) && ctx.Err() != nil {
 		return sqlerr.Unclassified
@@ -39,14 +41,16 @@ func (dialect) Class(ctx context.Context, wrote bool, err error) (is sqlerr.Clas
 	return postgres.Classify(err), true
 }
 
-// isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has no type for the first; whatever
-// else it may be that is not the server's, such as an error of TLS, can have come when the statement had run.
+// isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has
+// no type for the first; whatever else it may be that is not the server's, such as an error of TLS,
+// can have come when the statement had run.
 func isUnsent(err error) bool {
 	text := err.Error()
 	return errors.Is(err, pgx.ErrTxClosed) || strings.HasPrefix(text, "failed to encode args[") || strings.HasPrefix(text, "unable to encode ")
 }
 
-// isBroken tells that there is no connection, or not any more. A context's error may be one of the caller's own, and tells nothing.
+// isBroken tells that there is no connection, or not any more. A context's error may be one of the
+// caller's own, and tells nothing.
 func isBroken(err error) bool {
 	switch {
 	case errors.As(err, new(*pgconn.ConnectError)):
@@ -58,8 +62,8 @@ func isBroken(err error) bool {
 }
 
 // marked tells what an error means that a condition of dblock's in the statement has raised: see
-// unaltered and suppressed. If a statement returns a column that has another type, the server itself
-// refuses it: that error has no code of its own, only its origin.
+// unaltered and suppressed. If a statement returns a column that has another type, the server
+// itself refuses it: that error has no code of its own, only its origin.
 func marked(err error) error {
 	var server *pgconn.PgError
 	if !errors.As(err, &server) {

@@ -179,8 +179,8 @@ func (mergeTests) AHookFailsForOneOrder(t *testing.T, s *env) {
 	s.wantsOwnRows(t)
 }
 
-// AHookWaitsForOneOrder has a hook wait for a row that another transaction has locked, for one order
-// of a crowd. The others are sold meanwhile.
+// AHookWaitsForOneOrder has a hook wait for a row that another transaction has locked, for one
+// order of a crowd. The others are sold meanwhile.
 func (mergeTests) AHookWaitsForOneOrder(t *testing.T, s *env) {
 	s.Exec(t, "CREATE TABLE customer (n int)")
 	s.Exec(t, "INSERT INTO customer VALUES (0)")
@@ -263,8 +263,8 @@ func (mergeTests) AHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
 	}
 }
 
-// AHookThatCommitsIsNoSuccess has the hook of a crowd commit before it writes its rows, if one order
-// is among its own. An order with a nil error has its row, also if it was sent again.
+// AHookThatCommitsIsNoSuccess has the hook of a crowd commit before it writes its rows, if one
+// order is among its own. An order with a nil error has its row, also if it was sent again.
 func (mergeTests) AHookThatCommitsIsNoSuccess(t *testing.T, s *env) {
 	store := s.hooked(t, func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
 		if slices.ContainsFunc(granted, func(r inventory.Reservation) bool { return r.Buyer == "banned" }) {

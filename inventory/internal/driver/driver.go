@@ -79,9 +79,9 @@ type Books struct {
 	Used     map[Quota]int64     // units that count against a quota; none if another transaction has locked it
 	Recorded map[string][]Row    // reservations that exist already, by key, their lines in order
 
-	// Skipped reports whether another transaction has locked a row of an SKU. It is asked before decide
-	// returns: of an SKU that has too few units for an order, and of one that the plan leaves without
-	// units.
+	// Skipped reports whether another transaction has locked a row of an SKU. It is asked before
+	// decide returns: of an SKU that has too few units for an order, and of one that the plan
+	// leaves without units.
 	Skipped func(sku string) bool
 
 	// Unconfirmed is for the driver alone: what is recorded may be on no synchronous standby, and
@@ -270,8 +270,8 @@ type Driver interface {
 	// Balances reads the books of the given SKUs, or of all if none is given, in one snapshot.
 	Balances(ctx context.Context, skus []string) ([]Balance, error)
 
-	// WrongQuotas returns those of the given SKUs, or of all if none is given, of which a quota does
-	// not count what is held and sold.
+	// WrongQuotas returns those of the given SKUs, or of all if none is given, of which a quota
+	// does not count what is held and sold.
 	WrongQuotas(ctx context.Context, skus []string) ([]string, error)
 }
 

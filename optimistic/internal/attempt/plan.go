@@ -1,5 +1,5 @@
-// Package attempt repeats optimistic updates, for package optimistic and its drivers: how often they
-// are tried, the pauses between attempts, and the queue of callers of one process for one row.
+// Package attempt repeats optimistic updates, for package optimistic and its drivers: how often
+// they are tried, the pauses between attempts, and the queue of callers of one process for one row.
 //
 // Update and Do of a driver make a Plan of the caller's options, and run it:
 //
@@ -55,8 +55,8 @@ const (
 )
 
 // defaults: the first pause is about as long as a read and a write take on a database near by. On
-// one row that many callers want at once ten attempts are too few for some of them, unless a lock is
-// taken.
+// one row that many callers want at once ten attempts are too few for some of them, unless a lock
+// is taken.
 var defaults = Plan{Attempts: 10, First: 2 * time.Millisecond, Most: 100 * time.Millisecond}
 
 // New applies options and refuses values out of range (*dblock.InvalidError).

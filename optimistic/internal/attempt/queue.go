@@ -19,7 +19,8 @@ var queues = struct {
 }{of: make(map[any]*queue)}
 
 // queue holds the callers of one process that want to write one row, in FIFO order. Of two that try
-// at once one fails, and its UPDATE takes the row's lock, and on Postgres a flush, to find that out.
+// at once one fails, and its UPDATE takes the row's lock, and on Postgres a flush, to find that
+// out.
 type queue struct {
 	waiters int           // guarded by queues.mu
 	front   chan struct{} // of one; a channel serves its senders in FIFO order
@@ -94,9 +95,9 @@ func depthOf(ctx context.Context) int {
 }
 
 // LockWait bounds the wait for a lock that an attempt takes; the zero value: as long as the server
-// waits. Within an attempt of another update that keeps others waiting it is a second. Two that lock
-// their rows in opposite orders would wait for each other, and no server sees that, because each
-// uses several connections.
+// waits. Within an attempt of another update that keeps others waiting it is a second. Two that
+// lock their rows in opposite orders would wait for each other, and no server sees that, because
+// each uses several connections.
 func LockWait(ctx context.Context) dblock.TxWait {
 	if depthOf(ctx) > 1 {
 		return dblock.WaitAtMost(nestedWait)

@@ -154,8 +154,8 @@ func (d *Driver[DB]) locked(ctx context.Context, db DB, lock func(context.Contex
 	})
 }
 
-// Unwritten says what the error of a statement means that has left nothing written: it reads, or its
-// transaction is rolled back.
+// Unwritten says what the error of a statement means that has left nothing written: it reads, or
+// its transaction is rolled back.
 func (d *Driver[DB]) Unwritten(ctx context.Context, err error) error {
 	if isDefinite(err) || ctx.Err() != nil || !d.IsUnavailable(err) {
 		return err // it may well be the caller's own

@@ -124,7 +124,8 @@ func (s *Stmt) Sets(column string) bool {
 	return slices.ContainsFunc(s.Columns, func(c Column) bool { return c.Name == column })
 }
 
-// TakenError is for an insert that a unique index refuses, where the server does not tell for certain which one.
+// TakenError is for an insert that a unique index refuses, where the server does not tell for
+// certain which one.
 type TakenError struct{ Err error }
 
 func (e *TakenError) Error() string { return e.Err.Error() }
@@ -190,9 +191,11 @@ type Driver[DB any] interface {
 	Text(p *Plan, op Op, set []Column) string
 	// Write runs a statement, and returns how many rows it hit, and the new version.
 	Write(ctx context.Context, db DB, p *Plan, s *Stmt, r Row) (rows int64, next Raw, err error)
-	// Many writes rows that are at the versions expected. Ambiguous: two of the keys mean one row, and nothing was written.
+	// Many writes rows that are at the versions expected. Ambiguous: two of the keys mean one row,
+	// and nothing was written.
 	Many(ctx context.Context, db DB, p *Plan, s *Stmt, rows []Row) (found []Found, ambiguous bool, err error)
-	// Read reads a row's version. Latest: as it is now, where the transaction would see it as it was.
+	// Read reads a row's version. Latest: as it is now, where the transaction would see it as it
+	// was.
 	Read(ctx context.Context, db DB, p *Plan, key any, latest bool) (version Raw, exists bool, err error)
 
 	// Class is that of an error of one of these statements, which are never the caller's. It is not

@@ -23,7 +23,7 @@ type Incarnation struct {
 	why         dblock.Reason
 	next        clock.Timer // the next heartbeat
 	end         clock.Timer // when trust ends
-	onEnd       map[*func(dblock.Reason) (tell func())]struct{}
+	onEnd       map[*func(dblock.Reason) (observe func())]struct{}
 	onHeartbeat []func(context.Context, int64) bool
 	recheck     recheck
 }
@@ -35,44 +35,46 @@ func (l *Incarnation) Heartbeat() int64 {
 	return l.beat
 }
 
-// TrustedUntil is until when what this life holds may be believed.
+// TrustedUntil is the end of the time for which this incarnation and its holds are trusted.
 func (l *Incarnation) TrustedUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.trusted
 }
 
-// Alive tells whether this life may be trusted now; what it finds ended, it ends.
+// Alive reports whether this incarnation is trusted now. It ends one whose time is up.
 func (l *Incarnation) Alive() bool {
-	alive, tell := l.judge()
-	if tell != nil {
-		go tell() // the caller may keep or end other locks
+	alive, observe := l.judge()
+	if observe != nil {
+		go observe() // the caller may keep or end other locks
 	}
 	return alive
 }
 
-// expire is Alive for the life's own goroutines: they also call the host's functions.
+// expire is Alive for the goroutines of this package: it also calls the host's functions.
 func (l *Incarnation) expire() bool {
-	alive, tell := l.judge()
-	if tell != nil {
-		tell()
+	alive, observe := l.judge()
+	if observe != nil {
+		observe()
 	}
 	return alive
 }
 
-// judge ends a life whose time is up. For what tell is see finish; nil: the life had ended before, or is alive.
-func (l *Incarnation) judge() (alive bool, tell func()) {
+// judge ends an incarnation whose time is up. For observe see finish; nil: it had ended before, or
+// is alive.
+func (l *Incarnation) judge() (alive bool, observe func()) {
 	l.mu.Lock()
 	late := !l.ended && clock.Past(l.m.o.Clock.Now(), l.trusted)
 	alive = !l.ended && !late
 	l.mu.Unlock()
 	if late {
-		tell = l.finish(dblock.ReasonExpired)
+		observe = l.finish(dblock.ReasonExpired)
 	}
-	return alive, tell
+	return alive, observe
 }
 
-// Ended tells whether this life has ended, and why; like Alive it ends one whose time is up.
+// Ended reports whether this incarnation has ended, and why. Like Alive it ends one whose time is
+// up.
 func (l *Incarnation) Ended() (why dblock.Reason, over bool) {
 	if l.Alive() {
 		return "", false
@@ -82,22 +84,23 @@ func (l *Incarnation) Ended() (why dblock.Reason, over bool) {
 	return l.why, true
 }
 
-// Lost tells whether this life may not be trusted any more. Unlike Alive it ends nothing.
+// Lost reports whether this incarnation is not trusted any more. Unlike Alive it ends nothing.
 func (l *Incarnation) Lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended || clock.Past(l.m.o.Clock.Now(), l.trusted)
 }
 
-// OnEnd has f called when this life ends, at once if it has ended, unless forget is called first. f ends what hangs on
-// the life, and calls nothing of the host's: tell does that, once all has ended. A nil tell has nothing to say.
-func (l *Incarnation) OnEnd(f func(dblock.Reason) (tell func())) (forget func()) {
+// OnEnd calls f when this incarnation ends, or at once if it has ended, unless forget is called
+// first. f ends what depends on the incarnation. It calls none of the host's functions: observe
+// does that, after all has ended. observe may be nil.
+func (l *Incarnation) OnEnd(f func(dblock.Reason) (observe func())) (forget func()) {
 	l.mu.Lock()
 	if l.ended {
 		why := l.why
 		l.mu.Unlock()
-		if tell := f(why); tell != nil {
-			go tell()
+		if observe := f(why); observe != nil {
+			go observe()
 		}
 		return func() {}
 	}
@@ -110,8 +113,8 @@ func (l *Incarnation) OnEnd(f func(dblock.Reason) (tell func())) (forget func())
 	}
 }
 
-// OnHeartbeat has settle called after each heartbeat that is confirmed, with its number, until it returns
-// true. It ends with the life, as what the life left behind ends with its row.
+// OnHeartbeat calls settle after each confirmed heartbeat, with its number, until settle returns
+// true or the incarnation ends.
 func (l *Incarnation) OnHeartbeat(settle func(ctx context.Context, beat int64) (settled bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,8 +123,8 @@ func (l *Incarnation) OnHeartbeat(settle func(ctx context.Context, beat int64) (
 	}
 }
 
-// Suspect is for whoever was told that the member's row is gone, or has beaten on, or who is in doubt: it beats at
-// once, to find out.
+// Suspect sends a heartbeat at once: an answer said that the member's row is gone, or has more
+// heartbeats, or an answer is missing.
 func (l *Incarnation) Suspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +133,7 @@ func (l *Incarnation) Suspect() {
 	}
 }
 
-// begin starts the heart of a life whose Join was sent at the given time.
+// begin starts the heartbeats of an incarnation whose Register was sent at the given time.
 func (l *Incarnation) begin(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,10 +151,11 @@ func (l *Incarnation) trust(sent time.Time) {
 	l.end = l.m.o.Clock.AfterFunc(l.trusted.Sub(l.m.o.Clock.Now()), func() { l.expire() })
 }
 
-// longestBeat is for how long an answer is waited for, however long the TTL: the next heartbeat takes another connection.
+// longestBeat is for how long an answer is waited for, however long the TTL: the next heartbeat
+// takes another connection.
 const longestBeat = 10 * time.Second
 
-// heartbeat is one beat and, when it was confirmed, what is in doubt.
+// heartbeat sends one heartbeat and, if it was confirmed, calls the functions of OnHeartbeat.
 func (l *Incarnation) heartbeat() {
 	if !l.expire() {
 		return
@@ -176,9 +180,10 @@ func (l *Incarnation) heartbeat() {
 	}
 }
 
-// note takes over how a heartbeat ended, and arranges the next: a third of the TTL after a good one,
-// soon after a failed one, and several times before trust ends. An answer that is read after that, as
-// after a pause of the process, extends nothing: others may have seen that the life is lost.
+// note records how a heartbeat ended, and schedules the next: after a third of the TTL if it
+// succeeded, soon if it failed, and several times before trust ends. An answer that is read after
+// that, for example after a pause of the process, extends nothing: others may have found that the
+// incarnation is lost.
 func (l *Incarnation) note(sent time.Time, beat int64, err error) {
 	l.mu.Lock()
 	if l.ended || clock.Past(l.m.o.Clock.Now(), l.trusted) {
@@ -209,7 +214,7 @@ func (l *Incarnation) note(sent time.Time, beat int64, err error) {
 	}
 }
 
-// settle asks after what is in doubt.
+// settle calls the functions of OnHeartbeat.
 func (l *Incarnation) settle(ctx context.Context, beat int64) {
 	l.mu.Lock()
 	onHeartbeat := l.onHeartbeat
@@ -226,9 +231,9 @@ func (l *Incarnation) settle(ctx context.Context, beat int64) {
 	l.onHeartbeat = append(left, l.onHeartbeat...)
 }
 
-// finish ends the life, once, and all that hangs on it. The host's functions come after that, with tell: an Observer or a
-// Log that blocks must not keep a lock alive.
-func (l *Incarnation) finish(why dblock.Reason) (tell func()) {
+// finish ends the incarnation, once, and all that depends on it. The function that it returns then
+// calls the host's: an Observer or a Log that blocks must not keep a lock alive.
+func (l *Incarnation) finish(why dblock.Reason) (observe func()) {
 	l.mu.Lock()
 	if l.ended {
 		l.mu.Unlock()
@@ -246,13 +251,13 @@ func (l *Incarnation) finish(why dblock.Reason) (tell func()) {
 	l.m.forget(l)
 	var observes []func()
 	for f := range callbacks {
-		if tell := (*f)(why); tell != nil {
-			observes = append(observes, tell)
+		if observe := (*f)(why); observe != nil {
+			observes = append(observes, observe)
 		}
 	}
 	return func() {
-		for _, tell := range observes {
-			tell()
+		for _, observe := range observes {
+			observe()
 		}
 		if why != dblock.ReasonClosed {
 			l.m.Warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
