@@ -12,7 +12,13 @@ import (
 
 // sell decides a batch of the queue of sales.
 func (s *seller) sell(ctx context.Context, orders []order, again bool) ([]answer, error) {
+	if waiting := s.hooks.waiting(orders); waiting > 0 && !s.waitsAside(ctx) {
+		return s.sellBesideHooks(ctx, orders, again, waiting)
+	}
 	answers, err := s.sellBatch(ctx, orders, again)
+	if isHookBusy(err) && len(orders) > 1 && batch.Key(ctx) == "" {
+		return behindOwnLanes(orders), nil // some of them may wait for nothing
+	}
 	if len(orders) > 1 && meetsOpenKey(err) {
 		return s.sellBesideOpenKeys(ctx, orders, again, err)
 	}
@@ -220,6 +226,7 @@ func (s *seller) transact(ctx context.Context, orders []order, this attempt) (an
 	if isHookBusy(err) {
 		s.hooksBriefly.Store(cautious)
 	}
+	s.hooks.note(orders, isKeyLane(batch.Key(ctx)), err)
 	return answers, err
 }
 

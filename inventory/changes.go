@@ -39,6 +39,8 @@ type apart struct {
 	waits waits
 	lane  string // of those that wait for the same rows
 	lines int    // that the reservation has; 0: it is not known
+
+	inserts bool // nothing is recorded under its key
 }
 
 // waits is for which rows a change waits. It grows with what is found locked.
@@ -61,14 +63,17 @@ type changer struct {
 	maxBatch int
 
 	confirms, returns *changeQueue // what touches no stock, and what gives it back
-	sweeps, apart     *changeQueue // what has expired, and what waits for rows that are locked
+	sweeps            *changeQueue // what has expired
+	inserts           *changeQueue // cancellations of keys under which nothing is recorded
+	apart             *changeQueue // what waits for rows that are locked
 }
 
 type changeQueue = batch.Queue[change, changed]
 
 const (
-	apartInFlight = 2                     // statements that wait for rows
-	patience      = 20 * time.Millisecond // after which another statement begins beside one that is slow
+	apartInFlight = 2                      // statements that wait for rows
+	apartQueued   = 100 * time.Millisecond // after which a change that waits looks if its rows are free
+	patience      = 20 * time.Millisecond  // after which another statement begins beside one that is slow
 )
 
 func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *changer {
@@ -88,7 +93,7 @@ func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *change
 	c.confirms = batch.New(queue)
 	queue.Ends = func(change) bool { return true }
 	c.returns, c.sweeps = batch.New(queue), batch.New(queue)
-	c.apart = batch.New(batch.Options[change, changed]{
+	apart := batch.Options[change, changed]{
 		Run:         c.moveApart,
 		Key:         func(c change) string { return c.lane },
 		Ends:        queue.Ends,
@@ -98,12 +103,13 @@ func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *change
 		MaxBatch:    o.MaxBatch,
 		MaxInFlight: apartInFlight,
 		Apart:       true,
-	})
+	}
+	c.inserts, c.apart = batch.New(apart), batch.New(apart)
 	return c
 }
 
 func (c *changer) close(ctx context.Context) error {
-	return errors.Join(c.confirms.Close(ctx), c.returns.Close(ctx), c.sweeps.Close(ctx), c.apart.Close(ctx))
+	return errors.Join(c.confirms.Close(ctx), c.returns.Close(ctx), c.sweeps.Close(ctx), c.inserts.Close(ctx), c.apart.Close(ctx))
 }
 
 func (c change) weight() int { return max(1, c.lines) }
@@ -118,11 +124,7 @@ func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait ti
 	began := time.Now()
 	waiting, cancel := context.WithDeadline(ctx, began.Add(wait))
 	defer cancel()
-	got, err := q.Do(ctx, ch)
-	for err == nil && got.waits == forNothing && got.lines > 0 { // its statement had too many lines
-		ch.lines = got.lines
-		got, err = q.Do(ctx, ch)
-	}
+	got, err := send(ctx, q, ch)
 	is, why := sqlerr.Busy, errStayedLocked
 	for n := 0; err == nil && got.waits != forNothing; n++ {
 		ch.apart, ch.doubt = got.apart, ch.doubt || got.doubt
@@ -133,7 +135,7 @@ func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait ti
 			err = outOfTime(ctx, ch.doubt, is, why)
 			break
 		}
-		got, err = c.apart.Do(ctx, ch)
+		got, err = c.again(ctx, q, ch)
 		ch.tries++
 	}
 	if err != nil {
@@ -147,6 +149,36 @@ func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait ti
 	return r, nil
 }
 
+// again makes a change that has to wait. Other changes are before it, and their rows may be locked for
+// long. So it leaves their queue after a while, and looks if its own rows are free. A change that
+// inserts its key can't look. The first time it waits with its like, behind no row that is known to be
+// locked; then it waits for its turn.
+func (c *changer) again(ctx context.Context, q *changeQueue, ch change) (changed, error) {
+	switch {
+	case ch.inserts && ch.tries == 0:
+		return c.inserts.Do(ctx, ch)
+	case ch.inserts:
+		return c.apart.Do(ctx, ch)
+	}
+	got, err := c.apart.DoWithin(ctx, ch, apartQueued)
+	if ctx.Err() != nil || !errors.Is(err, batch.ErrNotSent) {
+		return got, err
+	}
+	ch.apart = apart{lines: ch.lines}
+	return send(ctx, q, ch)
+}
+
+// send has a change made by a queue in which changes do not wait. If its statement had too many lines,
+// it goes into another one.
+func send(ctx context.Context, q *changeQueue, ch change) (changed, error) {
+	got, err := q.Do(ctx, ch)
+	for err == nil && got.waits == forNothing && got.lines > 0 {
+		ch.lines = got.lines
+		got, err = q.Do(ctx, ch)
+	}
+	return got, err
+}
+
 // isVerdict tells that an error says what is recorded.
 func isVerdict(err error) bool {
 	var state *StateError
@@ -158,7 +190,7 @@ func isVerdict(err error) bool {
 func (c *changer) moveTogether(ctx context.Context, changes []change, _ bool) ([]batch.Answer[changed], error) {
 	answers, err := c.move(ctx, changes, attempt{conflicts: ofBatch})
 	if isBlocked(err) && len(changes) == 1 {
-		return c.waiting(changes, apart{forAll, "key " + changes[0].key, changes[0].lines}, err), nil
+		return c.waiting(changes, apart{forAll, "key " + changes[0].key, changes[0].lines, false}, err), nil
 	}
 	return answers, err
 }
@@ -248,8 +280,10 @@ func locked(ctx context.Context, tx driver.MoveTx, changes []change, mostLines i
 	}
 	passed := tooLong(changes, recorded, mostLines)
 	for _, c := range changes {
-		if _, found := recorded[c.key]; taken[c.key] || !found && c.to == ReservationCancelled && waits != forAll {
-			passed[c.key] = apart{forAll, "key " + c.key, c.lines}
+		_, found := recorded[c.key]
+		inserts := !found && !taken[c.key] && c.to == ReservationCancelled
+		if taken[c.key] || inserts && waits != forAll {
+			passed[c.key] = apart{forAll, "key " + c.key, c.lines, inserts}
 		}
 	}
 	moves, answers := decideMoves(changes, maps.Clone(recorded), passed)
@@ -282,7 +316,7 @@ func tooLong(changes []change, recorded map[string][]driver.Row, mostLines int) 
 		switch {
 		case fits[c.key]:
 		case n > 0 && lines > 0 && lines+n > mostLines:
-			long[c.key] = apart{c.waits, c.lane, n}
+			long[c.key] = apart{c.waits, c.lane, n, false}
 		default:
 			lines, fits[c.key] = lines+n, true
 		}

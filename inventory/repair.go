@@ -73,7 +73,7 @@ func (s *Store) toRepair(ctx context.Context, skus []string) (all []string, err 
 
 func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
 	adjust := func(fn func(context.Context, driver.AdjustTx) (commit bool, err error)) error {
-		return s.run(ctx, fmt.Sprintf("repair of %q", sku), func(ctx context.Context) error {
+		return s.inTurn(ctx, sku, fmt.Sprintf("repair of %q", sku), func(ctx context.Context) error {
 			return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (bool, error) { return fn(ctx, tx) })
 		})
 	}

@@ -30,6 +30,7 @@ type seller struct {
 	looks  *orderQueue // batches of orders that are answered without a lock, as it seems
 
 	hooksBriefly atomic.Int64 // transactions yet whose hooks wait briefly; negative: none
+	hooks        hookWaits
 }
 
 type orderQueue = batch.Queue[order, outcome]

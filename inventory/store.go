@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
@@ -22,11 +23,13 @@ type Store struct {
 	changer    *changer
 	sweeper    *sweeper
 	allotments *allotments
+	turns      *turns // of Restock and Repair
 }
 
 // newStore makes a Store; o has its defaults.
 func newStore(d driver.Driver, o Options) *Store {
 	s := &Store{driver: d, o: o, retry: &retrier{d, o.Timeout}, cache: newCache(o.SoldOutTTL), calls: newCalls()}
+	s.turns = newTurns(d.Caps().Connections)
 	s.allotments = &allotments{driver: d, retry: s.retry, cache: s.cache, calls: s.calls, units: o.Allotment}
 	s.changer = newChanger(d, o, s.retry, s.cache)
 	s.sweeper = &sweeper{driver: d, retry: s.retry, changer: s.changer, allotments: s.allotments}
@@ -130,12 +133,12 @@ func (s *Store) RunSweeper(ctx context.Context, every time.Duration) error {
 		if err != nil {
 			return err
 		}
-		_, full, err := s.sweeper.sweep(ctx, sweepBatch)
+		swept, full, err := s.sweeper.sweep(ctx, sweepBatch)
 		leave()
 		if err != nil && ctx.Err() == nil {
 			s.o.Log.WarnContext(ctx, "inventory: the sweep failed, and is tried again", "error", err)
 		}
-		if full {
+		if full && (err == nil || swept > 0) {
 			continue
 		}
 		select {
@@ -200,6 +203,21 @@ func (s *Store) call(ctx context.Context, named string, what func(context.Contex
 	defer leave()
 	return s.run(ctx, named, what)
 }
+
+// inTurn is call for a change of an SKU's stock beside orders. It waits for its turn for at most
+// Options.Timeout.
+func (s *Store) inTurn(ctx context.Context, sku, named string, what func(context.Context) error) error {
+	waiting, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	leave, ok := s.turns.enter(waiting, sku)
+	if !ok {
+		return s.retry.explain(outOfTime(ctx, false, sqlerr.Busy, errOutOfTurn), named)
+	}
+	defer leave()
+	return s.run(ctx, named, what)
+}
+
+var errOutOfTurn = errors.New("other changes of stock wait for locked rows, and are before it: nothing was sent")
 
 // run is call for what belongs to a call.
 func (s *Store) run(ctx context.Context, named string, what func(context.Context) error) error {

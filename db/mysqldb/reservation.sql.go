@@ -481,6 +481,46 @@ func (q *Queries) LockQuotas(ctx context.Context, db DBTX, sku interface{}, buye
 	return items, nil
 }
 
+const LockQuotasNoWait = `-- name: LockQuotasNoWait :many
+SELECT q.sku, q.buyer, q.used
+FROM ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+LIMIT 18446744073709551615
+FOR UPDATE NOWAIT
+`
+
+type LockQuotasNoWaitRow struct {
+	Sku   []byte
+	Buyer []byte
+	Used  int64
+}
+
+// The same, but a row that is locked is an error. A row that another transaction has inserted is locked, too.
+func (q *Queries) LockQuotasNoWait(ctx context.Context, db DBTX, sku interface{}, buyer interface{}) ([]LockQuotasNoWaitRow, error) {
+	rows, err := db.QueryContext(ctx, LockQuotasNoWait, sku, buyer)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockQuotasNoWaitRow
+	for rows.Next() {
+		var i LockQuotasNoWaitRow
+		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockReservations = `-- name: LockReservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)

@@ -129,7 +129,16 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 }
 
 // Do executes req and returns its answer. It waits while ctx lives.
-func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
+func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) { return q.do(ctx, req, nil) }
+
+// DoWithin is Do, but a request that was not sent within d is not sent at all: ErrNotSent.
+func (q *Queue[Q, A]) DoWithin(ctx context.Context, req Q, d time.Duration) (A, error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	return q.do(ctx, req, timer.C)
+}
+
+func (q *Queue[Q, A]) do(ctx context.Context, req Q, due <-chan time.Time) (A, error) {
 	var none A
 	if ctx.Err() != nil {
 		return none, notSent(ctx)
@@ -148,12 +157,12 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 			c.sent = true
 			q.mu.Unlock()
 			go func() { q.lone(context.WithoutCancel(ctx), l, req, func(a Answer[A]) { q.deliver(c, a) }) }()
-			return q.wait(ctx, c)
+			return q.wait(ctx, c, due)
 		}
 		q.mu.Unlock()
 		var got Answer[A]
 		if c := q.lone(ctx, l, req, func(a Answer[A]) { got = a }); c != nil {
-			return q.wait(ctx, c)
+			return q.wait(ctx, c, due)
 		}
 		return got.Value, got.Err
 	}
@@ -168,7 +177,7 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 	q.offer(l)
 	q.dispatch()
 	q.mu.Unlock()
-	return q.wait(ctx, c)
+	return q.wait(ctx, c, due)
 }
 
 // Post executes req without a caller that waits. then receives its answer, and must not block. A
@@ -197,14 +206,21 @@ func (q *Queue[Q, A]) call(req Q, l *lane[Q, A]) *call[Q, A] {
 }
 
 // wait returns the answer of a queued call, or the reason why there is none.
-func (q *Queue[Q, A]) wait(ctx context.Context, c *call[Q, A]) (A, error) {
-	select {
-	case a := <-c.answer:
-		q.spare.Put(c)
-		return a.Value, a.Err
-	case <-ctx.Done():
-	}
+func (q *Queue[Q, A]) wait(ctx context.Context, c *call[Q, A], due <-chan time.Time) (A, error) {
 	var none A
+	for waits := true; waits; {
+		select {
+		case a := <-c.answer:
+			q.spare.Put(c)
+			return a.Value, a.Err
+		case <-due:
+			if q.withdraw(c) {
+				return none, ErrNotSent
+			}
+		case <-ctx.Done():
+			waits = false
+		}
+	}
 	if q.withdraw(c) {
 		return none, notSent(ctx)
 	}
@@ -293,7 +309,8 @@ func (q *Queue[Q, A]) drained() {
 	}
 }
 
-// ErrNotSent: the caller's context ended while its call was queued. The error wraps the reason.
+// ErrNotSent: the caller's context, or the time of DoWithin, ended while its call was queued. The
+// error wraps the reason.
 var ErrNotSent = errors.New("dblock: the wait ended before the request was sent, nothing was written")
 
 // ErrLeft: the caller's context ended after its request was sent. It is a dblock.ErrOutcomeUnknown;

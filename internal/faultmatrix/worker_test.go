@@ -87,7 +87,7 @@ func (w *worker) begin() error {
 		w.loop(w.useSession)
 	}
 	w.loop(w.order)
-	w.loop(w.orderUnkeyed)
+	w.loop(w.orderControl)
 	w.loop(w.enqueue)
 	return nil
 }

@@ -56,7 +56,7 @@ func (c Inline) QueryContext(ctx context.Context, query string, args ...any) (*s
 		return nil, err
 	}
 	rows, err := c.Conn.QueryContext(ctx, text)
-	if c.boundTables && IsLocked(err) && !waitsForRows(query) {
+	if c.boundTables && ErrorNumber(err) == lockWaitTimeout && !waitsForRows(query) {
 		err = sqlerr.TableLocked(err)
 	}
 	return rows, WithHint(err)

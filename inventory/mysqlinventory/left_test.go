@@ -2,6 +2,7 @@ package mysqlinventory_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -46,31 +47,64 @@ func TestAWaitThatWasLeftCountsInThePool(t *testing.T) {
 	}
 }
 
-// TestAHookMayLeaveRowsOpen: the driver takes no other statement on a connection with open rows.
-func TestAHookMayLeaveRowsOpen(t *testing.T) {
+// TestAHookThatHidesWhatFailed: a hook returns nil, and has rows open, or a statement has failed.
+// Nothing is sold then. A hook that closes its rows is sold.
+func TestAHookThatHidesWhatFailed(t *testing.T) {
 	t.Parallel()
+	const twice = "INSERT INTO dblock_stock (sku, bucket, available) VALUES (x'7a', 0, 1), (x'7a', 0, 1)"
+	hooks := map[string]func(ctx context.Context, tx mysqlinventory.HookTx){
+		"closes its rows": func(ctx context.Context, tx mysqlinventory.HookTx) {
+			if rows, err := tx.QueryContext(ctx, "SELECT 1 UNION ALL SELECT 2"); err == nil {
+				_ = rows.Close()
+			}
+		},
+		"leaves rows open": func(ctx context.Context, tx mysqlinventory.HookTx) {
+			if rows, err := tx.QueryContext(ctx, "SELECT 1 UNION ALL SELECT 2"); err == nil {
+				rows.Next()
+			}
+		},
+		"leaves a row open": func(ctx context.Context, tx mysqlinventory.HookTx) { tx.QueryRowContext(ctx, "SELECT 1") },
+		"fails":             func(ctx context.Context, tx mysqlinventory.HookTx) { _, _ = tx.ExecContext(ctx, twice) },
+		"fails to query": func(ctx context.Context, tx mysqlinventory.HookTx) {
+			_, _ = tx.QueryContext(ctx, "SELECT 1 FROM missing")
+		},
+		"fails for a row": func(ctx context.Context, tx mysqlinventory.HookTx) { tx.QueryRowContext(ctx, "SELECT 1 FROM missing") },
+		"fails to prepare": func(ctx context.Context, tx mysqlinventory.HookTx) {
+			_, _ = tx.PrepareContext(ctx, "SELECT 1 FROM missing")
+		},
+		"fails in its rows": func(ctx context.Context, tx mysqlinventory.HookTx) {
+			if rows, err := tx.QueryContext(ctx, "SELECT IF(n = 2, (SELECT 1 UNION SELECT 2), n) FROM (SELECT 1 AS n UNION ALL SELECT 2) s"); err == nil {
+				for rows.Next() {
+				}
+			}
+		},
+	}
 	for _, kind := range family() {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			_, db := shop(t, kind)
-			store, err := mysqlinventory.New(t.Context(), db, inventory.Options{}, mysqlinventory.WithHook(
-				func(ctx context.Context, tx mysqlinventory.HookTx, _ []inventory.Reservation) error {
-					rows, err := tx.QueryContext(ctx, "SELECT 1 UNION ALL SELECT 2")
-					if err == nil && !rows.Next() {
-						t.Error("no rows")
-					}
-					return err
-				}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := store.Reserve(t.Context(), inventory.Request{Key: "order", SKU: "sku", Qty: 1}); err != nil {
-				t.Error(err)
-			}
-			var sold int
-			if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dblock_reservation").Scan(&sold); err != nil || sold != 1 {
-				t.Errorf("%d orders, %v", sold, err)
-			}
-		})
+		for name, hook := range hooks {
+			t.Run(string(kind)+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				_, db := shop(t, kind)
+				store, err := mysqlinventory.New(t.Context(), db, inventory.Options{}, mysqlinventory.WithHook(
+					func(ctx context.Context, tx mysqlinventory.HookTx, _ []inventory.Reservation) error {
+						hook(ctx, tx)
+						return nil
+					}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := 0
+				if name == "closes its rows" {
+					want = 1
+				}
+				_, err = store.Reserve(t.Context(), inventory.Request{Key: "order", SKU: "sku", Qty: 1})
+				if (err == nil) != (want == 1) || err != nil && !errors.Is(err, inventory.ErrRejected) {
+					t.Errorf("Reserve: %v", err)
+				}
+				var sold int
+				if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dblock_reservation").Scan(&sold); err != nil || sold != want {
+					t.Errorf("%d orders, want %d: %v", sold, want, err)
+				}
+			})
+		}
 	}
 }

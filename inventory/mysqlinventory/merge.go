@@ -71,7 +71,7 @@ func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, erro
 func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (driver.Books, error) {
 	var books driver.Books
 	var err error
-	if books.Used, err = lockQuotas(ctx, on, ask); err != nil {
+	if books.Used, err = d.lockQuotas(ctx, on, ask); err != nil {
 		return books, err
 	}
 	waits, passes := ask.Waits()
@@ -90,7 +90,7 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (d
 
 // lockQuotas returns those that it has locked. A transaction that waits for one has locked none
 // that comes after it.
-func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (map[driver.Quota]int64, error) {
+func (d *database) lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (map[driver.Quota]int64, error) {
 	used := make(map[driver.Quota]int64, len(ask.Quotas))
 	if ask.WaitQuotas {
 		if err := repeat(ctx, on, mysqldb.MakeQuotas, ask.Quotas, quotaArgs); err != nil {
@@ -103,6 +103,10 @@ func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (map[drive
 		return nil, err
 	}
 	missing := slices.DeleteFunc(slices.Clone(ask.Quotas), func(q driver.Quota) bool { _, ok := there[q]; return ok })
+	missing, err := d.unlocked(ctx, on, missing)
+	if err != nil {
+		return nil, err
+	}
 	if err := repeat(ctx, on, mysqldb.MakeQuotas, missing, quotaArgs); err != nil {
 		return nil, err
 	}
@@ -110,6 +114,31 @@ func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (map[drive
 }
 
 // readQuotas reads so many as the given statement finds.
+// unlocked returns those of the missing quotas that no other transaction is inserting. On MySQL an
+// INSERT would wait for that transaction for a second. Quotas that are being inserted are found in
+// halves, without a wait.
+func (d *database) unlocked(ctx context.Context, on mysqldb.DBTX, missing []driver.Quota) ([]driver.Quota, error) {
+	if d.db.MariaDB || len(missing) == 0 {
+		return missing, nil
+	}
+	err := readQuotas(ctx, on, mysqldb.LockQuotasNoWait, missing, make(map[driver.Quota]int64))
+	switch {
+	case err == nil:
+		return missing, nil
+	case !isRowLocked(err):
+		return nil, err
+	case len(missing) == 1:
+		return nil, nil
+	}
+	half := len(missing) / 2
+	first, err := d.unlocked(ctx, on, missing[:half])
+	if err != nil {
+		return nil, err
+	}
+	others, err := d.unlocked(ctx, on, missing[half:])
+	return slices.Concat(first, others), err
+}
+
 func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []driver.Quota, used map[driver.Quota]int64) error {
 	return askAll(ctx, on, query, quotas, quotaArgs, func(rows *sql.Rows) error {
 		var r mysqldb.LockQuotasRow

@@ -78,6 +78,7 @@ func lockingStatements(n int) map[string]string {
 	return map[string]string{
 		"MakeQuotas":       mysql.Interpolate(mysqldb.MakeQuotas, two...),
 		"LockQuotas":       mysql.Interpolate(mysqldb.LockQuotas, two...),
+		"LockQuotasNoWait": mysql.Interpolate(mysqldb.LockQuotasNoWait, two...),
 		"LockStock":        mysql.Interpolate(mysqldb.LockStock, one...),
 		"LockFirstBuckets": mysql.Interpolate(mysqldb.LockFirstBuckets, one...),
 		"LockReservations": mysql.Interpolate(mysqldb.LockReservations, one...),

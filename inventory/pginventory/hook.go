@@ -2,6 +2,7 @@ package pginventory
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,12 +49,16 @@ const (
 	inFailed      = 'E' // a statement has failed: nothing will be committed
 )
 
+// longestHookWait is how long a statement of a hook waits for a lock at most: the stock is locked
+// meanwhile.
+const longestHookWait = time.Second
+
 // runHook sends what is written so far and has the owner write what is theirs.
 func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, trip statements, plan driver.Plan) error {
 	began := time.Now()
 	ctx = driver.HookContext(ctx)
 	trip.add(postgres.MarkTx)
-	trip.add(postgres.SetLockTimeout, lockTimeoutMs(ctx))
+	trip.add(postgres.SetLockTimeout, strconv.FormatInt(min(lockTimeout(ctx), longestHookWait).Milliseconds(), 10))
 	for _, setting := range asTheOwners {
 		trip.add(setting)
 	}

@@ -29,6 +29,16 @@ STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buye
 LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
+-- The same, but a row that is locked is an error. A row that another transaction has inserted is locked, too.
+-- name: LockQuotasNoWait :many
+SELECT q.sku, q.buyer, q.used
+FROM ( /*dblock:asks*/
+    SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+LIMIT 18446744073709551615
+FOR UPDATE NOWAIT;
+
 -- name: SeeQuotas :many
 SELECT q.sku, q.buyer, q.used
 FROM ( /*dblock:asks*/

@@ -97,8 +97,8 @@ func (mergeTests) ARefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// AUniqueIndexRefusesItsOrdersAlone has an index of the host's that is unique refuse three orders
-// of a crowd.
+// AUniqueIndexRefusesItsOrdersAlone has an index of the host's that is unique refuse three orders of a
+// crowd.
 func (mergeTests) AUniqueIndexRefusesItsOrdersAlone(t *testing.T, s *env) {
 	s.Exec(t, "CREATE UNIQUE INDEX owners ON dblock_reservation (buyer)")
 	s.stock(t, "sale", 1000)
@@ -202,8 +202,8 @@ func (mergeTests) ARefusedRowDoesNotStopTheSweep(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// ManyLockedHoldsDelayNoSweep: many holds of a locked SKU expired before one of another SKU, which
-// is swept as soon as each of those was tried once.
+// ManyLockedHoldsDelayNoSweep: many holds of a locked SKU expired before one of another SKU, which is
+// swept as soon as each of those was tried once.
 func (mergeTests) ManyLockedHoldsDelayNoSweep(t *testing.T, s *env) {
 	const locked, limit = 25, 10
 	s.stock(t, "locked", locked)

@@ -103,8 +103,8 @@ func (callerTests) ACallersTxOutlivesARefusal(t *testing.T, s *callers) {
 	s.sound(t)
 }
 
-// ACallersTxMeetsOthers has a transaction wait longer than it may for another one, for the stock
-// and for a limit. It gets ErrBusy, and goes on.
+// ACallersTxMeetsOthers has a transaction wait longer than it may for another one, for the stock and for a limit. It gets ErrBusy, and
+// goes on.
 func (callerTests) ACallersTxMeetsOthers(t *testing.T, s *callers) {
 	s.stock(t, "sale", 6)
 	bound := "SET innodb_lock_wait_timeout = 1"

@@ -109,9 +109,8 @@
 //
 // # Judged elsewhere
 //
-// TestInventory and TestInventoryFaults of internal/programs run random programs in 1 to 4
-// processes, and a judge of their own. Their controls are TestControlInventory and the tests of the
-// judge.
+// TestInventory and TestInventoryFaults of internal/programs run random programs in 1 to 4 processes, and a judge of their own. Their
+// controls are TestControlInventory and the tests of the judge.
 //
 //   - Each answer to orders, carts, confirmations, cancellations, extensions and look-ups of a key is right in one order of the calls
 //     (judgeOrder): a key is sold once, races of a hold with its end, its cancellation and sweeps have one result, in Stores, with

@@ -98,8 +98,7 @@ func (cutTests) AnOrderCutAnywhere(t *testing.T, s *env) {
 }
 
 // cut orders in a Store of its own, which the cut strikes. Then it orders again in a Store that
-// nothing disturbs, which waits for what the server still does with the order. The two answers
-// agree.
+// nothing disturbs, which waits for what the server still does with the order. The two answers agree.
 func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (disturbed bool, err error) {
 	o, d := s.o, &faultconn.Dialer{}
 	if c.Slow() {
@@ -130,8 +129,8 @@ func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (distur
 	return struck || told != nil, err
 }
 
-// excused tells whether the cut excuses an error. A single cut connection excuses none. A timeout
-// as short as that of the slow cuts can also pass on a machine that is busy.
+// excused tells whether the cut excuses an error. A single cut connection excuses none. A timeout as
+// short as that of the slow cuts can also pass on a machine that is busy.
 func excused(c suite.Cut, struck bool, err error) bool {
 	late := suite.IsUnknown(err) || errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable)
 	return err == nil || c.Slow() && late || struck && c.Cancels() && errors.Is(err, context.Canceled)

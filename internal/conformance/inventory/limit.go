@@ -61,8 +61,7 @@ func (mergeTests) ALimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// ALimitHoldsInACrowd has two Stores sell to one buyer at once, beside others. In the control a
-// trigger keeps what buyers have at 0.
+// ALimitHoldsInACrowd has two Stores sell to one buyer at once, beside others. In the control a trigger keeps what buyers have at 0.
 func (mergeTests) ALimitHoldsInACrowd(t *testing.T, s *env) {
 	s.stock(t, "sale", 1000)
 	stores := []*inventory.Store{s.Store, s.open(t, s.o)}

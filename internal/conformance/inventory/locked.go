@@ -258,8 +258,7 @@ func (mergeTests) ALatchEndsWithWhatComesIn(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// ALatchNeedsAllOfTheStock sells all units of an SKU but for those of a locked row. They are for
-// sale once it is free.
+// ALatchNeedsAllOfTheStock sells all units of an SKU but for those of a locked row. They are for sale once it is free.
 func (mergeTests) ALatchNeedsAllOfTheStock(t *testing.T, s *env) {
 	store := s.latched(t)
 	s.leaveAllotment(t, 4, "sale")

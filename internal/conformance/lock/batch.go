@@ -206,8 +206,7 @@ func (leaseTests) ARefusalOfAnyKindIsOneKeys(t *testing.T, v *env) {
 			if mode == "alone" && (name == "ZX001" || name == "a primary key") { // other states may pass
 				assert.ErrorContains(t, refused, "refuses to release", "%s, %s", name, mode)
 			}
-			// MariaDB does not say whose primary key it is. A release inserts no row, so it is the
-			// host's.
+			// MariaDB does not say whose primary key it is. A release inserts no row, so it is the host's.
 			if _, passes := waits[name]; passes && name != "a primary key" {
 				assert.NoError(t, refused, "%s, %s", name, mode)
 			}

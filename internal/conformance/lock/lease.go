@@ -62,8 +62,8 @@ type Leases interface {
 	SetPermits(ctx context.Context, key string, limit int) error
 }
 
-// The tests of doc.go are methods of these types. What leases promise on a database and in memory
-// is the contract. Session locks promise their readers the same.
+// The tests of doc.go are methods of these types. What leases promise on a database and in memory is
+// the contract. Session locks promise their readers the same.
 type (
 	contract    struct{ readerTests }
 	readerTests struct{}

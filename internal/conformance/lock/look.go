@@ -39,8 +39,8 @@ func shows(t *testing.T, h, want dblock.HeldLock) {
 		[]any{h.Fence, h.Holder.Label, h.Mode, h.Permits, h.Limit, string(h.Data)})
 }
 
-// ShowsOneHolder looks at a key of each mode: before its locks, with one of several, after them,
-// and after the death of its holder.
+// ShowsOneHolder looks at a key of each mode: before its locks, with one of several, after them, and
+// after the death of its holder.
 func (contract) ShowsOneHolder(t *testing.T, p Place) {
 	l, other := p.process(t, LeaseOptions{Label: "worker 7"}), p.process(t, LeaseOptions{})
 	noHolder := func(key string, want error) {

@@ -60,8 +60,7 @@ func cutWrites[DB any](t *testing.T, b *env[DB]) map[string]cutWrite[DB] {
 	}
 }
 
-// cutTrial is one trial: two rows of its own, and a pool of one connection on a dialer that
-// strikes.
+// cutTrial is one trial: two rows of its own, and a pool of one connection on a dialer that strikes.
 type cutTrial[DB any] struct {
 	id     int64
 	dialer faultconn.Dialer

@@ -21,8 +21,7 @@ func cancelAll(t *testing.T, q *queue.Queue, jobs []queue.ID) {
 	}
 }
 
-// cancelled asserts that the given number of jobs has ended as cancelled, and no other job has
-// ended.
+// cancelled asserts that the given number of jobs has ended as cancelled, and no other job has ended.
 func (d *env) cancelled(t *testing.T, jobs int) {
 	t.Helper()
 	d.empty(t)

@@ -101,8 +101,8 @@ func (mainTests) EachEndHasItsReason(t *testing.T, d *env) {
 }
 
 // A job of a kind that its process does not know waits for a process that does. It costs no
-// attempt, and other jobs are done. Observer.Trouble hears of the kind once in a while. With a
-// process for each kind all jobs are done.
+// attempt, and other jobs are done. Observer.Trouble hears of the kind once in a while. With a process
+// for each kind all jobs are done.
 func (mainTests) AnUnknownKindWaits(t *testing.T, d *env) {
 	began, troubles, snoozed := time.Now(), make(chan error, 1000), make(chan time.Duration, 1000)
 	q := d.open(t, queue.Options{Observer: queue.Observer{

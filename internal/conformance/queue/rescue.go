@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// killed enqueues tasks, whose jobs a process begins that is then declared dead. It stands still
-// until the test ends.
+// killed enqueues tasks, whose jobs a process begins that is then declared dead. It stands still until
+// the test ends.
 func (d *env) killed(t *testing.T, q *queue.Queue, tasks ...queue.Task) []queue.ID {
 	t.Helper()
 	made := enqueueMany(t, q, tasks)

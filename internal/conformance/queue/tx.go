@@ -156,8 +156,7 @@ func (mainTests) EffectsAndMiddleware(t *testing.T, d *env) {
 	assert.EqualValues(t, 2, d.Count(t, "SELECT attempt FROM suite_effect"))
 }
 
-// The middleware returns before the handler does. The job ends after the handler, and has no
-// effect.
+// The middleware returns before the handler does. The job ends after the handler, and has no effect.
 func (mainTests) EffectsAndImpatientMiddleware(t *testing.T, d *env) {
 	wo := quickly
 	left, handled := make(chan struct{}), new(atomic.Bool)

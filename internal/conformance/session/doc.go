@@ -54,9 +54,10 @@
 // the server's queue: grants and releases have an order in which each is what a lock would do, also
 // when connections are ended and statements interrupted. A Release that returns nil means that the
 // lock was held until then, shared or alone. A process that lost its connection hands nothing over;
-// that, and that a statement whose answer was lost leaves nothing, TestSeeds of internal/locksim
-// judges. A caller that gives up, also at the moment of the grant, leaves nothing. A release under
-// an ended context takes place. Errors are those that are documented, also when a Locker is opened.
+// that, and that a statement whose answer was lost leaves nothing, TestSeeds of internal/locksim judges.
+// A caller that gives up, also at the moment of the grant, leaves nothing. A release under an ended
+// context takes place. Errors are those
+// that are documented, also when a Locker is opened.
 //
 // By internal/faultmatrix: the answers of acquisitions and releases are true if a connection breaks
 // or stalls at any call, and a process that was frozen past its time counts on no lock.

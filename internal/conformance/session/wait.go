@@ -170,8 +170,8 @@ func (tests) ManyLocksFewConns(t *testing.T, s *env) {
 	closeMany(t, l, locks)
 }
 
-// MoreThanItMay acquires locks until a process may hold no more. The next call returns an error
-// that says so. No lock ends.
+// MoreThanItMay acquires locks until a process may hold no more. The next call returns an error that
+// says so. No lock ends.
 func (tests) MoreThanItMay(t *testing.T, s *env) {
 	l := s.process(t, SessionOptions{MaxConns: 1})
 	most := 10_000

@@ -1,0 +1,111 @@
+package inventory
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/batch"
+)
+
+// hookWaits are the lanes whose hooks have waited in vain for a lock lately. Their orders leave the
+// statements of others, and wait outside Options.MaxInFlight.
+type hookWaits struct {
+	mu    sync.Mutex
+	until map[string]time.Time // by lane
+}
+
+const (
+	hookWaitsFor  = time.Second // after the last hook that waited in vain
+	mostHookWaits = 1000
+)
+
+// note notes how a transaction with a hook has ended. One for several lanes says nothing of any of
+// them. An order that waits apart may be the only one of its lane that does: it prolongs the wait of a
+// lane, and does not begin it.
+func (h *hookWaits) note(orders []order, apart bool, err error) {
+	lane := orders[0].lane()
+	for i := range orders[1:] {
+		if orders[i+1].lane() != lane {
+			return
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, waits := h.until[lane]
+	switch {
+	case err == nil && !apart:
+		delete(h.until, lane)
+	case isHookBusy(err) && (waits || !apart):
+		if h.until == nil || len(h.until) >= mostHookWaits {
+			h.until = make(map[string]time.Time)
+		}
+		h.until[lane] = time.Now().Add(hookWaitsFor)
+	}
+}
+
+// waiting counts the orders of such lanes.
+func (h *hookWaits) waiting(orders []order) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.until) == 0 {
+		return 0
+	}
+	now := time.Now()
+	for i := range orders {
+		if h.waits(orders[i].lane(), now) {
+			n++
+		}
+	}
+	return n
+}
+
+// waits reports whether a lane is one of them; h.mu is held.
+func (h *hookWaits) waits(lane string, now time.Time) bool {
+	until, waits := h.until[lane]
+	if waits && now.After(until) {
+		delete(h.until, lane)
+		return false
+	}
+	return waits
+}
+
+// waitsAside reports whether a statement of one lane may wait outside Options.MaxInFlight.
+func (s *seller) waitsAside(ctx context.Context) bool {
+	return batch.Key(ctx) != "" && batch.StandAside(ctx)
+}
+
+// sellBesideHooks decides the orders of a batch whose hooks do not wait. The others wait in the
+// lanes of their SKUs.
+func (s *seller) sellBesideHooks(ctx context.Context, orders []order, again bool, waiting int) ([]answer, error) {
+	answers := behindOwnLanes(orders)
+	if waiting == len(orders) {
+		return answers, nil
+	}
+	var rest []order
+	var at []int
+	for i := range orders {
+		if s.hooks.waiting(orders[i:i+1]) == 0 {
+			rest, at = append(rest, orders[i]), append(at, i)
+		}
+	}
+	if len(rest) == 0 {
+		return answers, nil
+	}
+	sold, err := s.sell(ctx, rest, again)
+	for n, i := range at {
+		if err == nil {
+			answers[i] = sold[n]
+		}
+	}
+	return answers, err
+}
+
+// behindOwnLanes answers that nothing was decided: each order is to wait in the lane of its SKU.
+func behindOwnLanes(orders []order) []answer {
+	answers := make([]answer, len(orders))
+	for i := range orders {
+		answers[i] = answer{Alone: true, Behind: orders[i].lane()}
+	}
+	return answers
+}
