@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +20,9 @@ type change struct {
 	key  string
 	hold time.Duration // where it is to be held
 	apart
-	tries int  // how often it has waited
-	doubt bool // it may have been made
+	tries int       // how often it has waited
+	until time.Time // when its time is up; zero: it waits once
+	doubt bool      // it may have been made
 }
 
 // changed is what became of it.
@@ -72,8 +72,9 @@ type changeQueue = batch.Queue[change, changed]
 
 const (
 	apartInFlight = 2                      // statements that wait for rows
-	apartQueued   = 100 * time.Millisecond // after which a change that waits looks if its rows are free
-	patience      = 20 * time.Millisecond  // after which another statement begins beside one that is slow
+	apartQueued   = 100 * time.Millisecond // after which a change that waits looks if its rows are free; it doubles with each try
+	mostDoubled   = 4
+	patience      = 20 * time.Millisecond // after which another statement begins beside one that is slow
 )
 
 func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *changer {
@@ -124,6 +125,9 @@ func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait ti
 	began := time.Now()
 	waiting, cancel := context.WithDeadline(ctx, began.Add(wait))
 	defer cancel()
+	if wait > 0 {
+		ch.until = began.Add(wait)
+	}
 	got, err := send(ctx, q, ch)
 	is, why := sqlerr.Busy, errStayedLocked
 	for n := 0; err == nil && got.waits != forNothing; n++ {
@@ -160,7 +164,7 @@ func (c *changer) again(ctx context.Context, q *changeQueue, ch change) (changed
 	case ch.inserts:
 		return c.apart.Do(ctx, ch)
 	}
-	got, err := c.apart.DoWithin(ctx, ch, apartQueued)
+	got, err := c.apart.DoWithin(ctx, ch, apartQueued<<min(ch.tries, mostDoubled))
 	if ctx.Err() != nil || !errors.Is(err, batch.ErrNotSent) {
 		return got, err
 	}
@@ -200,8 +204,7 @@ func (c *changer) moveTogether(ctx context.Context, changes []change, _ bool) ([
 func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]batch.Answer[changed], error) {
 	several := len(changes) > 1
 	this := attempt{conflicts: awaitKey}
-	most := slices.MaxFunc(changes, func(a, b change) int { return cmp.Compare(a.tries, b.tries) })
-	ctx = driver.WithLockWait(ctx, most.tries)
+	ctx = driver.WithLockWait(ctx, lockWaitFor(changes, c.retry.timeout*2/5))
 	if several {
 		this.conflicts = ofBatch
 	}
@@ -210,6 +213,22 @@ func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]ba
 		return c.waiting(changes, changes[0].apart, err), nil
 	}
 	return answers, err
+}
+
+// lockWaitFor is how long a statement waits for the rows of some changes: four times as long with each try
+// of theirs, and while any of them has time. A wait that is shorter than the server's queue for a row
+// would begin again at its end each time.
+func lockWaitFor(changes []change, most time.Duration) time.Duration {
+	tries, left := 0, time.Duration(0)
+	for _, c := range changes {
+		tries = max(tries, c.tries)
+		if c.until.IsZero() {
+			left = most
+		} else {
+			left = max(left, time.Until(c.until))
+		}
+	}
+	return max(driver.LockWait, min(driver.LockWait<<min(2*tries, 10), most, left))
 }
 
 // waiting answers that the changes of a batch were not made because of err, and have to wait.

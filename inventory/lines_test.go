@@ -215,7 +215,7 @@ func TestAChangeWaitsLongerEachTime(t *testing.T) {
 			return n == 1, err
 		},
 	} {
-		e := &queued{carts: carts{lines: map[string]int{"cart": 1}}, needs: 8 * driver.LockWait}
+		e := &queued{carts: carts{lines: map[string]int{"cart": 1}}, needs: 16 * driver.LockWait}
 		if name == "cancelled" {
 			e.left = time.Hour
 		}

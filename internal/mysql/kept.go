@@ -87,7 +87,7 @@ func (k *Kept) GiveBack(ctx context.Context, conn *sql.Conn) {
 	switch kept := k.keep(conn, valid); {
 	case kept:
 	case HasLeft(ctx, conn):
-		k.pool.linger(conn)
+		k.pool.linger(ctx, conn)
 	case !valid:
 		_ = conn.Close()
 	default:

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -39,8 +40,9 @@ const ReadCommitted = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 const (
 	start = "START TRANSACTION READ WRITE"
 
-	keepBound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1, " +
-		"@dblock_table_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
+	keepBounds = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @dblock_table_wait = @@SESSION.lock_wait_timeout, " +
+		"SESSION lock_wait_timeout = 1, SESSION innodb_lock_wait_timeout = "
+	keepBound = keepBounds + "1"
 	hostBound = "SET SESSION innodb_lock_wait_timeout = @dblock_wait, SESSION lock_wait_timeout = @dblock_table_wait"
 )
 
@@ -49,7 +51,9 @@ const LockWait = time.Second
 
 // lingers is for how long a connection whose caller has left counts as in use, as it is on the
 // server: MySQL looks once a second for waits that are over.
-const lingers = 2 * LockWait
+func lingers(ctx context.Context) time.Duration {
+	return time.Duration(lockWaitOf(ctx))*time.Second + LockWait
+}
 
 // In runs fn in a READ COMMITTED transaction, and commits it if fn says so. After an error of the
 // commit itself it is not known whether it took place.
@@ -59,7 +63,7 @@ const lingers = 2 * LockWait
 func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error)) error {
 	begin := []string{ReadCommitted, start}
 	if !p.MariaDB {
-		begin[0] = keepBound + ", @@transaction_isolation = 'READ-COMMITTED'"
+		begin[0] = keepBounds + strconv.Itoa(lockWaitOf(ctx)) + ", @@transaction_isolation = 'READ-COMMITTED'"
 	}
 	conn, err := p.connect(ctx, begin...)
 	if err != nil {
@@ -109,7 +113,7 @@ func (p Pool) BindFor(ctx context.Context, conn *sql.Conn, brief bool) (unbind f
 func (p Pool) Return(ctx context.Context, conn *sql.Conn, clean bool) {
 	switch {
 	case !clean && HasLeft(ctx, conn):
-		p.linger(conn)
+		p.linger(ctx, conn)
 		return
 	case !clean:
 		Discard(conn)

@@ -72,15 +72,15 @@ func (p Pool) send(ctx context.Context, statement func(*sql.Conn) error) (*sql.C
 // statement, the connection counts as in use for as long as the server may still wait for a lock.
 func (p Pool) GiveBack(ctx context.Context, conn *sql.Conn) {
 	if HasLeft(ctx, conn) {
-		p.linger(conn)
+		p.linger(ctx, conn)
 		return
 	}
 	_ = conn.Close()
 }
 
-func (p Pool) linger(conn *sql.Conn) {
+func (p Pool) linger(ctx context.Context, conn *sql.Conn) {
 	p.lingering.Add(1)
-	time.AfterFunc(lingers, func() {
+	time.AfterFunc(lingers(ctx), func() {
 		_ = conn.Close()
 		p.lingering.Add(-1)
 	})

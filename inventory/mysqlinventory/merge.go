@@ -15,6 +15,9 @@ import (
 // Transact takes the same few round trips whatever the size of the batch. There is no statement
 // that writes to two tables, and no way to send several at once that does not depend on the DSN.
 func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(driver.Books) driver.Plan) error {
+	if d.hook == nil { // a hook's statements wait for a second at most
+		ctx = patiently(ctx)
+	}
 	return d.db.In(ctx, func(conn *sql.Conn) (bool, error) {
 		on := d.bounded(ctx, d.db.On(conn))
 		books, err := d.read(ctx, on, ask)

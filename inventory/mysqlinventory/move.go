@@ -12,7 +12,7 @@ import (
 
 // Move takes a few round trips, as Transact does.
 func (d *database) Move(ctx context.Context, fn func(driver.MoveTx) error) error {
-	return d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
+	return d.inTx(mysql.WithLockWait(ctx, driver.LockWaitOf(ctx)), func(on mysqldb.DBTX) (bool, error) {
 		tx := &moveTx{d: d, on: on}
 		err := fn(tx)
 		return tx.written, err

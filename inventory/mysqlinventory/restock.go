@@ -12,7 +12,7 @@ import (
 
 // Adjust runs fn in a transaction of its own.
 func (d *database) Adjust(ctx context.Context, fn func(driver.AdjustTx) (bool, error)) error {
-	return d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
+	return d.inTx(patiently(ctx), func(on mysqldb.DBTX) (bool, error) {
 		return fn(adjustTx{d, on})
 	})
 }

@@ -3,6 +3,7 @@ package mysqlinventory
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
@@ -34,5 +35,15 @@ func (d *database) bounded(ctx context.Context, on mysqldb.DBTX) mysqldb.DBTX {
 	if driver.IsBrief(ctx) {
 		return mysql.AtOnce(on)
 	}
-	return mysql.Briefly(on)
+	return mysql.Waiting(ctx, on)
+}
+
+// patiently is a context in which statements wait for a row for two fifths of the time that is left:
+// first they wait for their place in the server's queue, and then for the row. A wait that is shorter
+// than the queue would begin again at its end each time.
+func patiently(ctx context.Context) context.Context {
+	if deadline, ok := ctx.Deadline(); ok && !driver.IsBrief(ctx) {
+		return mysql.WithLockWait(ctx, time.Until(deadline)*2/5)
+	}
+	return ctx
 }

@@ -32,10 +32,9 @@ const LockWait = 50 * time.Millisecond
 
 type lockWait struct{}
 
-// WithLockWait has a MoveTx wait longer: twice as long with each try, up to eight times. Other
-// transactions that wait for a row for longer come first otherwise, for as long as there are some.
-func WithLockWait(ctx context.Context, tries int) context.Context {
-	return context.WithValue(ctx, lockWait{}, LockWait<<min(tries, 3))
+// WithLockWait has a MoveTx wait for d.
+func WithLockWait(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, lockWait{}, d)
 }
 
 // LockWaitOf is how long a MoveTx waits for one row.
