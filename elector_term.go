@@ -16,7 +16,7 @@ type term struct {
 	done  chan struct{} // closed once the lock was given back
 }
 
-// lead runs fn under the lock; stop tells that Run is to return err.
+// lead runs fn under the lock; stop reports that Run is to return err.
 func (e *Elector) lead(
 	ctx context.Context, lock *Lock, fn func(ctx context.Context, term Fence) error,
 ) (stop, resigned bool, err error) {
@@ -59,7 +59,7 @@ func (e *Elector) lead(
 	return false, errors.Is(why, ErrResigned), nil
 }
 
-// tells tells whether an error says that the term is over.
+// tells reports whether an error says that the term is over.
 func (t *term) tells(err error) bool {
 	var lost *LostError
 	return errors.Is(err, ErrFenced) || errors.As(err, &lost) && lost.Key == t.fence.Key

@@ -52,7 +52,7 @@ func (b *backoff) next() time.Duration {
 	return pace.Jitter(d)
 }
 
-// temporary tells that the same call may well succeed later.
+// temporary reports that the same call may well succeed later.
 func temporary(err error) bool {
 	for _, is := range []error{ErrUnavailable, ErrBusy, ErrConflict, ErrOutcomeUnknown, ErrOverloaded, ErrNotAcquired} {
 		if errors.Is(err, is) {

@@ -99,7 +99,7 @@ func passedOn(r request) []Option {
 	return []Option{func(to *request) { to.MaxHold, to.Detached, to.Label, to.Data = r.MaxHold, r.Detached, r.Label, r.Data }}
 }
 
-// undecided tells whether the nodes that have not answered can make a difference.
+// undecided reports whether the nodes that have not answered can make a difference.
 func (a *asked) undecided() bool {
 	return a.granted < a.q.majority && a.granted+a.left >= a.q.majority
 }

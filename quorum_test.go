@@ -47,7 +47,7 @@ func (n *node) comeBack() {
 	n.down.Store(false)
 }
 
-// isFree tells whether nobody has a key on this node.
+// isFree reports whether nobody has a key on this node.
 func (n *node) isFree(t *testing.T, key string) bool {
 	t.Helper()
 	_, err := n.Holder(context.Background(), key)

@@ -22,7 +22,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// hasPgbench tells whether both Postgres and pgbench are there to test with.
+// hasPgbench reports whether both Postgres and pgbench are there to test with.
 func hasPgbench(t *testing.T) bool {
 	t.Helper()
 	if !slices.Contains(testdb.Engines(), devdb.Postgres) {

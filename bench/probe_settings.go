@@ -30,7 +30,7 @@ func (s settings) get(name string) string {
 	return ""
 }
 
-// durable tells whether an acknowledged commit survives a power cut on this server alone, and if
+// durable reports whether an acknowledged commit survives a power cut on this server alone, and if
 // not, why. A disk or a hypervisor that lies about flushes is beyond it.
 func (s settings) durable() (ok bool, why string) {
 	if s.Kind == devdb.Postgres {

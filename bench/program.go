@@ -44,7 +44,7 @@ func scripts(f scriptFlags) []Scenario {
 	}}
 }
 
-// isScript tells whether only --file has a scenario of that name.
+// isScript reports whether only --file has a scenario of that name.
 func isScript(name string) bool { return name == "pgbench" || name == "slap" || name == "sysbench" }
 
 // program is another benchmark program, which runs in a folder of its own.

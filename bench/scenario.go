@@ -28,7 +28,7 @@ type Scenario struct {
 	Open func(ctx context.Context, env *Env) (Workload, error)
 }
 
-// runsOn tells whether the scenario has an implementation for that kind of server.
+// runsOn reports whether the scenario has an implementation for that kind of server.
 func (s Scenario) runsOn(kind devdb.Kind) bool {
 	return len(s.Engines) == 0 || slices.Contains(s.Engines, kind)
 }

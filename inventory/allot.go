@@ -292,7 +292,7 @@ func bare(u driver.Units) driver.Units {
 	return u
 }
 
-// isOfOne tells that an error is of one SKU, or one lease: with others it may go better.
+// isOfOne reports that an error is of one SKU, or one lease: with others it may go better.
 func isOfOne(err error) bool { return errors.Is(err, ErrRejected) || sqlerr.IsContended(err) }
 
 // close gives back what this process has not sold. If that fails, another process's Sweep

@@ -70,7 +70,7 @@ func (s *seller) firstWay(ctx context.Context, orders []order) way {
 	return assumeNew
 }
 
-// canSell tells whether the driver has a statement that sells such a batch.
+// canSell reports whether the driver has a statement that sells such a batch.
 func (s *seller) canSell(orders []order) bool {
 	switch {
 	case s.direct != nil, s.caps.Hooked, orders[0].Unstocked:
@@ -81,7 +81,7 @@ func (s *seller) canSell(orders []order) bool {
 	return len(orders) == 1 && orders[0].isPlain()
 }
 
-// isUniform tells that orders for one SKU differ in nothing but who wants how much.
+// isUniform reports that orders for one SKU differ in nothing but who wants how much.
 func isUniform(orders []order) bool {
 	first := orders[0]
 	for _, o := range orders {
@@ -92,8 +92,8 @@ func isUniform(orders []order) bool {
 	return true
 }
 
-// areBuyersDistinct tells that no order but one is of the same buyer, and none is over its limit by
-// itself.
+// areBuyersDistinct reports that no order but one is of the same buyer, and none is over its limit
+// by itself.
 func areBuyersDistinct(orders []order) bool {
 	buyers := make(map[string]bool, len(orders))
 	for i := range orders {

@@ -154,7 +154,7 @@ func (c *skuCache) noteBooks(books driver.Books, plan driver.Plan, own int32) {
 	}
 }
 
-// lacks tells that an order wants more of some SKU than was last seen to be left.
+// lacks reports that an order wants more of some SKU than was last seen to be left.
 func (c *skuCache) lacks(o *order) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,10 +218,10 @@ func (s skuState) supply(wanted int64) supply {
 // metReplays is for a batch that ran into a key that was taken.
 func (c *skuCache) metReplays() { c.replays.Store(cautious) }
 
-// expectsReplays tells whether the next batch looks up what is recorded.
+// expectsReplays reports whether the next batch looks up what is recorded.
 func (c *skuCache) expectsReplays() bool { return c.replays.Add(-1) >= 0 }
 
-// isRecorded tells that an order is recorded, or over its buyer's limit: a replay, or a bot.
+// isRecorded reports that an order is recorded, or over its buyer's limit: a replay, or a bot.
 func (c *skuCache) isRecorded(o *order) bool {
 	key := c.keyHash(o.Key)
 	c.mu.Lock()

@@ -8,14 +8,14 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// isSoldOut tells that an SKU counts as sold out.
+// isSoldOut reports that an SKU counts as sold out.
 func isSoldOut(c *skuCache, sku string, now time.Time) bool {
 	o := order{Request: req("k", sku, 1)}
 	_, sold := c.soldOut(&o, now)
 	return sold
 }
 
-// lacks tells that fewer units of an SKU were seen than an order wants.
+// lacks reports that fewer units of an SKU were seen than an order wants.
 func lacks(c *skuCache, sku string, qty int64) bool {
 	o := order{Request: req("k", sku, qty)}
 	return c.lacks(&o)

@@ -153,10 +153,10 @@ func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait ti
 	return r, nil
 }
 
-// again makes a change that has to wait. Other changes are before it, and their rows may be locked for
-// long. So it leaves their queue after a while, and looks if its own rows are free. A change that
-// inserts its key can't look. The first time it waits with its like, behind no row that is known to be
-// locked; then it waits for its turn.
+// again makes a change that has to wait. Other changes are before it, and their rows may be locked
+// for long. So it leaves their queue after a while, and looks if its own rows are free. A change
+// that inserts its key can't look. The first time it waits with its like, behind no row that is
+// known to be locked; then it waits for its turn.
 func (c *changer) again(ctx context.Context, q *changeQueue, ch change) (changed, error) {
 	switch {
 	case ch.inserts && ch.tries == 0:
@@ -172,8 +172,8 @@ func (c *changer) again(ctx context.Context, q *changeQueue, ch change) (changed
 	return send(ctx, q, ch)
 }
 
-// send has a change made by a queue in which changes do not wait. If its statement had too many lines,
-// it goes into another one.
+// send has a change made by a queue in which changes do not wait. If its statement had too many
+// lines, it goes into another one.
 func send(ctx context.Context, q *changeQueue, ch change) (changed, error) {
 	got, err := q.Do(ctx, ch)
 	for err == nil && got.waits == forNothing && got.lines > 0 {
@@ -183,7 +183,7 @@ func send(ctx context.Context, q *changeQueue, ch change) (changed, error) {
 	return got, err
 }
 
-// isVerdict tells that an error says what is recorded.
+// isVerdict reports that an error says what is recorded.
 func isVerdict(err error) bool {
 	var state *StateError
 	return errors.As(err, &state) || errors.Is(err, ErrNotFound)
@@ -215,9 +215,9 @@ func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]ba
 	return answers, err
 }
 
-// lockWaitFor is how long a statement waits for the rows of some changes: four times as long with each try
-// of theirs, and while any of them has time. A wait that is shorter than the server's queue for a row
-// would begin again at its end each time.
+// lockWaitFor is how long a statement waits for the rows of some changes: four times as long with
+// each try of theirs, and while any of them has time. A wait that is shorter than the server's
+// queue for a row would begin again at its end each time.
 func lockWaitFor(changes []change, most time.Duration) time.Duration {
 	tries, left := 0, time.Duration(0)
 	for _, c := range changes {

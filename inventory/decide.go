@@ -91,7 +91,7 @@ func (d *decision) order(o *order) answer {
 	return answer{Value: outcome{State: ReservationRefused, unresolved: d.mode.unresolved}, Err: refused}
 }
 
-// isToRecord tells that a refusal is recorded. One for a limit is final only if the buyer has no
+// isToRecord reports that a refusal is recorded. One for a limit is final only if the buyer has no
 // expired holds: see seller.decideSwept.
 func (d *decision) isToRecord(o *order, refused error) bool {
 	_, unknown := refused.(*UnknownSKUError)
@@ -204,7 +204,7 @@ func replay(o *order, rows []driver.Row) answer {
 	return a
 }
 
-// is tells that an order has the contents that are recorded. For how long it is held, and the
+// is reports that an order has the contents that are recorded. For how long it is held, and the
 // limit, are none of them.
 func (o *order) is(rows []driver.Row) bool {
 	n := 0

@@ -113,13 +113,13 @@ func (s *seller) sweepIn(ctx context.Context, tx driver.Tx, buyer string, of []d
 // rows of it locked, or have swept it.
 var errUnchanged = errors.New("inventory: the hold stays as it is")
 
-// isFatal tells that a caller's transaction is of no use after an error of a sweep.
+// isFatal reports that a caller's transaction is of no use after an error of a sweep.
 func (s *seller) isFatal(err error) bool {
 	is := s.retry.class(err)
 	return isEnded(err) || is == sqlerr.Retryable || is == sqlerr.Unavailable || is == sqlerr.Unresolved
 }
 
-// isEnded tells that a caller's transaction can't be used.
+// isEnded reports that a caller's transaction can't be used.
 func isEnded(err error) bool {
 	return errors.Is(err, driver.ErrTxEnded) || errors.Is(err, driver.ErrTxReadOnly) || errors.Is(err, dblock.ErrTxEnded)
 }

@@ -141,7 +141,7 @@ func laneName(lane string) string {
 	return strconv.Quote(lane)
 }
 
-// waitFor tells that all orders have to wait in one lane.
+// waitFor reports that all orders have to wait in one lane.
 func waitFor(answers []answer, lane string) bool {
 	for _, a := range answers {
 		if !a.Alone || a.Behind == "" || a.Behind != lane {
@@ -165,13 +165,13 @@ func isBlocked(err error) bool {
 	return errors.As(err, &blocked)
 }
 
-// isHookBusy tells that a statement of a hook did not get a lock in time.
+// isHookBusy reports that a statement of a hook did not get a lock in time.
 func isHookBusy(err error) bool {
 	var busy *driver.HookBusy
 	return errors.As(err, &busy)
 }
 
-// meetsOpenKey tells that an attempt met a key which another transaction writes.
+// meetsOpenKey reports that an attempt met a key which another transaction writes.
 func meetsOpenKey(err error) bool { return isBlocked(err) && driver.IsKeyOpen(err) }
 
 // unblocked has an order wait in a lane of its own that was alone when it was blocked. A batch is

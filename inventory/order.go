@@ -22,7 +22,7 @@ type order struct {
 	unresolved bool // an attempt of it may yet be committed: a refusal is recorded
 }
 
-// isPlain tells that an order is for stock of one SKU, and has no limit.
+// isPlain reports that an order is for stock of one SKU, and has no limit.
 func (o *order) isPlain() bool { return o.lines == nil && o.Limit == 0 && !o.Unstocked }
 
 // quota is what its limit is of, if it is for one SKU.

@@ -155,8 +155,8 @@ func (r *retrier) blocked(ctx context.Context, err error, this attempt, n int) e
 	return nil
 }
 
-// blocks tells that an attempt met a lock for which it is not to wait. A hook that waits is not in
-// the way of others: see blocked.
+// blocks reports that an attempt met a lock for which it is not to wait. A hook that waits is not
+// in the way of others: see blocked.
 func (r *retrier) blocks(ctx context.Context, err error, this attempt) bool {
 	if driver.IsKeyOpen(err) {
 		return this.conflicts != awaitKey && !sqlerr.Ended(ctx)
@@ -181,7 +181,7 @@ func pause(ctx context.Context, attempt int) bool {
 	return pace.Sleep(ctx, rand.N(min(longestStep, firstPause<<min(attempt, 10)))) == nil
 }
 
-// failure tells what an error means, of the driver or of a hook.
+// failure returns the class of an error, of the driver or of a hook.
 func (r *retrier) failure(err error) driver.Failure {
 	f := r.driver.Failure(err)
 	var hook *driver.HookError
@@ -193,8 +193,8 @@ func (r *retrier) failure(err error) driver.Failure {
 
 func (r *retrier) class(err error) sqlerr.Class { return r.failure(err).Class }
 
-// classOfBatch tells what an error means to a batch. One that ran out of time is not divided, nor
-// one whose hook has ended the transaction: an order of it may be committed, and would be found
+// classOfBatch returns the class of an error to a batch. One that ran out of time is not divided,
+// nor one whose hook has ended the transaction: an order of it may be committed, and would be found
 // replayed.
 func (r *retrier) classOfBatch(err error) sqlerr.Class {
 	var blocked *blockedError

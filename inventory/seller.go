@@ -126,14 +126,14 @@ func (s *seller) decide(ctx context.Context, o order) (outcome, error) {
 	return s.sales.Do(ctx, o)
 }
 
-// seemsDecided tells that an order is recorded, over its limit or wants more than is left, as far
+// seemsDecided reports that an order is recorded, over its limit or wants more than is left, as far
 // as is known. One such order in the batch of a sale would have all others decided one by one.
 func (s *seller) seemsDecided(o *order) bool {
 	_, soldOut := s.cache.soldOut(o, time.Now())
 	return soldOut || s.cache.isRecorded(o) || s.o.Allotment == 0 && s.cache.lacks(o)
 }
 
-// records tells that a refusal of an order is recorded.
+// records reports that a refusal of an order is recorded.
 func (s *seller) records(o *order) bool { return s.o.RecordRefusals || o.unresolved }
 
 // limitTries bounds how often an order is decided that is refused for its limit while the buyer's
@@ -183,7 +183,7 @@ func (o *order) unknown(got outcome, err error) (outcome, error) {
 	return got, err
 }
 
-// isOverLimit tells that an order was refused for its limit by what buyers have now.
+// isOverLimit reports that an order was refused for its limit by what buyers have now.
 func isOverLimit(err error) bool {
 	var limit *BuyerLimitError
 	return errors.As(err, &limit) && !limit.Replayed

@@ -24,7 +24,7 @@ type sweeper struct {
 	later      later[string] // what has expired and could not be swept
 }
 
-// sweep also tells whether there may be more that can be swept at once.
+// sweep also reports whether there may be more that can be swept at once.
 func (s *sweeper) sweep(ctx context.Context, limit int) (swept int, full bool, err error) {
 	due, fresh, err := s.due(ctx, limit)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *sweeper) expire(ctx context.Context, due []driver.Due, wait time.Durati
 
 // due reads at most limit expired reservations. Those that were not postponed before come first:
 // many that stay locked, or are refused, keep others from being swept for no longer than it takes
-// to try each of them once. A quarter is left to those that were postponed. fresh tells that some
+// to try each of them once. A quarter is left to those that were postponed. fresh reports that some
 // were not.
 func (s *sweeper) due(ctx context.Context, limit int) (due []driver.Due, fresh bool, err error) {
 	tried := s.later.tried()

@@ -171,7 +171,7 @@ func (r *run) unrecorded() error {
 	return nil
 }
 
-// wantedUp tells whether a part of a migration has yet to be done.
+// wantedUp reports whether a part of a migration has yet to be done.
 func (r *run) wantedUp(p part) bool {
 	switch p.verb {
 	case add:
@@ -182,7 +182,7 @@ func (r *run) wantedUp(p part) bool {
 	return true
 }
 
-// wantedAgain tells whether a part of a migration that is recorded has to be done once more.
+// wantedAgain reports whether a part of a migration that is recorded has to be done once more.
 func (r *run) wantedAgain(p part, missing map[schema.Object]bool) bool {
 	switch {
 	case p.verb == add && p.object.Name == "":

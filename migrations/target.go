@@ -162,8 +162,8 @@ func (t *target) lookMySQL(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// direct tells whether the server process is the one that greeted: a pooler greets by itself. Where
-// the driver is wrapped, so that this can't be seen, it is taken as direct.
+// direct reports whether the server process is the one that greeted: a pooler greets by itself.
+// Where the driver is wrapped, so that this can't be seen, it is taken as direct.
 func direct(ctx context.Context, conn *sql.Conn) (bool, error) {
 	var greeted, pid uint32
 	err := conn.Raw(func(driverConn any) error {

@@ -280,13 +280,13 @@ func refused(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) lease.AcquireResult
 	return answer
 }
 
-// freeFor tells whether nobody has a key for itself, or only a member that the ask knows to be
+// freeFor reports whether nobody has a key for itself, or only a member that the ask knows to be
 // gone.
 func freeFor(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) bool {
 	return r.Held == 0 || r.MemberID.Valid && id(r.MemberID.String) == a.Gone
 }
 
-// alike tells whether AcquireAlike may take these.
+// alike reports whether AcquireAlike may take these.
 func alike(asks []lease.AcquireRequest) bool {
 	return !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool {
 		return a.Detached || a.Hold != 0 || len(a.Data) > 0 || a.Label != asks[0].Label
@@ -311,7 +311,7 @@ func (l *leaseRows) takeAlike(ctx context.Context, by lease.By, asks []lease.Acq
 	return l.grantAtOnce(ctx, mysqldb.AcquireAlike, args)
 }
 
-// acquireSet is one SELECT that tells whether all are free, and one UPDATE where they are: what
+// acquireSet is one SELECT that reports whether all are free, and one UPDATE where they are: what
 // can't be granted as a whole locks nothing, for others to find it free.
 func (l *leaseRows) acquireSet(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	answers := make([]lease.AcquireResult, len(asks))

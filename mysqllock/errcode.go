@@ -37,7 +37,7 @@ func ofBatch(err error, size int) error {
 	return err
 }
 
-// Classify tells what an error means.
+// Classify returns the class of an error.
 func (*conns) Classify(err error) sqlerr.Class {
 	var part *partial
 	var locked *batchLocked

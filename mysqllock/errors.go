@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Retryable tells that the whole transaction should be run again, from its first statement, as
+// Retryable reports that the whole transaction should be run again, from its first statement, as
 // RunTx does: it gave way to others, or err is dblock.ErrConflict. It looks through errors that
 // wrap others. Such are deadlocks (1213; 3058, after which named locks are to be given back first),
 // a row that has changed (1020, MariaDB with innodb_snapshot_isolation), what a cluster refuses at
@@ -22,14 +22,15 @@ func Retryable(err error) bool {
 	return !sqlerr.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || mysql.IsConflict(err))
 }
 
-// IsLockTimeout tells that a lock was not had within innodb_lock_wait_timeout, 50 s by default, or
-// within lock_wait_timeout (1205), or at once where NOWAIT asked for that (3572; 1205 on MariaDB).
-// It looks through errors that wrap others. Only the statement is rolled back: the transaction
-// stands, with its locks, until you end it. Where innodb_deadlock_detect is off, deadlocks look
-// like this, too.
+// IsLockTimeout reports that a lock was not had within innodb_lock_wait_timeout, 50 s by default,
+// or within lock_wait_timeout (1205), or at once where NOWAIT asked for that (3572; 1205 on
+// MariaDB). It looks through errors that wrap others. Only the statement is rolled back: the
+// transaction stands, with its locks, until you end it. Where innodb_deadlock_detect is off,
+// deadlocks look like this, too.
 func IsLockTimeout(err error) bool { return mysql.IsLocked(err) }
 
-// IsDeadlock tells that transactions waited for each other, and this one was chosen to end (1213),
-// or sessions for each other's named locks (3058; 1213 on MariaDB). It looks through errors that
-// wrap others. All of it is Retryable; it occurs less where all take their locks in the same order.
+// IsDeadlock reports that transactions waited for each other, and this one was chosen to end
+// (1213), or sessions for each other's named locks (3058; 1213 on MariaDB). It looks through errors
+// that wrap others. All of it is Retryable; it occurs less where all take their locks in the same
+// order.
 func IsDeadlock(err error) bool { return mysql.IsDeadlock(err) }

@@ -65,7 +65,7 @@ func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K
 //
 // A refusal is of all: its *dblock.HeldError does not say which row it was. The rows before that
 // one may stay locked until tx ends, as InnoDB gives no lock back before. With dblock.SkipLocked
-// each key that was not had takes one more round trip, which tells whether there is such a row.
+// each key that was not had takes one more round trip, which reports whether there is such a row.
 func LockRows[K any](
 	ctx context.Context, tx *sql.Tx, table, column string, keys []K, o dblock.RowLock,
 ) (rows dblock.LockedRows[K], err error) {

@@ -221,7 +221,7 @@ func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (
 // planStep is a line of EXPLAIN.
 type planStep struct{ access, usable, extra string }
 
-// reads tells that the whole table is read, or the whole of an index.
+// reads reports that the whole table is read, or the whole of an index.
 func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index" }
 
 // planOf explains a statement without its lock: the server may read a row by its key to make a

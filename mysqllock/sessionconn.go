@@ -206,7 +206,7 @@ func (c *sessionConn) Wait(ctx context.Context, id session.ID, _ bool) error {
 
 var errNoGrant = errors.New("dblock: the server ended the wait for a session lock, and did not say why")
 
-// Closed tells whether the connection has ended.
+// Closed reports whether the connection has ended.
 func (c *sessionConn) Closed() bool { return c.closed.Load() }
 
 // Close ends it. The pool never gets it back.

@@ -68,7 +68,7 @@ func (d *leaseDriver) passing(ctx context.Context, keys [][]byte, id member.ID, 
 	return sqlerr.Unwritten(d.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error { return statement(on, keys) }))
 }
 
-// OthersWait tells whether another member that is alive waits for a key.
+// OthersWait reports whether another member that is alive waits for a key.
 func (d *leaseDriver) OthersWait(ctx context.Context, key string, id member.ID) (bool, error) {
 	return read(ctx, d.conns, func(on mysqldb.DBTX) (bool, error) { return d.q.OthersWait(ctx, on, []byte(key), id[:]) })
 }

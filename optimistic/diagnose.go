@@ -61,7 +61,7 @@ func (e *amended) Error() string { return fmt.Sprintf("%v (%v)", e.conflict, e.e
 
 func (e *amended) Unwrap() []error { return []error{e.conflict, e.err} }
 
-// same tells whether two tokens are one, for the text of an error: int32 and int64, times in two
+// same reports whether two tokens are one, for the text of an error: int32 and int64, times in two
 // zones.
 func same(a, b any) bool {
 	one, isTime := a.(time.Time)

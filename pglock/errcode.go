@@ -21,7 +21,7 @@ func ofBatch(err error, size int) error {
 	return err
 }
 
-// Classify tells what an error means.
+// Classify returns the class of an error.
 func (*leaseDriver) Classify(err error) sqlerr.Class {
 	if locked := (*batchLocked)(nil); errors.As(err, &locked) {
 		return sqlerr.BadInput

@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Retryable tells that the whole transaction should be run again, from its first statement, as
+// Retryable reports that the whole transaction should be run again, from its first statement, as
 // RunTx does: the server rolled it back for the sake of others (serialization failure 40001,
 // deadlock 40P01), or err is dblock.ErrConflict. It looks through errors that wrap others. To send
 // the one statement again is of no use: its transaction has failed.
@@ -20,13 +20,13 @@ func Retryable(err error) bool {
 	return !sqlerr.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || postgres.IsConflict(err))
 }
 
-// IsLockTimeout tells that a lock was not had within lock_timeout, or at once where NOWAIT asked
+// IsLockTimeout reports that a lock was not had within lock_timeout, or at once where NOWAIT asked
 // for that (55P03). It looks through errors that wrap others. The transaction has failed: roll it
 // back, or back to a savepoint. A statement_timeout is something else, even where the statement
 // waited for a lock.
 func IsLockTimeout(err error) bool { return postgres.IsLocked(err) }
 
-// IsDeadlock tells that transactions waited for each other, and this one was chosen to end (40P01).
-// It looks through errors that wrap others. All of it is Retryable; it occurs less where all take
-// their locks in the same order.
+// IsDeadlock reports that transactions waited for each other, and this one was chosen to end
+// (40P01). It looks through errors that wrap others. All of it is Retryable; it occurs less where
+// all take their locks in the same order.
 func IsDeadlock(err error) bool { return postgres.IsDeadlock(err) }

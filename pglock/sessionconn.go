@@ -61,7 +61,7 @@ func idOf(key int64) session.ID {
 // for about twice of that.
 func (e *sessionDriver) Most() int { return e.most }
 
-// Classify tells what an error means.
+// Classify returns the class of an error.
 func (e *sessionDriver) Classify(err error) sqlerr.Class { return postgres.Classify(err) }
 
 // channel of the session locks that were given back while others waited.
@@ -235,7 +235,7 @@ func (c *sessionConn) Wait(ctx context.Context, id session.ID, shared bool) erro
 	return err
 }
 
-// Closed tells whether the connection has ended.
+// Closed reports whether the connection has ended.
 func (c *sessionConn) Closed() bool { return c.conn.IsClosed() }
 
 // Close ends it.

@@ -23,7 +23,7 @@ func (d *leaseDriver) Wait(ctx context.Context, keys []string, m member.ID, ttl 
 	return d.q.WaitForLeases(ctx, d.db, postgres.UUID(m), postgres.ToMicros(ttl), keys)
 }
 
-// OthersWait tells whether another member that is alive waits for a key.
+// OthersWait reports whether another member that is alive waits for a key.
 func (d *leaseDriver) OthersWait(ctx context.Context, key string, m member.ID) (bool, error) {
 	return d.q.OthersWait(ctx, d.db, key, postgres.UUID(m))
 }

@@ -54,7 +54,7 @@ func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]bat
 	return answers, err
 }
 
-// recordsBeginning tells whether the attempt at a job that is to begin has to be recorded.
+// recordsBeginning reports whether the attempt at a job that is to begin has to be recorded.
 func (j *claimedJob) recordsBeginning() bool {
 	return (j.Recorded || j.Attempt+1 >= j.MaxAttempts) && !j.cancelled.Load()
 }

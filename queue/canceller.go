@@ -80,7 +80,7 @@ func (c *canceller) leave() {
 	}
 }
 
-// cancelRequested reads all requests to cancel jobs of a member, and tells whether there are any.
+// cancelRequested reads all requests to cancel jobs of a member, and reports whether there are any.
 // It cancels the jobs in this process. A request stays until its job has ended: if the process dies
 // before that, the rescue needs it.
 func (c *canceller) cancelRequested(ctx context.Context, m member.ID) (open bool, err error) {

@@ -60,7 +60,7 @@ type pass struct {
 	until time.Time
 }
 
-// isPatient tells that a claim may take long, so that ends do not wait for it.
+// isPatient reports that a claim may take long, so that ends do not wait for it.
 func (c *claimer) isPatient() bool { return c.patience != c.timeout }
 
 // claimable is how many jobs are to be claimed now; 0: none, before wait.
@@ -164,8 +164,8 @@ func (c *claimer) late(r *driver.ClaimRequest) {
 	}
 }
 
-// isRefused takes over that the server has refused a claim that came with no ends. It tells whether
-// its first job is to be passed over.
+// isRefused takes over that the server has refused a claim that came with no ends. It reports
+// whether its first job is to be passed over.
 func (c *claimer) isRefused(r *driver.ClaimRequest, is sqlerr.Class) (pass bool) {
 	c.refused++
 	isConflict := is == sqlerr.Retryable || is == sqlerr.Busy

@@ -27,7 +27,8 @@ func (r *attempt) runHandler(ctx context.Context) error {
 	})
 }
 
-// isConflict tells that a handler has met others, and has not decided what is to become of its job.
+// isConflict reports that a handler has met others, and has not decided what is to become of its
+// job.
 func (r *attempt) isConflict(err error) bool {
 	var s *snoozed
 	var d *discarded

@@ -65,7 +65,7 @@ func (c *jobContext) end(why error) {
 	}
 }
 
-// timedOut tells that the job's time was up, and that nothing else had ended it before.
+// timedOut reports that the job's time was up, and that nothing else had ended it before.
 func (c *jobContext) timedOut() bool {
 	if c.deadline.IsZero() || time.Now().Before(c.deadline) {
 		return false

@@ -79,11 +79,11 @@ type end struct {
 	apart   apart
 }
 
-// admitsNext tells that another job may become ready with this end, which is to be claimed in the
+// admitsNext reports that another job may become ready with this end, which is to be claimed in the
 // same batch.
 func (e *end) admitsNext() bool { return e.Keyed && !e.staysQueued() }
 
-// staysQueued tells that the job has not ended for good.
+// staysQueued reports that the job has not ended for good.
 func (e *end) staysQueued() bool {
 	return e.outcome == outcomeRescheduled || e.outcome == outcomeHandedBack
 }

@@ -185,7 +185,7 @@ func (e *enqueuer) insertDistinct(ctx context.Context, jobs []driver.Insert, wai
 	}
 }
 
-// stand tells that all jobs of a statement without an answer are there, or another one with the
+// stand reports that all jobs of a statement without an answer are there, or another one with the
 // same unique key. None may be, though they were: they are done.
 func (e *enqueuer) stand(ctx context.Context, jobs []driver.Insert) (dups []driver.Duplicate, stand bool) {
 	bound := e.o.Timeout / 2

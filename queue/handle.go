@@ -147,7 +147,7 @@ func (g *registry) backoffOf(kind string, backoff func(int, error) time.Duration
 	return backoff
 }
 
-// tellsUnknown tells whether it is to be told that a kind has no handler.
+// tellsUnknown reports whether it is to be told that a kind has no handler.
 func (g *registry) tellsUnknown(kind string, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -123,7 +123,7 @@ func (h *hints) heard(now time.Time, busy, of int) {
 	}
 }
 
-// asked notes that the worker asks, and tells whether it does because of a hint.
+// asked notes that the worker asks, and reports whether it does because of a hint.
 func (h *hints) asked(now time.Time) bool {
 	due := !h.due.IsZero() && !now.Before(h.due)
 	h.due = time.Time{}

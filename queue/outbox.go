@@ -48,7 +48,7 @@ type apart struct {
 	until time.Time // it rests until then
 }
 
-// add takes an end. It tells whether a batch is to look for it.
+// add takes an end. It reports whether a batch is to look for it.
 func (o *outbox) add(ends ...end) (due bool) {
 	if len(o.ends) == 0 {
 		o.oldest = time.Now()
@@ -64,7 +64,7 @@ func (o *outbox) running() int { return o.held - o.unrecorded() }
 // unrecorded is how many jobs have ended, which the database has not confirmed.
 func (o *outbox) unrecorded() int { return o.sent + len(o.ends) + len(o.apart) }
 
-// isDue tells whether the ends are to be sent now.
+// isDue reports whether the ends are to be sent now.
 func (o *outbox) isDue(now time.Time, stopping, flying bool) bool {
 	switch {
 	case len(o.ends) == 0:
@@ -158,7 +158,7 @@ func (o *outbox) gather(ends []end, fits func(*end) bool, most int) (b *syncBatc
 	return b, left
 }
 
-// sends notes that a batch is under way. It tells whether more is to be sent.
+// sends notes that a batch is under way. It reports whether more is to be sent.
 func (o *outbox) sends(b *syncBatch) (more bool) {
 	o.sent += len(b.ends)
 	return len(o.ends)+len(o.closed)+len(o.apart) > 0

@@ -40,7 +40,7 @@ func (s *statements) explain(err error, what string) error {
 	return sqlerr.Wrap(s.classify(err), err, what, "no answer came")
 }
 
-// gaveWay tells that the end of a job failed because others have rows locked. It was to wait for
+// gaveWay reports that the end of a job failed because others have rows locked. It was to wait for
 // them briefly only.
 func (s *statements) gaveWay(err error) bool {
 	if err == nil {

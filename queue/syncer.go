@@ -226,8 +226,8 @@ func (s *syncer) tally(ctx context.Context, b *syncBatch, got driver.SyncResult)
 	return len(jobs) - stand, stand
 }
 
-// leavesJobs tells that there are jobs to be claimed now that this worker will not claim, as it is
-// to end, or as its handlers are busy.
+// leavesJobs reports that there are jobs to be claimed now that this worker will not claim, as it
+// is to end, or as its handlers are busy.
 func (s *syncer) leavesJobs(b *syncBatch) bool {
 	stopping := s.w.state.is(stopping)
 	return slices.ContainsFunc(b.ends, func(e end) bool {

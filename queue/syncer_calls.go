@@ -151,7 +151,7 @@ func (s *syncer) cancel(jobs map[driver.ID]bool) {
 	s.out.cancel(jobs)
 }
 
-// isOf tells whether a member is the present one of the worker.
+// isOf reports whether a member is the present one of the worker.
 func (s *syncer) isOf(m member.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,7 +40,7 @@ func (w *worker) leave(j *claimedJob) {
 	w.sync.ended(end{claimedJob: j, outcome: outcomeRescheduled, attempt: j.Attempt, delay: again})
 }
 
-// leavesJobs tells whether the worker has left jobs to other processes lately.
+// leavesJobs reports whether the worker has left jobs to other processes lately.
 func (w *worker) leavesJobs() bool {
 	left := w.left.Load()
 	return left != 0 && time.Since(time.Unix(0, left)) < yieldFor

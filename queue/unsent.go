@@ -64,7 +64,7 @@ func (s *syncer) unsent(b *syncBatch, err error, late bool) {
 	s.failed("exchanging jobs with the database", err)
 }
 
-// goesApart tells that some ends of a batch may be recorded without the others.
+// goesApart reports that some ends of a batch may be recorded without the others.
 func (s *syncer) goesApart(b *syncBatch, is sqlerr.Class, err error) (apart, locked bool) {
 	if len(b.ends) == 0 {
 		return false, false

@@ -159,8 +159,8 @@ func (w *worker) await() error {
 	return fmt.Errorf("%w: %d of them, of queue %q, ignore that their contexts have ended", ErrStillRunning, running, w.o.Queue)
 }
 
-// isFor tells whether a worker is to look if there are jobs of a queue, which is named or given by
-// its topic.
+// isFor reports whether a worker is to look if there are jobs of a queue, which is named or given
+// by its topic.
 func (w *worker) isFor(queue string) bool {
 	return queue == w.o.Queue || queue == w.topic || queue == driver.AnyQueue && !w.leavesJobs()
 }

@@ -164,7 +164,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// waits tells whether somebody waits to write a row of this database.
+// waits reports whether somebody waits to write a row of this database.
 func waits(t *testing.T, db *sql.DB, kind devdb.Kind) bool {
 	t.Helper()
 	query := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE '%UPDATE%'"

@@ -120,7 +120,7 @@ func want(t *testing.T, end chan error, target error) {
 	}
 }
 
-// bubble runs f where synctest.Wait tells that every goroutine has come to rest.
+// bubble runs f where synctest.Wait reports that every goroutine has come to rest.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()

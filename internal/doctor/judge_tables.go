@@ -40,7 +40,7 @@ func (f Facts) hasTables() bool {
 
 func (f Facts) in() string { return fmt.Sprintf(" in %q", f.Schema) }
 
-// current tells that the tables are those of this program, so that it knows what each should be.
+// current reports that the tables are those of this program, so that it knows what each should be.
 func (f Facts) current() bool { return f.Unread == nil && f.Have == schema.Version }
 
 // tables is about where their rows are kept: fencing tokens that a crash takes back are given out

@@ -124,7 +124,7 @@ func (d *Dialer) arm(text []byte, k int, mode Mode, hook func()) {
 	d.text, d.on = text, nil
 }
 
-// Disarm ends the counting and tells whether a call was struck.
+// Disarm ends the counting and reports whether a call was struck.
 func (d *Dialer) Disarm() (struck bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -114,7 +114,7 @@ func unreturned(ops []op) []op {
 	return slices.Collect(maps.Values(writes))
 }
 
-// guards tells whether a key's lock guards a value.
+// guards reports whether a key's lock guards a value.
 func (t tables) guards(key string) bool {
 	_, has := t.values[key]
 	return has

@@ -33,7 +33,7 @@ type Fault struct {
 	Inject func(ctx context.Context, e *env) (strikes int, err error)
 }
 
-// has tells whether an engine can have the fault.
+// has reports whether an engine can have the fault.
 func (f Fault) has(kind devdb.Kind) bool { return f.Engines == nil || slices.Contains(f.Engines, kind) }
 
 func (f Fault) inject(ctx context.Context, e *env) (strikes int, err error) {

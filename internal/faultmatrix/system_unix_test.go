@@ -23,7 +23,7 @@ func terminate(pid int) error { return syscall.Kill(pid, syscall.SIGTERM) }
 // kill ends a process at once.
 func kill(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
 
-// runs tells whether there is a process of that number.
+// runs reports whether there is a process of that number.
 func runs(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // uptime is a clock that the processes of a machine share, and that no user sets.

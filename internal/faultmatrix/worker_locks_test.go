@@ -323,7 +323,7 @@ func (w *worker) hangControl(ctx context.Context) {
 	}
 }
 
-// hangs tells whether the call of hangControl has taken too long by now.
+// hangs reports whether the call of hangControl has taken too long by now.
 func (w *worker) hangs() bool {
 	const more = 200 * time.Millisecond // a pause may be noted late
 	return w.active()-time.Duration(w.hangSince.Load()) > callLimit+slack+more

@@ -171,7 +171,7 @@ func (w *world) dies(p *process) {
 	close(p.dead)
 }
 
-// stillHeld tells whether the server has a hold still.
+// stillHeld reports whether the server has a hold still.
 func (j *judge) stillHeld(h *hold) bool {
 	for _, f := range h.fences {
 		if !j.w.server.IsHeld(lease.ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}) {

@@ -215,7 +215,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// isLocked tells that another transaction has locked the row of a key.
+// isLocked reports that another transaction has locked the row of a key.
 func (w *world) isLocked(key string) bool {
 	for _, s := range w.locked[key] {
 		if s.has(w.now()) {

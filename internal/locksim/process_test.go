@@ -118,7 +118,7 @@ func (p *process) pause(s span) {
 
 func (p *process) isDead() bool { return isClosed(p.dead) }
 
-// isCut tells that no message comes through.
+// isCut reports that no message comes through.
 func (p *process) isCut() bool {
 	for _, s := range p.plan.cuts {
 		if s.has(p.w.now()) {
@@ -135,7 +135,7 @@ func (p *process) awaitNetwork() {
 	}
 }
 
-// stoodStill tells whether the process stood still at a moment, or had not woken up.
+// stoodStill reports whether the process stood still at a moment, or had not woken up.
 func (p *process) stoodStill(at time.Duration) bool {
 	for _, s := range p.plan.pauses {
 		if (span{s.from, s.to + 2*wakesWithin}).has(at) {

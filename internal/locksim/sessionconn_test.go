@@ -79,7 +79,7 @@ func (e sessionDriver) Open(ctx context.Context, listening func(session.ID)) (se
 // comes through.
 const keepAlive = 20 * time.Second
 
-// isSilent tells that nothing comes through.
+// isSilent reports that nothing comes through.
 func (c *conn) isSilent() bool { return c.p.isCut() || c.p.isDead() }
 
 // tell brings the client what the server says unasked.

@@ -44,7 +44,7 @@ func without(of []*conn, c *conn) []*conn {
 	return slices.DeleteFunc(slices.Clone(of), func(other *conn) bool { return other == c })
 }
 
-// mayTake tells whether a connection may have a lock now.
+// mayTake reports whether a connection may have a lock now.
 func (l *sessionLock) mayTake(c *conn, shared bool) bool {
 	if l.alone != nil {
 		return false
@@ -121,7 +121,7 @@ func (l *sessionLock) serve() {
 	}
 }
 
-// has tells whether a connection has a lock, in the way that a step names.
+// has reports whether a connection has a lock, in the way that a step names.
 func (s *sessions) has(c *conn, step session.Step) bool {
 	l := s.lock(step.ID)
 	switch step.Op {
@@ -230,7 +230,7 @@ func (s *sessions) leaks() {
 	}
 }
 
-// waits tells whether a connection stands in the server's line.
+// waits reports whether a connection stands in the server's line.
 func (s *sessions) waits(c *conn) bool {
 	for _, l := range s.locks {
 		if slices.ContainsFunc(l.line, func(w *waiter) bool { return w.c == c }) {

@@ -52,7 +52,7 @@ func (j *judge) excludes(key string) {
 	}
 }
 
-// excused tells that a holder could not know of the next one: the server had ended its connection,
+// excused reports that a holder could not know of the next one: the server had ended its connection,
 // without a word until then. Its release does not say that it had the lock.
 func (j *judge) excused(before, next *hold) bool {
 	return j.w.sessions != nil && !before.kept && slices.ContainsFunc(j.w.restarts, func(s span) bool {

@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Classify tells what an error means.
+// Classify returns the class of an error.
 func Classify(err error) sqlerr.Class {
 	if err == nil {
 		return sqlerr.Unclassified
@@ -61,8 +61,8 @@ var (
 	namedKey   = regexp.MustCompile(`'(?:([^'.]*)\.)?([^'.]*)'[^']*$`)
 )
 
-// namesOthers tells that an error names a table, or a unique key, that is not dblock's. Classify a
-// key that is taken MySQL names 'table.key', and MariaDB 'key': there a primary key may be of any
+// namesOthers reports that an error names a table, or a unique key, that is not dblock's. Classify
+// a key that is taken MySQL names 'table.key', and MariaDB 'key': there a primary key may be of any
 // table.
 func namesOthers(err *mysqldriver.MySQLError) bool {
 	switch err.Number {
@@ -80,7 +80,7 @@ func namesOthers(err *mysqldriver.MySQLError) bool {
 // ticketKey is the one unique key of dblock's that is no primary key.
 const ticketKey = "ticket"
 
-// NeverSent tells that nothing of a statement reached the server.
+// NeverSent reports that nothing of a statement reached the server.
 func NeverSent(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
 }
@@ -99,7 +99,7 @@ func Sent(err error) error {
 	return err
 }
 
-// IsLocked tells that a row was locked for longer than a statement would wait.
+// IsLocked reports that a row was locked for longer than a statement would wait.
 func IsLocked(err error) bool {
 	var server *mysqldriver.MySQLError
 	return errors.As(err, &server) && (server.Number == lockWaitTimeout || server.Number == lockNoWait)
@@ -132,21 +132,21 @@ func ErrorNumber(err error) uint16 {
 	return 0
 }
 
-// IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of
+// IsConflict reports that the server rolled the transaction back, or asks for it, for the sake of
 // others: all of it may be run again.
 func IsConflict(err error) bool {
 	var server *mysqldriver.MySQLError
 	return errors.As(err, &server) && (isConflict(server) || server.Number == namedLockDeadlock)
 }
 
-// IsDeadlock tells that transactions, or sessions with named locks, waited for each other, and this
-// one was chosen to end.
+// IsDeadlock reports that transactions, or sessions with named locks, waited for each other, and
+// this one was chosen to end.
 func IsDeadlock(err error) bool {
 	var server *mysqldriver.MySQLError
 	return errors.As(err, &server) && (server.Number == deadlock || server.Number == namedLockDeadlock)
 }
 
-// IsNoSavepoint tells that a savepoint is not there, nor, perhaps, the transaction that set it.
+// IsNoSavepoint reports that a savepoint is not there, nor, perhaps, the transaction that set it.
 func IsNoSavepoint(err error) bool {
 	var server *mysqldriver.MySQLError
 	return errors.As(err, &server) && server.Number == noSuchSavepoint
@@ -169,7 +169,7 @@ func ofServer(err *mysqldriver.MySQLError, unwritten bool) sqlerr.Class {
 	return sqlerr.OfNumber(number, string(err.SQLState[:]), unwritten)
 }
 
-// IsDenied tells that the user may not do that to a database, table or column.
+// IsDenied reports that the user may not do that to a database, table or column.
 func IsDenied(err error) bool {
 	var server *mysqldriver.MySQLError
 	if !errors.As(err, &server) {

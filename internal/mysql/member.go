@@ -37,7 +37,7 @@ func (m *Members) Register(ctx context.Context, id member.ID, label string, ttl 
 	})
 }
 
-// Heartbeat moves its end. The row always changes, so that the count tells whether it was there
+// Heartbeat moves its end. The row always changes, so that the count reports whether it was there
 // whatever clientFoundRows says.
 func (m *Members) Heartbeat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
 	err = m.do(ctx, func(on mysqldb.DBTX) error {

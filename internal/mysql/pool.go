@@ -174,7 +174,7 @@ func execLast(ctx context.Context, conn *sql.Conn, statement string) (ok bool) {
 	return err == nil
 }
 
-// HasLeft tells that ctx has ended during a statement: then the driver has closed the connection.
+// HasLeft reports that ctx has ended during a statement: then the driver has closed the connection.
 func HasLeft(ctx context.Context, conn *sql.Conn) (closed bool) {
 	if ctx.Err() == nil {
 		return false

@@ -143,8 +143,8 @@ func inGroup(ctx context.Context, conn *sql.Conn) bool {
 	return err != nil || members > 0
 }
 
-// On tells that a variable is on. MariaDB's read_only has more values than ON, all of which forbid
-// something.
+// On reports that a variable is on. MariaDB's read_only has more values than ON, all of which
+// forbid something.
 func (s *Server) On(setting string) bool {
 	switch strings.ToUpper(s.Settings[setting]) {
 	case "", "OFF", "0":

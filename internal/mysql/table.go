@@ -160,7 +160,7 @@ func column(line string) (name, definition string, ok bool) {
 	return strings.ReplaceAll(name, "\x00", quote), definition, ok
 }
 
-// isLong tells that a column's values may be long, and stand outside of their row.
+// isLong reports that a column's values may be long, and stand outside of their row.
 func isLong(definition string) bool {
 	kind, _, _ := strings.Cut(definition, " ")
 	for _, long := range []string{"text", "blob", "json", "geometry", "vector"} {

@@ -97,7 +97,7 @@ func dialed(t *testing.T, kind devdb.Kind) (*sql.DB, *faultconn.Dialer) {
 	return db, dialer
 }
 
-// returns tells that f has returned.
+// returns reports that f has returned.
 func returns(f func()) <-chan bool {
 	done := make(chan bool, 1)
 	go func() {

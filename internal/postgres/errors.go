@@ -18,7 +18,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Classify tells what an error means.
+// Classify returns the class of an error.
 func Classify(err error) sqlerr.Class {
 	if err == nil {
 		return sqlerr.Unclassified
@@ -106,7 +106,7 @@ func ClassifyOwn(err error) sqlerr.Class {
 	return is
 }
 
-// NeverSent tells that nothing of a statement reached the server. pgconn says so too of a
+// NeverSent reports that nothing of a statement reached the server. pgconn says so too of a
 // connection that is closed, and means one that was closed before; but it reports that as well
 // where the connection broke while it waited for the answer to a statement of the simple protocol,
 // such as a commit.
@@ -120,26 +120,26 @@ func IsBroken(err error) bool {
 		func(is error) bool { return errors.Is(err, is) }) || errors.As(err, new(net.Error))
 }
 
-// IsLocked tells that a row was locked for longer than a statement would wait.
+// IsLocked reports that a row was locked for longer than a statement would wait.
 func IsLocked(err error) bool { return Code(err) == codeLockNotAvailable }
 
-// IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of
+// IsConflict reports that the server rolled the transaction back, or asks for it, for the sake of
 // others: all of it may be run again.
 func IsConflict(err error) bool { return IsUnserializable(err) || IsDeadlock(err) }
 
-// IsDeadlock tells that transactions waited for each other, and this one was chosen to end.
+// IsDeadlock reports that transactions waited for each other, and this one was chosen to end.
 func IsDeadlock(err error) bool { return Code(err) == codeDeadlockDetected }
 
-// IsUnserializable tells that in REPEATABLE READ or above a row had changed.
+// IsUnserializable reports that in REPEATABLE READ or above a row had changed.
 func IsUnserializable(err error) bool { return Code(err) == codeSerializationFailure }
 
-// Violates tells that a CHECK, or a unique or primary key, of that name would not hold.
+// Violates reports that a CHECK, or a unique or primary key, of that name would not hold.
 func Violates(err error, constraint string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == codeCheckViolation || pg.Code == codeUniqueViolation) && pg.ConstraintName == constraint
 }
 
-// LacksValue tells that a column of that name, which must not be, would be NULL.
+// LacksValue reports that a column of that name, which must not be, would be NULL.
 func LacksValue(err error, column string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == codeNotNullViolation && pg.ColumnName == column
@@ -161,27 +161,28 @@ func Code(err error) string {
 	return ""
 }
 
-// endsSession tells that the server has closed the connection, with whatever code: by
+// endsSession reports that the server has closed the connection, with whatever code: by
 // transaction_timeout, for example.
 func endsSession(err *pgconn.PgError) bool {
 	severity := cmp.Or(err.SeverityUnlocalized, err.Severity)
 	return severity == "FATAL" || severity == "PANIC"
 }
 
-// IsFromFunction tells that an error of the server's came from a function in a procedural language.
+// IsFromFunction reports that an error of the server's came from a function in a procedural
+// language.
 func IsFromFunction(err error) bool {
 	var server *pgconn.PgError
 	return errors.As(err, &server) && isFromFunction(server)
 }
 
-// isFromFunction tells that an error came from a function in a procedural language, as the server
+// isFromFunction reports that an error came from a function in a procedural language, as the server
 // says in any of its languages: PL/pgSQL function audit() line 3 at RAISE.
 func isFromFunction(err *pgconn.PgError) bool {
 	return strings.Contains(err.Where, "PL/") && strings.Contains(err.Where, "()")
 }
 
-// isOwnKey tells that a constraint is the primary key of one of dblock's tables. They have no other
-// unique indexes.
+// isOwnKey reports that a constraint is the primary key of one of dblock's tables. They have no
+// other unique indexes.
 func isOwnKey(constraint string) bool {
 	return strings.HasPrefix(constraint, schema.Prefix) && strings.HasSuffix(constraint, "_pkey")
 }

@@ -20,7 +20,7 @@ const (
 	Redshift    Product = "Amazon Redshift"
 )
 
-// Known tells that Postgres itself is inside, with all its functions and settings.
+// Known reports that Postgres itself is inside, with all its functions and settings.
 func (p Product) Known() bool { return p == PostgreSQL || p == Citus }
 
 // productOf reads the text of version().

@@ -119,7 +119,7 @@ func Ending(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }
 
-// The protocol tells that a session is in a transaction, and not in which one. After ROLLBACK AND
+// The protocol reports that a session is in a transaction, and not in which one. After ROLLBACK AND
 // CHAIN, or a ROLLBACK and a BEGIN, it is in another one: what was written before is gone or
 // committed, and locks are released. So dblock's transactions begin with a setting that ends with
 // them, and check it before they commit.
@@ -135,7 +135,7 @@ const (
 	noSetting = "dblock.transaction_was_ended"
 )
 
-// IsTxEnded tells that CheckTx has failed, and with it the transaction.
+// IsTxEnded reports that CheckTx has failed, and with it the transaction.
 func IsTxEnded(err error) bool {
 	var server *pgconn.PgError
 	const undefinedObject = "42704"

@@ -168,7 +168,7 @@ func (all *inventoryLog) judgeEffect(v *verdict, ops []inventoryOp, end inventor
 	}
 }
 
-// orders tells that the call is an order, not a change of one.
+// orders reports that the call is an order, not a change of one.
 func (o *inventoryOp) orders() bool { return o.Do == reserves || o.Do == carts }
 
 // judgeOrder judges all calls of one key.
@@ -220,7 +220,7 @@ func (p *pruner) learn(o inventoryOp) {
 	}
 }
 
-// counts tells whether a call without an answer may change something. Calls come in their order.
+// counts reports whether a call without an answer may change something. Calls come in their order.
 func (p *pruner) counts(o inventoryOp) bool {
 	id := fmt.Sprint(o.Do, o.Buyer, contentsOf(o.Lines), o.Hold, o.Records)
 	last := p.ended

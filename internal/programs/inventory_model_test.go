@@ -36,7 +36,7 @@ var orderModel = func() porcupine.Model {
 // clockSlack is by how much the database's times are rounded.
 const clockSlack = int64(time.Millisecond)
 
-// held tells that the hold may be alive during a call; due that it may have expired.
+// held reports that the hold may be alive during a call; due that it may have expired.
 func (s orderState) held(o *inventoryOp) bool {
 	return s.state == inventory.ReservationHeld && o.Called < s.late+clockSlack
 }

@@ -115,7 +115,7 @@ func (j *refusalJudge) mostUsed(sku string, o inventoryOp) (n int64) {
 	return n
 }
 
-// may tells whether a row may have been held or sold at a moment between two others.
+// may reports whether a row may have been held or sold at a moment between two others.
 func (j *refusalJudge) may(r orderRow, from, to int64, expires bool) bool {
 	s := j.spans[r.Key]
 	if r.State == inventory.ReservationRefused || s == nil {

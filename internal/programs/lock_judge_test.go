@@ -63,7 +63,7 @@ func (h *hold) trusted() int64 {
 	return h.Granted
 }
 
-// excuses tells whether the hold was used at some time of a try to enter, although it had ended, as its
+// excuses reports whether the hold was used at some time of a try to enter, although it had ended, as its
 // caller could not know yet.
 func (h *hold) excuses(from, to int64) bool {
 	return h.trusted() < h.Left && h.trusted() <= to && from <= h.Left

@@ -51,7 +51,7 @@ func (p *place) judgeCount(t *testing.T, v *verdict, what, query string, most in
 	}
 }
 
-// isOfLeases tells whether dblock alone decides in which order a program locks rows.
+// isOfLeases reports whether dblock alone decides in which order a program locks rows.
 func (p lockProgram) isOfLeases() bool {
 	return !slices.ContainsFunc(p.Processes, func(process lockProcess) bool {
 		return slices.ContainsFunc(process.Callers, func(c lockCaller) bool {

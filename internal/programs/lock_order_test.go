@@ -36,7 +36,7 @@ func judgePermits(v *verdict, name string, holds []hold, sizes []resizing) {
 	}
 }
 
-// isLimit tells whether a semaphore may have had the limit of a hold while it was acquired. The
+// isLimit reports whether a semaphore may have had the limit of a hold while it was acquired. The
 // first acquisition makes the semaphore, with its own limit.
 func isLimit(name string, h hold, sizes []resizing) bool {
 	before := func(o resizing, by int64) bool { return o.Name == name && !o.Unknown && o.Returned <= by }
@@ -55,7 +55,7 @@ type ticketSample struct {
 	wait map[string][]string
 }
 
-// isFair tells whether all callers of leases are fair, and nothing keeps their tickets locked.
+// isFair reports whether all callers of leases are fair, and nothing keeps their tickets locked.
 func (p lockProgram) isFair() bool {
 	some := false
 	for _, process := range p.Processes {

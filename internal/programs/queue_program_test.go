@@ -70,12 +70,12 @@ type queueJob struct {
 	Priority int16         `json:",omitempty"`
 }
 
-// dies tells that none of the job's attempts succeeds.
+// dies reports that none of the job's attempts succeeds.
 func (j queueJob) dies() bool {
 	return j.How != snoozes && !j.drops() && (j.Fails >= j.Attempts || j.Fails > 0 && j.How == discards)
 }
 
-// drops tells that the job's first attempt cancels it.
+// drops reports that the job's first attempt cancels it.
 func (j queueJob) drops() bool { return j.Fails > 0 && j.How == drops }
 
 var queueTables = []string{"dblock_queue_job", "dblock_queue_ready", "dblock_queue_claim", "dblock_queue_key", "dblock_queue_unique", "dblock_member"}

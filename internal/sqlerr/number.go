@@ -90,7 +90,7 @@ var numberStates = map[string]meaning{
 }
 
 // OfNumber returns the class of an error number of MySQL or MariaDB with its SQLSTATE. unwritten
-// tells that the statement left nothing written. After all errors but a lost connection and an
+// reports that the statement left nothing written. After all errors but a lost connection and an
 // interrupted commit the transaction is rolled back for certain.
 func OfNumber(number uint16, state string, unwritten bool) Class {
 	m := numbers[number]

@@ -76,7 +76,7 @@ var stateClasses = map[string]meaning{
 	"XX": always(Unclassified),      // internal error
 }
 
-// OfState returns the class of an SQLSTATE of Postgres. unwritten tells that the statement left
+// OfState returns the class of an SQLSTATE of Postgres. unwritten reports that the statement left
 // nothing written. After most errors the transaction is rolled back for certain; a shutdown may
 // come while a commit waits for a replica. The code may be shorter than five characters if the
 // server is not Postgres.

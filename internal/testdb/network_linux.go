@@ -30,7 +30,7 @@ const (
 	nobodysMAC = "02:00:00:00:00:ff"
 )
 
-// Networks tells whether tests can have networks of their own here, to cut them. That takes
+// Networks reports whether tests can have networks of their own here, to cut them. That takes
 // iproute2, util-linux and the right to make network namespaces: root's, or any user's where the
 // system allows user namespaces. Where it is missing a line says so, and such tests are not
 // selected. DBLOCK_TEST_NETWORK=0 does without them, and 1 asks for them: then it panics where they

@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// Failure tells what an error means. A call that waited too long for the stock tries again: the
+// Failure returns the class of an error. A call that waited too long for the stock tries again: the
 // server's bound has ended, not the caller's. The server's error does not name a trigger.
 func (d *database) Failure(err error) driver.Failure {
 	f := driver.Failure{Class: mysql.ClassifyOwn(err), Locked: mysql.IsLocked(err), Own: errors.As(err, new(*bounded))}

@@ -19,7 +19,7 @@ import (
 )
 
 // A deadlock is retried and so nobody would notice it but by its cost: only the server's own count
-// tells whether rows are locked in one order.
+// reports whether rows are locked in one order.
 
 func TestBatchesOfManySKUsNeverDeadlock(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ func orKeyOpen(err error) error {
 	return err
 }
 
-// Failure tells what an error means.
+// Failure returns the class of an error.
 func (d *database) Failure(err error) driver.Failure {
 	locked := postgres.IsLocked(err)
 	f := driver.Failure{Class: postgres.ClassifyOwn(err), Locked: locked, Own: locked && !postgres.IsFromFunction(err)}

@@ -82,7 +82,7 @@ func generic(t *testing.T, cfg *pgx.ConnConfig, query string, asWeDo bool) strin
 	return strings.Join(lines, "\n")
 }
 
-// readsAll tells whether a plan reads all of a table, or of its index.
+// readsAll reports whether a plan reads all of a table, or of its index.
 func readsAll(plan string) bool {
 	lines := strings.Split(plan, "\n")
 	for i, line := range lines {

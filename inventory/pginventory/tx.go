@@ -20,7 +20,7 @@ import (
 // rows up by their keys, one by one. The server keeps plans of what is prepared. One that reads the
 // whole table, made while that was small, would stand still with the table growing at tens of
 // thousands of orders a second, until statistics are next taken, which may be a minute. It also
-// tells whether commits wait for synchronous standbys: see addBound.
+// reports whether commits wait for synchronous standbys: see addBound.
 const bound = "select pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('enable_seqscan', 'off', true), " +
 	"pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_config('enable_mergejoin', 'off', true), " +
 	"pg_catalog.current_setting('synchronous_standby_names') <> ''::text"

@@ -172,9 +172,9 @@ func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 	return now, errors.Join(answer.Err(), answer.Close())
 }
 
-// together tells that one statement can write the rows at these places. A CASE of values of several
-// Go types has one type, and would convert the others to it. The server takes no statement longer
-// than its max_allowed_packet.
+// together reports that one statement can write the rows at these places. A CASE of values of
+// several Go types has one type, and would convert the others to it. The server takes no statement
+// longer than its max_allowed_packet.
 func (b *batch) together(places []int) bool {
 	total, kinds := fixedText, make([]string, len(b.s.Names))
 	for _, i := range places {

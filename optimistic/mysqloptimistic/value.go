@@ -95,7 +95,7 @@ func (dialect) Key(c driver.Column, key any) (any, error) {
 	return nil, attempt.Invalid("key", "a %T is not of the type %s of the column %q", key, c.Type, c.Name)
 }
 
-// keeps tells that a column is sure to keep a key as it is, whatever the settings of the session.
+// keeps reports that a column is sure to keep a key as it is, whatever the settings of the session.
 func keeps(c driver.Column, key any) bool {
 	name, rest, _ := strings.Cut(c.Type, "(")
 	length, _ := digitsOf(rest)

@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// isUnavailable tells that the connection is to blame for the error of a statement that wrote
+// isUnavailable reports that the connection is to blame for the error of a statement that wrote
 // nothing.
 func isUnavailable(err error) bool {
 	return mysql.ErrorNumber(err) != 0 && mysql.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable || isBroken(err)
@@ -39,8 +39,8 @@ func classOf(_ context.Context, err error) sqlerr.Class {
 	return mysql.Classify(err)
 }
 
-// isBroken tells that there is no connection, or not any more. A context's error may be one of the
-// caller's own, and tells nothing.
+// isBroken reports that there is no connection, or not any more. A context's error may be one of
+// the caller's own, and tells nothing.
 func isBroken(err error) bool {
 	var dial *net.OpError
 	switch {
@@ -57,7 +57,7 @@ func isBroken(err error) bool {
 	return mysql.NeverSent(err) || errors.As(err, new(net.Error))
 }
 
-// isMissing tells that there is no such table.
+// isMissing reports that there is no such table.
 func isMissing(err error) bool {
 	n := mysql.ErrorNumber(err)
 	return n == mysql.NoSuchTable || n == mysql.UnknownDatabase

@@ -161,7 +161,7 @@ func writeAny(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driv
 	return rows, next, err
 }
 
-// hasNext tells that a version is one, and is not the last that the column can hold.
+// hasNext reports that a version is one, and is not the last that the column can hold.
 func hasNext(p *driver.Plan, v driver.Raw) bool {
 	if p.Kind == driver.Int { // some modes cut what is beyond the last version
 		return !v.Void && v.N >= p.First && uint64(v.N) < p.Token[0].Max
@@ -243,7 +243,7 @@ func underRowLock(ctx context.Context, db DB, fn func(DB) error) error {
 	return fn(db)
 }
 
-// isInTx tells whether a connection is in a transaction: outside of one a savepoint is gone at
+// isInTx reports whether a connection is in a transaction: outside of one a savepoint is gone at
 // once.
 func isInTx(ctx context.Context, conn *sql.Conn) (bool, error) {
 	const mark = "dblock_in_tx"

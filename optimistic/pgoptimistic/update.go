@@ -83,7 +83,7 @@ func inTx(ctx context.Context, pool pglock.TxBeginner, fn func(DB) error) error 
 	return pglock.RunTx(ctx, pool, pglock.TxOptions{Attempts: 1}, func(tx pgx.Tx) error { return fn(tx) })
 }
 
-// targetOf tells whether db is in a transaction, or can't begin one.
+// targetOf reports whether db is in a transaction, or can't begin one.
 func targetOf(db DB) (attempt.Target[DB], error) {
 	on := attempt.Target[DB]{DB: db, CallersTx: true}
 	if _, is := db.(pgx.Tx); is {

@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// isUnavailable tells that the connection is to blame for the error of a statement that wrote
+// isUnavailable reports that the connection is to blame for the error of a statement that wrote
 // nothing.
 func isUnavailable(err error) bool {
 	return postgres.Code(err) != "" && postgres.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable || isBroken(err)
@@ -49,8 +49,8 @@ func isUnsent(err error) bool {
 	return errors.Is(err, pgx.ErrTxClosed) || strings.HasPrefix(text, "failed to encode args[") || strings.HasPrefix(text, "unable to encode ")
 }
 
-// isBroken tells that there is no connection, or not any more. A context's error may be one of the
-// caller's own, and tells nothing.
+// isBroken reports that there is no connection, or not any more. A context's error may be one of
+// the caller's own, and tells nothing.
 func isBroken(err error) bool {
 	switch {
 	case errors.As(err, new(*pgconn.ConnectError)):
@@ -61,8 +61,8 @@ func isBroken(err error) bool {
 	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(net.Error)) || errors.Is(err, pgconn.ErrConnClosed)
 }
 
-// marked tells what an error means that a condition of dblock's in the statement has raised: see
-// unaltered and suppressed. If a statement returns a column that has another type, the server
+// marked returns the class of an error that a condition of dblock's in the statement has raised:
+// see unaltered and suppressed. If a statement returns a column that has another type, the server
 // itself refuses it: that error has no code of its own, only its origin.
 func marked(err error) error {
 	var server *pgconn.PgError

@@ -117,7 +117,7 @@ func (e *exchange) keepDead(x *driver.SyncBatch, ours [][]byte) error {
 	return e.d.q.KeepDead(e.ctx, e.on, ours)
 }
 
-// has tells whether a job is among some that are in order.
+// has reports whether a job is among some that are in order.
 func has(ours [][]byte, job driver.ID) bool {
 	_, found := slices.BinarySearchFunc(ours, job[:], bytes.Compare)
 	return found

@@ -106,7 +106,7 @@ func arguments(query string) string {
 	return strings.TrimSpace(query[:strings.Index(query, ";")])
 }
 
-// badPlan tells whether a plan reads a table whole that it must not, or sorts what is in order. What begins with < is a table that the
+// badPlan reports whether a plan reads a table whole that it must not, or sorts what is in order. What begins with < is a table that the
 // statement itself has made, and one without an alias of its own is where an INSERT goes.
 func badPlan(name, query, plan string) bool {
 	for line := range strings.Lines(plan) {

@@ -94,7 +94,7 @@ func judgePlan(t *testing.T, d *database, name, query string) {
 	}
 }
 
-// badPlan tells whether a plan reads a table whole that it must not, hashes or merges any, or sorts what is in order.
+// badPlan reports whether a plan reads a table whole that it must not, hashes or merges any, or sorts what is in order.
 func badPlan(name, plan string) bool {
 	for line := range strings.Lines(plan) {
 		_, table, whole := strings.Cut(line, "Seq Scan on dblock_queue")

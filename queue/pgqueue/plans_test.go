@@ -159,7 +159,7 @@ func simple(t *testing.T, conn *pgxpool.Conn, statement string) string {
 	return strings.Join(lines, "\n")
 }
 
-// readsAll tells that a plan reads one of the large tables whole. There are few claims.
+// readsAll reports that a plan reads one of the large tables whole. There are few claims.
 func readsAll(plan string) bool {
 	for _, table := range []string{"job", "unique", "key", "blocked"} {
 		if strings.Contains(plan, "Seq Scan on dblock_queue_"+table+" ") {

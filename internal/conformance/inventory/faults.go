@@ -129,7 +129,7 @@ func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (distur
 	return struck || told != nil, err
 }
 
-// excused tells whether the cut excuses an error. A single cut connection excuses none. A timeout as
+// excused reports whether the cut excuses an error. A single cut connection excuses none. A timeout as
 // short as that of the slow cuts can also pass on a machine that is busy.
 func excused(c suite.Cut, struck bool, err error) bool {
 	late := suite.IsUnknown(err) || errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable)

@@ -28,7 +28,7 @@ func (v *env) two(t *testing.T) (a, b Leases) {
 	return Place{LeasePlace: v}.two(t)
 }
 
-// isAny tells whether err is any of these.
+// isAny reports whether err is any of these.
 func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }

@@ -121,7 +121,7 @@ func (b *env[DB]) comparesColumn(t *testing.T, db DB, column, typ string, taken 
 	}
 }
 
-// means tells whether a value means anything in a column of a type. What the servers make of the
+// means reports whether a value means anything in a column of a type. What the servers make of the
 // others depends on how they are sent.
 func (b *env[DB]) means(typ string, value any) bool {
 	_, isFloat := value.(float64)

@@ -210,7 +210,7 @@ func (tests[DB]) ARepeatIsWrittenOnce(t *testing.T, b *env[DB]) {
 	}
 }
 
-// isLost tells that a connection was lost.
+// isLost reports that a connection was lost.
 func isLost(err error) bool {
 	return errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrUnavailable)
 }

@@ -35,7 +35,7 @@ type model[V, DB any] struct {
 	seen  []V    // versions that rows have had
 	odd   string // a text that is not ASCII
 
-	// follows tells whether a write may have given a row its version.
+	// follows reports whether a write may have given a row its version.
 	follows func(was, now modelRow[V]) bool
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// sees tells whether a transaction that reads twice sees what another session writes in between:
+// sees reports whether a transaction that reads twice sees what another session writes in between:
 // not in REPEATABLE READ.
 func (b *txs) sees(t *testing.T, tx Statements) (changes bool) {
 	t.Helper()

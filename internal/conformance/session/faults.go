@@ -162,7 +162,7 @@ func (tests) InterruptedHandOvers(t *testing.T, s *env) {
 	}
 }
 
-// isDoubt tells that a statement was interrupted.
+// isDoubt reports that a statement was interrupted.
 func isDoubt(err error) bool {
 	return errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrLost)
 }

@@ -24,10 +24,10 @@ const (
 	CutPoints  = 400         // more than any protocol here has: the trials would never end
 )
 
-// Slow tells that the disturbance ends with a timeout only.
+// Slow reports that the disturbance ends with a timeout only.
 func (c Cut) Slow() bool { return c.Mode == faultconn.Stall || c.Mode == faultconn.Late }
 
-// Cancels tells that the caller gives up.
+// Cancels reports that the caller gives up.
 func (c Cut) Cancels() bool { return c.Mode == faultconn.HookBefore || c.Mode == faultconn.HookAfter }
 
 func (c Cut) String() string {

@@ -20,7 +20,7 @@ const (
 	envSeed = "DBLOCK_SEED" // of a test that draws at random, to repeat a run
 )
 
-// Definite tells that an error promises that nothing was written.
+// Definite reports that an error promises that nothing was written.
 func Definite(err error) bool { return err != nil && !IsUnknown(err) }
 
 func IsUnknown(err error) bool { return errors.Is(err, dblock.ErrOutcomeUnknown) }

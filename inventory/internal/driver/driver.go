@@ -283,7 +283,7 @@ func (e *KeyOpen) Error() string { return e.Err.Error() }
 
 func (e *KeyOpen) Unwrap() error { return e.Err }
 
-// IsKeyOpen tells that an error is so marked.
+// IsKeyOpen reports that an error is so marked.
 func IsKeyOpen(err error) bool {
 	var open *KeyOpen
 	return errors.As(err, &open)

@@ -14,7 +14,7 @@ type Moves struct {
 	Return  []Units // stock that is given back
 }
 
-// IsEmpty tells that there is nothing to write.
+// IsEmpty reports that there is nothing to write.
 func (m Moves) IsEmpty() bool { return len(m.Insert) == 0 && len(m.Set) == 0 }
 
 // Quotas are those that are given back.

@@ -13,7 +13,7 @@ import (
 )
 
 // Run calls once until its error is nil or one that is not repeated, or as often as the plan says.
-// The first attempt is 1. locked tells that once has to take the plan's lock. once leaves nothing
+// The first attempt is 1. locked reports that once has to take the plan's lock. once leaves nothing
 // written if it returns an error that is repeated.
 func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt int, locked bool) error) error {
 	if ctx.Err() != nil {
@@ -66,12 +66,12 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 	}
 }
 
-// escalates tells whether that attempt is made under the lock.
+// escalates reports whether that attempt is made under the lock.
 func (p *Plan) escalates(attempt int) bool {
 	return p.Lock != nil && (attempt > p.EscalateAfter || p.nested)
 }
 
-// again tells whether it may be tried again.
+// again reports whether it may be tried again.
 func (p *Plan) again(err error) bool {
 	switch {
 	case sqlerr.IsFinal(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -119,7 +119,7 @@ type Stmt struct {
 	Names   []string // of the same, as the caller spells them
 }
 
-// Sets tells whether the statement sets a column.
+// Sets reports whether the statement sets a column.
 func (s *Stmt) Sets(column string) bool {
 	return slices.ContainsFunc(s.Columns, func(c Column) bool { return c.Name == column })
 }

@@ -27,7 +27,7 @@ type Insert struct {
 	GroupLimit int32  // with a Group: at least 1
 }
 
-// HasKeys tells that some of the jobs have a unique key, or a group.
+// HasKeys reports that some of the jobs have a unique key, or a group.
 func HasKeys(jobs []Insert) bool {
 	return slices.ContainsFunc(jobs, func(j Insert) bool { return j.Unique != "" || j.Group != "" })
 }
@@ -150,11 +150,11 @@ func (x *SyncBatch) Returned() []Place {
 	return places
 }
 
-// LocksKeys tells that it locks rows of unique keys and groups: those of jobs that end.
+// LocksKeys reports that it locks rows of unique keys and groups: those of jobs that end.
 func (x *SyncBatch) LocksKeys() bool { return len(x.KeyedEnds()) > 0 }
 
-// LeavesGroups tells that jobs with keys which end leave places in their groups. A job that was not
-// admitted has none: its end touches no group, and not even a row that appears meanwhile.
+// LeavesGroups reports that jobs with keys which end leave places in their groups. A job that was
+// not admitted has none: its end touches no group, and not even a row that appears meanwhile.
 func (x *SyncBatch) LeavesGroups() bool { return x.Take == nil || x.Take.Job.Admitted }
 
 // RowWait is how long it waits for the row of a unique key, a group, or a job that ends; then
@@ -220,10 +220,10 @@ type Driver interface {
 	// Classify tells what an error of this driver means.
 	Classify(err error) sqlerr.Class
 
-	// IsLocked tells that a statement gave up because another transaction had a row locked.
+	// IsLocked reports that a statement gave up because another transaction had a row locked.
 	IsLocked(err error) bool
 
-	// Exhausted tells that the pool has no connection left: statements wait for one.
+	// Exhausted reports that the pool has no connection left: statements wait for one.
 	Exhausted() bool
 
 	// Leases makes locks in the same database, for the election of a worker. Its error is
@@ -266,10 +266,10 @@ type CallerTx struct{ Tx any }
 type Members interface {
 	member.Driver
 
-	// Stands tells whether a member's row is there. If it is, no other process has ended a job of
+	// Stands reports whether a member's row is there. If it is, no other process has ended a job of
 	// the member's claims until now: a rescue evicts the member first.
 	Stands(ctx context.Context, m member.ID) (bool, error)
 
-	// Evict deletes a member if it has expired, and tells whether it is gone.
+	// Evict deletes a member if it has expired, and reports whether it is gone.
 	Evict(ctx context.Context, m member.ID) (gone bool, err error)
 }

@@ -25,7 +25,7 @@ func Topic(queue string) string {
 // AnyQueue stands for all.
 const AnyQueue = ""
 
-// IsOfJobs tells that it is not of a member.
+// IsOfJobs reports that it is not of a member.
 func (n Notification) IsOfJobs() bool { return n.Member == (member.ID{}) }
 
 // Notifier takes notifications from process to process. If it can't, the errors of both calls are
