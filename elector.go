@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// Elector is one candidate among those who campaign for the same key, in this process or others.
-// The one who holds the key leads. Make it with NewElector. It is safe for concurrent use.
+// Elector is one candidate of several that campaign for the same key, in this process or others.
+// The holder of the key leads. Make it with NewElector. It is safe for concurrent use.
 type Elector struct {
 	locker Locker
 	look   looker

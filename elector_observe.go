@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
-// Leader reads who leads, with the data that the leader publishes.
+// Leader reads the leader, with the data that it publishes.
 //
 // Errors: ErrNotHeld if no living process leads, with the token of the last term if that is known,
 // and what else the Locker's Holder returns.
@@ -21,11 +21,11 @@ func (e *Elector) Leader(ctx context.Context) (HeldLock, error) {
 	return h, err
 }
 
-// Observe yields who leads, and then each change, until ctx ends; ErrNotHeld is yielded where there
-// is no leader. It needs no Run. It looks every ElectorOptions.Poll: terms that came and went in
-// between are not seen.
+// Observe yields the leader, and then each change, until ctx ends; ErrNotHeld is yielded where
+// there is no leader. It needs no Run. It looks every ElectorOptions.Poll: terms that came and went
+// in between are not seen.
 //
-// While who leads can't be read the error is yielded once, and then, once it can, who leads by
+// While the leader can't be read the error is yielded once, and then, once it can, the leader by
 // then. An error that does not go away by itself, such as ErrSchema, is the last that is yielded.
 func (e *Elector) Observe(ctx context.Context) iter.Seq2[HeldLock, error] {
 	return func(yield func(HeldLock, error) bool) {

@@ -20,8 +20,8 @@ type Lock struct {
 	outer    *Lock // the next lock up in it
 
 	over   error                   // why it has ended; these are guarded by held.mu
-	ctx    context.Context         // made when it is asked for, as most who lock a key for a moment don't
-	cancel context.CancelCauseFunc // nil: nobody has asked
+	ctx    context.Context         // made on request, as most callers that lock a key for a moment don't use it
+	cancel context.CancelCauseFunc // nil: it was not requested
 
 	release sync.Once
 	ended   error // what Release said

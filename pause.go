@@ -20,8 +20,8 @@ func clockOf(l Locker) clock.Clock {
 	return clock.Real{}
 }
 
-// brief is what a pause is shorter than that only lets others finish: whoever stops the clock must
-// not stop that.
+// brief is what a pause is shorter than that only lets others finish: a test that stops the clock
+// must not stop that.
 const brief = 100 * time.Millisecond
 
 // sleep waits for d while ctx lives; its error is the context's cause.

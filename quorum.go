@@ -59,7 +59,7 @@ type QuorumOptions struct {
 	// majority of the nodes trust a lock without a heartbeat (Caps.TrustedFor).
 	Drift time.Duration
 
-	Observer Observer // HeartbeatLate is for the nodes to tell. A panic ends nothing.
+	Observer Observer // HeartbeatLate is reported by the nodes. A panic ends nothing.
 }
 
 const defaultNodeTimeout = time.Second
@@ -150,7 +150,7 @@ func checkNode(nodes []Locker, i int) error {
 // first of them asks the nodes, and a release hands the lock to the next one. After 100 ms of that
 // it is released on the nodes, so that other processes get it.
 //
-// Errors: as for Locker.Acquire. A *HeldError says who holds key on one of the nodes;
+// Errors: as for Locker.Acquire. A *HeldError names the holder of key on one of the nodes;
 // ErrUnavailable, which matches the context's error too where that ended the wait, says that too
 // few nodes have answered. Whatever had been granted by then is given back, in the background if
 // ctx has ended.

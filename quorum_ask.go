@@ -199,7 +199,8 @@ func (a *asked) why(ctx context.Context) error {
 	if lasting > len(a.q.nodes)-a.q.majority { // no other try would do better
 		return errors.Join(a.failed...)
 	}
-	// The nodes' errors are told and not wrapped: where one of them is in doubt, this call is not.
+	// The nodes' errors are quoted and not wrapped: where one of them is in doubt, this call is
+	// not.
 	text := fmt.Sprintf("lock %q: %d of %d nodes have answered, and %d are needed",
 		a.r.Key, a.granted+len(a.refused), len(a.q.nodes), a.q.majority)
 	if ctx.Err() != nil {

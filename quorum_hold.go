@@ -337,7 +337,7 @@ func (h *quorumHold) giveBack(ctx context.Context) (few bool) {
 	return few
 }
 
-// drop forgets a lock that nobody uses any more.
+// drop forgets a lock that no caller uses any more.
 func (q *Quorum) drop(h *quorumHold) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -30,7 +30,7 @@ type LeaseOptions struct {
 	// is woken before that when the key is given back. Default 1 s; 10 ms to 1 min.
 	Poll time.Duration
 
-	// Label says for people who holds what this process holds, as WithLabel does for one lock.
+	// Label describes the locks of this process for operators, as WithLabel does for one lock.
 	Label string
 
 	// Fair serves first come, first served, across processes; see pglock.LeaseOptions.
@@ -49,7 +49,7 @@ type LeaseLocker struct {
 
 	mu    sync.Mutex
 	locks map[*dblock.Lock]struct{} // those that have not ended
-	fails []error                   // what the next calls are told
+	fails []error                   // the errors of the next calls
 	mute  time.Time                 // until when no heartbeat gets through
 
 	unresolved atomic.Bool // since a call failed with ErrOutcomeUnknown, until the next heartbeat
@@ -127,8 +127,8 @@ func (l *LeaseLocker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) 
 }
 
 // AcquireAll waits, while ctx lives, until it has all of several keys at once: at most
-// dblock.MaxSetKeys, in whatever order, each once. It never has a part of them, so that nobody
-// waits for one who waits. One Release gives all back, at once; where one is lost, all are.
+// dblock.MaxSetKeys, in whatever order, each once. It never has a part of them, so no call
+// waits for a waiting call. One Release releases all, at once; if one is lost, all are.
 // Lock.Fences has a fence for each key. It stands in no line: where single keys of the set are
 // wanted all the time, it may wait for long.
 //
@@ -137,8 +137,8 @@ func (l *LeaseLocker) AcquireAll(ctx context.Context, keys []string, opts ...dbl
 	return l.noted(l.locker.AcquireAll(ctx, keys, opts...))
 }
 
-// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one
-// of the keys.
+// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError names the holder
+// of one of the keys.
 func (l *LeaseLocker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.noted(l.locker.TryAcquireAll(ctx, keys, opts...))
 }
@@ -163,19 +163,20 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 // Held lists the locks that are held now on the Server, by whomever, sorted by key.
 func (l *LeaseLocker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
-// Holder reads who holds a key, with the data of WithData. The exclusive holder comes first. Of the
-// holders of a shared key, or of a semaphore, it returns any one, with its Mode; Held lists all.
-// With dblock.ErrNotHeld it returns the token of the key's last acquisition; 0 if there was none.
+// Holder reads the holder of a key, with the data of WithData. The exclusive holder comes first. Of
+// the holders of a shared key, or of a semaphore, it returns any one, with its Mode; Held lists
+// all. With dblock.ErrNotHeld it returns the token of the key's last acquisition; 0 if there was
+// none.
 //
 // Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid.
 func (l *LeaseLocker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)
 }
 
-// ForceRelease gives back a lock that somebody else holds, if the token is right (see Held). The
+// ForceRelease releases a lock of another process, if the token is right (see Held). The
 // holder learns of it when it asks or guards, and not before; Lose tells it.
 //
-// Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrInvalid.
+// Errors: dblock.ErrNotHeld if the key is not held, or not with that token; dblock.ErrInvalid.
 func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64) error {
 	return l.locker.ForceRelease(ctx, key, token)
 }
@@ -188,7 +189,7 @@ func (l *LeaseLocker) SetPermits(ctx context.Context, key string, limit int) err
 	return l.locker.SetPermits(ctx, key, limit)
 }
 
-// Sweep removes what nobody has used for an hour. It returns how many rows a database would have
+// Sweep removes rows that were not used for an hour. It returns how many rows a database would have
 // removed.
 func (l *LeaseLocker) Sweep(ctx context.Context) (removed int64, err error) {
 	return l.locker.Sweep(ctx)

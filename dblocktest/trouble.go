@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Lose takes the lock of key away from this process and tells it so, as when somebody has
+// Lose takes the lock of key away from this process and notifies it, as when an operator has
 // force-released it: when Lose returns, the lock's context is done, with a *dblock.LostError that
 // says dblock.ReasonStolen as its cause, Server.Check refuses its fence, and the key is free. It
 // returns false where this process does not hold key.
@@ -24,7 +24,7 @@ func (l *LeaseLocker) Lose(key string) bool {
 	for _, f := range lock.Fences() {
 		l.server.rows.Admin().Free(f)
 	}
-	return errors.Is(lock.ExpireIn(context.Background(), time.Hour), dblock.ErrLost) // it asks, and so is told
+	return errors.Is(lock.ExpireIn(context.Background(), time.Hour), dblock.ErrLost) // it asks, and so finds out
 }
 
 // holding returns a lock of key that has not ended; nil where there is none.
@@ -52,7 +52,7 @@ func (l *LeaseLocker) Evict() {
 		return // it is closed, and holds nothing
 	}
 	ended := make(chan struct{})
-	forget := inc.OnEnd(func(dblock.Reason) (tell func()) {
+	forget := inc.OnEnd(func(dblock.Reason) (observe func()) {
 		close(ended)
 		return nil
 	})
@@ -151,7 +151,7 @@ func (l *LeaseLocker) disturb(ctx context.Context, call string, run func() error
 	return run()
 }
 
-// failure takes what the next call is told.
+// failure takes the error of the next call.
 func (l *LeaseLocker) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

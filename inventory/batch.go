@@ -81,7 +81,8 @@ func (s *seller) canSell(orders []order) bool {
 	return len(orders) == 1 && orders[0].isPlain()
 }
 
-// isUniform reports that orders for one SKU differ in nothing but who wants how much.
+// isUniform reports that orders for one SKU differ in nothing but their keys, buyers and
+// quantities.
 func isUniform(orders []order) bool {
 	first := orders[0]
 	for _, o := range orders {

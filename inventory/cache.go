@@ -172,7 +172,7 @@ type supply int
 const (
 	enough  supply = iota // for all
 	unknown               // of some SKU
-	few                   // too few for all who ask for some SKU
+	few                   // too few for all orders of some SKU
 	none                  // of some SKU
 )
 
@@ -250,7 +250,7 @@ func (c *skuCache) overLimit(orders []order) (buyers []string) {
 	return buyers
 }
 
-// noteAnswers takes over what a batch was told that is recorded.
+// noteAnswers notes what a batch found recorded.
 func (c *skuCache) noteAnswers(orders []order, answers []answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,7 +39,7 @@ func (s *seller) sellBehind(ctx context.Context, orders []order, lane string) ([
 }
 
 // await waits for a key, if there is time for that. It returns nil when no other transaction writes
-// it, and when the database refuses the order: that is for the one who decides.
+// it, and when the database refuses the order: the decision will find that.
 func (s *seller) await(ctx context.Context, o *order) error {
 	for {
 		err := s.driver.AwaitKeys(ctx, o.rows(o.state())[:1])

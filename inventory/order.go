@@ -130,7 +130,7 @@ func (o *order) rows(s ReservationState) []driver.Row {
 	return rows
 }
 
-// reservation is what the caller is told; began is when it called.
+// reservation is what the caller gets; began is when it called.
 func (o *order) reservation(out outcome, began time.Time) Reservation {
 	if out.State == 0 {
 		return Reservation{}

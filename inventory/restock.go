@@ -40,7 +40,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 		case lookup != nil:
 			return lookup
 		case !found:
-			return err // the one who has it is gone: run again
+			return err // the transaction that had it is gone: run again
 		case recorded != change:
 			verdict = &KeyReusedError{Key: a.ID, Recorded: describe(recorded), Sent: describe(change)}
 		default:

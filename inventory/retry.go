@@ -63,7 +63,7 @@ const (
 
 // ended is how a retry ended that got no answer from the database.
 type ended struct {
-	as    error // what the caller is told: one of dblock's errors, or a context's
+	as    error // what the caller gets: one of dblock's errors, or a context's
 	cause error // what the driver said last
 }
 
@@ -175,7 +175,7 @@ func outOfTime(parent context.Context, unresolved bool, is sqlerr.Class, err err
 	return &ended{sqlerr.Public(is), err}
 }
 
-// pause waits before the next attempt, with full jitter, so that those who collided don't meet
+// pause waits before the next attempt, with full jitter, so that attempts that collided don't meet
 // again. False: there is no time left for one.
 func pause(ctx context.Context, attempt int) bool {
 	return pace.Sleep(ctx, rand.N(min(longestStep, firstPause<<min(attempt, 10)))) == nil
@@ -208,7 +208,7 @@ func (r *retrier) classOfBatch(err error) sqlerr.Class {
 	return r.class(err)
 }
 
-// named returns the class that a caller is told of. A lock that did not come in time is Busy, also
+// named returns the class that a caller gets. A lock that did not come in time is Busy, also
 // if the statement was repeated for it. A key that another order keeps taking is a conflict.
 func (r *retrier) named(err error) sqlerr.Class {
 	switch is := r.failure(err); {

@@ -72,7 +72,7 @@ func (a Adjustment) validate() error {
 
 // text refuses what one of the databases could not store as it is: Postgres takes neither NUL nor
 // bytes that are not UTF-8, and so neither driver does. The name of the field comes in two, to be
-// put together only if it is told.
+// put together only for an error.
 func text(of, field, s string, least int) error {
 	switch {
 	case len(s) < least:

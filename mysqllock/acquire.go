@@ -129,8 +129,8 @@ func (l *leaseRows) apart(ctx context.Context, by lease.By, asks []lease.Acquire
 	return l.acquireAt(ctx, by, rest, at, answers)
 }
 
-// acquireOne takes one key where it is free, makes its row where that is missing, and else says who
-// has it. On MySQL, where making a row takes three round trips, it looks first whether it is
+// acquireOne acquires one key if it is free, inserts its row if that is missing, and else names the
+// holder. On MySQL, where making a row takes three round trips, it looks first whether it is
 // missing.
 func (l *leaseRows) acquireOne(ctx context.Context, by lease.By, a lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	asks, answers := []lease.AcquireRequest{a}, make([]lease.AcquireResult, 1)
@@ -231,7 +231,7 @@ func counted(asks []lease.AcquireRequest, token int64) []lease.AcquireResult {
 // errUnseen says that a lease was granted that could not be read back: it may stand. It is Lost.
 var errUnseen = errors.New("dblock: a lease was granted, and not found when it was read back")
 
-// see reads who has what; a lease that is there under an ask's handle was granted to it, and so
+// see reads the holders of keys. A lease with the handle of a request was granted to it, and so
 // many were at least. It returns which of the rows are missing.
 func (l *leaseRows) see(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult, granted int64,
@@ -264,7 +264,7 @@ func (l *leaseRows) see(
 	return missing, nil
 }
 
-// refused says why an ask was not granted: a key that is free but for readers is nobody's.
+// refused says why a request was not granted. A key with readers only has no holder.
 func refused(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) lease.AcquireResult {
 	answer := lease.AcquireResult{MemberGone: !r.Alive}
 	switch {
@@ -280,8 +280,7 @@ func refused(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) lease.AcquireResult
 	return answer
 }
 
-// freeFor reports whether nobody has a key for itself, or only a member that the ask knows to be
-// gone.
+// freeFor reports whether a key has no exclusive holder, or one that the request knows to be gone.
 func freeFor(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) bool {
 	return r.Held == 0 || r.MemberID.Valid && id(r.MemberID.String) == a.Gone
 }
@@ -361,7 +360,7 @@ func askArgs(by lease.By, asks []lease.AcquireRequest) []any {
 	return args
 }
 
-// keeper is whose heartbeat keeps the lease; empty is nobody.
+// keeper is the member whose heartbeat keeps the lease; empty: none.
 func keeper(by lease.By, a lease.AcquireRequest) []byte {
 	if a.Detached {
 		return nil
@@ -375,5 +374,5 @@ func id(text string) (id member.ID) {
 	return id
 }
 
-// micros is a duration that the server told; what is past is none.
+// micros is a duration from the server; one that is past is 0.
 func micros(us int64) time.Duration { return time.Duration(max(us, 0)) * time.Microsecond }

@@ -9,17 +9,17 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// Claim locks rows that nobody else has locked, at most n of those that query returns, and reads
-// them: "any free seat, now". It waits for nobody, and two who claim at once get different rows. It
-// returns none, and no error, where none is free: others may still have some locked, and give them
-// back.
+// Claim locks rows that no other transaction has locked, at most n of those that query returns, and
+// reads them: "any free seat, now". It never waits, and two concurrent claims get different rows.
+// If none is free it returns none, and no error: other transactions may still have some locked, and
+// release them.
 //
 // query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT
 // id, price FROM seat WHERE sold = 0 ORDER BY id". An index must serve both its WHERE and its ORDER
 // BY: (sold, id). args are for its question marks; scan reads a row. n is 1 to dblock.MaxSetKeys. A
 // claim ends with tx: write the new holder into the row itself before you commit, and have query
 // read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are
-// locked as well, and keep out who inserts.
+// locked as well, and block inserts.
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query
 // that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or behind

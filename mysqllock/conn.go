@@ -15,8 +15,8 @@ import (
 )
 
 // once runs one autocommit statement on a connection of the pool. One that had no chance is
-// repeated: its connection was dead, or it was rolled back for others' sake. To have the connection
-// first tells what never reached the server from what may have: the pool's own methods don't.
+// repeated: its connection was dead, or it was rolled back for others' sake. It gets the connection
+// first, so that it knows whether a statement was sent: the pool's own methods don't say.
 func (c *conns) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
 	return c.repeat(ctx, c.db.Conn, c.db.GiveBack, func(conn *sql.Conn) error { return statement(c.db.On(conn)) })
 }
@@ -39,7 +39,7 @@ func (c *conns) repeat(
 }
 
 // These are the settings of the connections on which locks are acquired. Each statement waits for a
-// lock for a second, the least that MySQL can be told. At READ UNCOMMITTED a statement that
+// lock for a second, the shortest bound that MySQL takes. At READ UNCOMMITTED a statement that
 // acquires reads the row of its member without a lock: see queries/mysql/lease.sql.
 const (
 	bound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @dblock_level = @@SESSION.%[1]s, " +
@@ -104,8 +104,8 @@ func boundUs(ctx context.Context) int64 {
 }
 
 // bounded is once for a statement that makes or deletes rows, which would wait for a transaction
-// that has locked a row or a gap. It waits for boundWait on MySQL, and on MariaDB for as long as it
-// is told. It fails as locked then.
+// that has locked a row or a gap. It waits for boundWait on MySQL, and on MariaDB as wait says. It
+// fails as locked then.
 func (c *conns) bounded(ctx context.Context, wait func(mysqldb.DBTX) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
 	if c.db.MariaDB {
 		return c.once(ctx, func(on mysqldb.DBTX) error { return statement(wait(on)) })

@@ -7,7 +7,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// errLocked says that somebody's transaction holds a row for too long. It is Busy.
+// errLocked says that another transaction has held a row for too long. It is Busy.
 var errLocked = errors.New("dblock: the lease is locked by a transaction")
 
 // partial is an error after which a part of a batch stands.

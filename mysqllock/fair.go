@@ -55,8 +55,8 @@ func (t *ticketRows) enqueue(ctx context.Context, by lease.By, asks []lease.Acqu
 	return tickets, nil
 }
 
-// inTurn is acquireExclusive for those whose keys nobody has a ticket for; the others are told who
-// has them.
+// inTurn is acquireExclusive for the requests whose keys have no tickets. For the others it names
+// the holders.
 func (t *ticketRows) inTurn(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	queued, err := read(ctx, t.conns, func(on mysqldb.DBTX) ([][]byte, error) {
 		return t.q.QueuedKeys(ctx, on, askedKeys(asks))
@@ -127,9 +127,9 @@ func (d *leaseDriver) Serve(ctx context.Context, key string, gone member.ID) (bo
 	})
 }
 
-// next has a key granted to the next one who waits, and drops its ticket; false where nobody does,
-// or the key is not to be had. Only who has the lease's row locked changes a ticket, so it does not
-// matter that it was read before.
+// next grants a key to the next waiter, and drops its ticket. It returns false if there is none, or
+// if the key is not free. A ticket changes only while the lease's row is locked, so it may be read
+// before.
 func (t *ticketRows) next(
 	ctx context.Context, key string, but lease.Handle, grant func(on mysqldb.DBTX, ticket int64) (int64, error),
 ) (bool, error) {

@@ -25,9 +25,9 @@ type Guards struct {
 }
 
 // Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx
-// ends: nobody can take it over before. It comes first in the transaction that writes what the
-// lease protects. It sees the row as it is, whatever tx has read before. What is held shared is
-// checked in the same way, nobody has it for itself then; and so are permits.
+// ends: no other process can take it over before. It comes first in the transaction that writes
+// what the lease protects. It sees the row as it is, whatever tx has read before. Shared leases and
+// permits are checked in the same way: a shared lease has no exclusive holder then.
 //
 // Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are the
 // driver's.
@@ -113,7 +113,7 @@ func (g Guards) CheckFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, reso
 // committed, on a connection of its own. A guard that finds no row locks its place at REPEATABLE
 // READ, the servers' default, and with it the places of neighbouring keys, until the caller's
 // transaction ends. So an acquisition that this process does not hold any more is looked for first.
-// If that fails, the guard has to tell.
+// If that fails, the guard decides.
 func (d *leaseDriver) isGone(ctx context.Context, f dblock.Fence) bool {
 	if d.db.Exhausted() {
 		return false

@@ -65,7 +65,7 @@ func (d *leaseDriver) expire(ctx context.Context, backs []lease.ReleaseRequest, 
 	return rows, err
 }
 
-// Holding tells which acquisitions are still ours.
+// Holding reports which acquisitions still hold their leases.
 func (d *leaseDriver) Holding(ctx context.Context, backs []lease.ReleaseRequest) ([]bool, error) {
 	keys := keysOf(backs)
 	type handled struct {

@@ -37,8 +37,8 @@ type LeaseOptions struct {
 	Schema string
 
 	// Watch is how often the server looks, on behalf of a process, at the keys that it waits for:
-	// in one statement that takes up to a second, on a connection that is in use only while
-	// somebody waits. A release is noticed so soon. At 2 ms this costs the server about a thirtieth
+	// in one statement that takes up to a second, on a connection that is in use only while a call
+	// waits. A release is noticed within that time. At 2 ms this costs the server about a thirtieth
 	// of a processor core for each process that waits, and twice that where it waits for 100 keys;
 	// longer ones cost less. The 100 keys that were waited for longest are watched; the others are
 	// polled for, and all where the pool may open less than 8 connections. Default 2 ms; 1 ms to 1
@@ -150,18 +150,18 @@ func (l *LeaseLocker) TryAcquire(ctx context.Context, key string, opts ...dblock
 }
 
 // AcquireAll waits, while ctx lives, until it has all of several keys at once: at most
-// dblock.MaxSetKeys, in whatever order, each once. It never has a part of them, so that nobody
-// waits for one who waits. One Release gives all back, at once; where one is lost, all are.
-// Lock.Fences has a fence for each key. It stands in no line: where single keys of the set are
-// wanted all the time, it may wait for long.
+// dblock.MaxSetKeys, in whatever order, each once. It never has a part of them, so no call waits
+// for a waiting call. One Release releases all, at once; if one is lost, all are. Lock.Fences has a
+// fence for each key. It has no place in a queue: if single keys of the set are wanted all the
+// time, it may wait for long.
 //
 // Errors: those of dblock.Locker's Acquire.
 func (l *LeaseLocker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.locker.AcquireAll(ctx, keys, opts...)
 }
 
-// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one
-// of the keys.
+// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError names the holder
+// of one of the keys.
 func (l *LeaseLocker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return l.locker.TryAcquireAll(ctx, keys, opts...)
 }
@@ -187,8 +187,9 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
 
-// Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: nobody can
-// take it over before. It comes first in the transaction that writes what the lease protects.
+// Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: no other
+// process can take it over before. It comes first in the transaction that writes what the lease
+// protects.
 //
 // Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once.
 // Others are the driver's.
@@ -294,8 +295,8 @@ func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore 
 	return func() { mysql.SetBack(ctx, conn, fmt.Sprintf("SET SESSION wait_timeout = %d", before)) }, nil
 }
 
-// Sweep removes what nobody has used for an hour: members that died, keys that are free. It is for
-// tidiness alone; nothing waits for it. It returns how many rows it removed.
+// Sweep removes rows that were not used for an hour: dead members, free keys. It only saves space;
+// nothing waits for it. It returns how many rows it removed.
 //
 // Errors: dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
 // dblock.ErrOutcomeUnknown, dblock.ErrSchema.
@@ -318,9 +319,9 @@ func (l *LeaseLocker) RunSweeper(ctx context.Context, every time.Duration) error
 // dblock.ErrOverloaded, dblock.ErrSchema.
 func (l *LeaseLocker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
-// Holder reads who holds a key, with the data of WithData. The exclusive holder comes first, in one
-// cheap statement. Of the holders of a shared key, or of a semaphore, it returns any one, with its
-// Mode, by a second statement; Held lists all, without their data. With dblock.ErrNotHeld it
+// Holder reads the holder of a key, with the data of WithData. The exclusive holder comes first, in
+// one cheap statement. Of the holders of a shared key, or of a semaphore, it returns any one, with
+// its Mode, by a second statement; Held lists all, without their data. With dblock.ErrNotHeld it
 // returns the token of the key's last acquisition, by a third statement; 0 if that is not known.
 //
 // Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid,
@@ -334,7 +335,7 @@ func (l *LeaseLocker) Holder(ctx context.Context, key string) (dblock.HeldLock, 
 // for operators. The holder's lock is lost when its process next reads what it holds, a third of
 // its TTL later at most, or when it guards.
 //
-// Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrBusy
+// Errors: dblock.ErrNotHeld if the key is not held, or not with that token; dblock.ErrBusy
 // while a guarded transaction of the holder is open.
 func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64) error {
 	return l.locker.ForceRelease(ctx, key, token)

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysql"
 )
 
-// takeOne grants one key where it is free, and not locked by anybody at this moment.
+// takeOne grants one key if it is free and its row is not locked.
 func (l *leaseRows) takeOne(ctx context.Context, by lease.By, a lease.AcquireRequest) (taken, token int64, err error) {
 	p := mysqldb.AcquireLeaseParams{
 		Handle: a.Handle[:], Keeper: keeper(by, a), HoldUs: a.Hold.Microseconds(), Label: []byte(a.Label), Data: a.Data,
@@ -41,7 +41,7 @@ func (l *leaseRows) takeOne(ctx context.Context, by lease.By, a lease.AcquireReq
 	return taken, token, err
 }
 
-// freeOne gives one lease back, where nobody has locked it at this moment.
+// freeOne releases one lease if its row is not locked.
 func (l *leaseRows) freeOne(ctx context.Context, b lease.ReleaseRequest) (freed int64, err error) {
 	p := mysqldb.ReleaseLeaseParams{LeaseKey: []byte(b.Key), Handle: b.Handle[:], Token: b.Token}
 	err = l.once(ctx, func(on mysqldb.DBTX) (err error) {

@@ -44,9 +44,9 @@ func (p *permitRows) acquirePermits(ctx context.Context, by lease.By, asks []lea
 	return answers, nil
 }
 
-// permitsOf answers those at the given places, who ask for one semaphore. Whoever wants fewest
-// comes first: who is refused then would not have fitted in beside the others either. An error is
-// that of those who are left.
+// permitsOf answers the requests at the given indexes, all for one semaphore. The smallest comes
+// first: one that is refused then would not have fitted beside the others either. An error is that
+// of those that are left.
 func (p *permitRows) permitsOf(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (left []int, err error) {
@@ -123,8 +123,8 @@ func (p *permitRows) permitToken(ctx context.Context, asks []lease.AcquireReques
 	return token, half(err, true)
 }
 
-// seePermits says why those at the given places, who ask for one semaphore, were refused, how many
-// of its permits are free for them, and how many are held past its number.
+// seePermits says why the requests at the given indexes, all for one semaphore, were refused, how
+// many of its permits are free for them, and how many are held past its number.
 func (p *permitRows) seePermits(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (usable, beyond int, err error) {
@@ -172,7 +172,7 @@ func (p *permitRows) makeSemaphore(ctx context.Context, key string, limit int) e
 // SetPermits is two statements, as makeSemaphore is.
 func (d *leaseDriver) SetPermits(ctx context.Context, key string, limit int) error {
 	if err := d.permits.makePermits(ctx, key, limit); err != nil {
-		return sqlerr.Unwritten(err) // permits that nobody may have yet
+		return sqlerr.Unwritten(err) // permits that can't be granted yet
 	}
 	return d.once(ctx, func(on mysqldb.DBTX) error {
 		return d.q.SetPermits(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits

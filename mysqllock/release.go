@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
-// passes is how often a row that is locked is tried again at once. Whoever asks for a key that is
-// held locks its row for a moment, and a guard for long: only that is worth another heartbeat.
+// passes is how often a locked row is tried again at once. A request for a held key locks its row
+// for a moment, a guard for long: only a guard is worth waiting for another heartbeat.
 const passes = 8
 
 // Release releases what is still held of a batch.
@@ -133,8 +133,8 @@ func again(ctx context.Context, pass int) bool {
 	return pace.Sleep(ctx, rand.N(time.Millisecond<<min(pass, 3))) == nil
 }
 
-// releaseSet is one UPDATE where all of a set are ours. Where some are not any more, or are locked,
-// a SELECT tells how many are.
+// releaseSet is one UPDATE where all of a set are ours. If some are not any more, or are locked, a
+// SELECT counts them.
 func (l *leaseRows) releaseSet(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	answers := make([]lease.ReleaseResult, len(backs))
 	at := places(len(backs))

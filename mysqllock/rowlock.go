@@ -52,10 +52,10 @@ func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K
 }
 
 // LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The
-// server locks the rows in the order of an index, so that two who lock some of the same rows, in
-// whatever order they ask, never deadlock; unless the keys themselves change, or tx has locked
-// others of them before. The rows of a partitioned table are locked and returned partition by
-// partition, which takes two more round trips, and one for each partition that the keys may be in.
+// server locks the rows in the order of an index, so that two calls for some of the same rows, in
+// any order, never deadlock; unless the keys themselves change, or tx has locked others of them
+// before. The rows of a partitioned table are locked and returned partition by partition, which
+// takes two more round trips, and one for each partition that the keys may be in.
 //
 // If the index has all columns of the table, MySQL may lock all of its rows for a third of them: at
 // REPEATABLE READ they stay locked.
@@ -101,7 +101,7 @@ func LockRows[K any](
 		if mysql.ErrorNumber(err) != mysql.NoSuchIndex {
 			break
 		}
-		verdicts.forget(verdictOf(from, where, keys[0])) // somebody has dropped it, or this is another database: look again
+		verdicts.forget(verdictOf(from, where, keys[0])) // it was dropped, or this is another database: look again
 	}
 	switch {
 	case mysql.IsLocked(err) && o.Wait == dblock.NoWait():
@@ -198,9 +198,8 @@ func (l locking[K]) query(keys []K, part string) (string, []any) {
 const inMark = 32
 
 // mark writes an expression that has a character for each key: 1 for those that the row is of. Only
-// the server can tell, as it compares without regard to case, for one, and several keys may be the
-// same to it. A point stands for inMark keys that the row is not of. A key may be NULL, of a
-// driver.Valuer.
+// the server knows that: it may compare without regard to case, and several keys may be the same to
+// it. A point stands for inMark keys that the row is not of. A key may be NULL, of a driver.Valuer.
 func mark[K any](query *strings.Builder, where string, keys []K) (args []any) {
 	if len(keys) == 1 {
 		query.WriteString("'1'")
@@ -284,8 +283,9 @@ func (l locking[K]) parts(ctx context.Context, keys []K) ([]string, error) {
 	return parts, nil
 }
 
-// skipped tells apart, of the keys that were not had, those of rows that others have locked and
-// those of no row. A plain read would tell all at once, and wait for others at SERIALIZABLE.
+// skipped separates the keys that were not locked: those of rows that other transactions have
+// locked, and those without a row. A plain read would show all at once, but waits for others at
+// SERIALIZABLE.
 func (l locking[K]) skipped(ctx context.Context, keys []K, locked []int, rows *dblock.LockedRows[K]) error {
 	l.lock = strings.TrimSuffix(l.lock, "SKIP LOCKED") + "NOWAIT"
 	for i, key := range keys {

@@ -97,7 +97,8 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, 
 		}
 		return &ScanError{statement, "no index begins with the column", fmt.Sprintf("an index: CREATE INDEX … ON %s (%s)", from, where)}
 	}
-	// All who lock these rows have to read the same index, or they would lock in different orders.
+	// All statements that lock these rows have to read the same index, or they would lock in
+	// different orders.
 	name := slices.MinFunc(names, func(a, b string) int {
 		if primary := isPrimary(a); primary != isPrimary(b) {
 			if primary {
@@ -235,7 +236,7 @@ func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]pl
 	return steps, err
 }
 
-// maxVerdicts bounds the cache. Who makes up texts all the time pays for an EXPLAIN now and then.
+// maxVerdicts bounds the cache. A program with ever new texts pays for an EXPLAIN now and then.
 const maxVerdicts = 512
 
 // verdicts are the statements that are allowed, and by which index. A refusal is not kept: the

@@ -39,16 +39,15 @@ type SessionOptions struct {
 	MaxConns int
 
 	// Poll is how long a process waits at most until it asks again for a key that it waits for. The
-	// server tells nobody of what is given back; so while somebody waits, one more connection of
-	// the pool has it look every 2 ms. Where the pool is limited to fewer than 8 connections none
-	// is spared for that, and for more than 100 keys it is not done: then a process asks every 5 ms
-	// at first, and more seldom the longer it has waited; 100 times a second at most, over all
-	// keys. Default 100 ms; 10 ms to 1 min.
+	// server does not notify of releases. So while a call waits, one more connection of the pool
+	// has the server look every 2 ms. That needs a pool of 8 connections or more, and covers 100
+	// keys. For others a process asks every 5 ms at first, and less often the longer it has waited;
+	// 100 times a second at most, over all keys. Default 100 ms; 10 ms to 1 min.
 	Poll time.Duration
 
-	// ServerQueue has whoever must wait do so in the server's own line: first come, first served,
-	// across processes. It costs a connection for each call that waits, and for each lock that was
-	// waited for, out of MaxConns.
+	// ServerQueue makes calls wait in the server's own queue, which serves them in the order of
+	// their arrival, across processes. It costs a connection for each call that waits, and for each
+	// lock that was waited for, out of MaxConns.
 	ServerQueue bool
 
 	// Schema is the database of dblock's tables, and the one whose keys are kept apart from those

@@ -187,8 +187,8 @@ func (c *sessionConn) Park(context.Context) error {
 // other.
 const waitAtServer = 365 * 24 * 60 * 60
 
-// Wait waits in the server's own line. The server sees within a second that a client has gone which
-// waits. A KILL tells it at once.
+// Wait waits in the server's own queue. The server notices within a second that a waiting client
+// has gone, and at once after a KILL.
 func (c *sessionConn) Wait(ctx context.Context, id session.ID, _ bool) error {
 	var got sql.NullInt64
 	err := c.conn.QueryRowContext(ctx, "SELECT GET_LOCK("+quote(string(id))+", "+strconv.Itoa(waitAtServer)+")").Scan(&got)

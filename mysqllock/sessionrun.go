@@ -152,7 +152,7 @@ func step(s session.Step) (string, error) {
 // failure of the whole statement.
 func freed(name string) string { return "IFNULL(RELEASE_LOCK(" + name + "), 0)" }
 
-// waitMark is the name of the lock that one who waits has.
+// waitMark is the name of the lock that a waiting session has.
 func waitMark(id session.ID) string { return NameOf("", "dblock/waits", string(id)) }
 
 func quote(name string) string { return "'" + name + "'" }

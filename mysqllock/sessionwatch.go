@@ -53,7 +53,7 @@ const (
 		" WHERE step.n < %d AND IF(IF(step.n = 0, 0, SLEEP(%f)) = 0, %s, 0) LIMIT 1"
 )
 
-// Look is one statement, and another one where a lock is free, that tells which.
+// Look is one statement, and another one if a lock is free, which says which.
 func (w *sessionWatch) Look(ctx context.Context, ids []session.ID, d time.Duration) ([]session.ID, error) {
 	free := make([]string, len(ids))
 	for i, id := range ids {

@@ -87,7 +87,7 @@ func (r *readerRows) enter(ctx context.Context, by lease.By, asks []lease.Acquir
 	return left, nil
 }
 
-// readBack tells which of those at the given places were let in, as so many were.
+// readBack reports which of the requests at the given indexes were granted, as so many were.
 func (r *readerRows) readBack(
 	ctx context.Context, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult, entered int64,
 ) (left []int, err error) {
@@ -154,8 +154,8 @@ func handlesIn(backs []lease.ReleaseRequest) [][]byte {
 	return handles
 }
 
-// open says who has the keys at the given places, and has those shared that are free; false where
-// none was.
+// open names the holders of the keys at the given indexes, and makes the free ones shared. It
+// returns false if none was free.
 func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (opened bool, err error) {
 	seen, err := r.seeKeys(ctx, by, pick(asks, at))
 	if err != nil {
@@ -174,7 +174,7 @@ func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.Acquire
 		default:
 			free[a.Key] = a.Gone
 		}
-		answers[i].Shared = false // readers are in nobody's way here
+		answers[i].Shared = false // readers exclude no request here
 	}
 	if err := r.makeUnheld(ctx, true, slices.Sorted(maps.Keys(missing))); err != nil {
 		return false, err
@@ -205,9 +205,9 @@ func (l *leaseRows) seeKeys(ctx context.Context, by lease.By, asks []lease.Acqui
 	return seen, err
 }
 
-// makeUnheld makes rows that are missing, and grants nothing. The keys are in order. One whose
-// place another transaction has locked is told apart from the others by halves, while there is time
-// to wait for each, and is left out.
+// makeUnheld makes rows that are missing, and grants nothing. The keys are in order. A key whose
+// place another transaction has locked is found by halving, while there is time to wait for each
+// half, and is left out.
 func (l *leaseRows) makeUnheld(ctx context.Context, shared bool, keys []string) error {
 	if len(keys) == 0 {
 		return nil
@@ -280,7 +280,7 @@ func (r *readerRows) freeShared(ctx context.Context, backs []lease.ReleaseReques
 	return r.endShared(ctx, pick(backs, at))
 }
 
-// endShared deletes readers where nobody has locked them at this moment.
+// endShared deletes readers whose rows are not locked.
 func (r *readerRows) endShared(ctx context.Context, backs []lease.ReleaseRequest) (ended int64, err error) {
 	var args []any
 	for _, b := range backs {

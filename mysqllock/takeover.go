@@ -12,7 +12,7 @@ import (
 func (d *leaseDriver) Evict(ctx context.Context, id member.ID) (gone bool, err error) {
 	err = d.once(ctx, func(on mysqldb.DBTX) error { return d.q.Evict(ctx, on, id[:]) })
 	if err != nil {
-		return false, sqlerr.Unwritten(err) // an eviction gives nobody anything
+		return false, sqlerr.Unwritten(err) // an eviction grants nothing
 	}
 	stands, err := read(ctx, d.conns, func(on mysqldb.DBTX) (int64, error) {
 		return d.q.IsMember(ctx, on, id[:])

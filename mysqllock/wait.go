@@ -73,7 +73,7 @@ func (d *leaseDriver) OthersWait(ctx context.Context, key string, id member.ID) 
 	return read(ctx, d.conns, func(on mysqldb.DBTX) (bool, error) { return d.q.OthersWait(ctx, on, []byte(key), id[:]) })
 }
 
-// Listen is not to be had: these servers tell nobody anything unasked.
+// Listen is not supported: these servers send no notifications.
 func (d *leaseDriver) Listen(context.Context, func(), func(key string)) error {
 	return fmt.Errorf("%w: MySQL and MariaDB have no notifications: keys that are waited for are watched", dblock.ErrUnsupported)
 }

@@ -33,7 +33,7 @@ func Diagnose[V any](err error, current func() (V, error)) error {
 		found := *conflict
 		found.Actual = actual
 		if found.Expected != nil && same(actual, found.Expected) {
-			return fmt.Errorf("%w (it has come back to that, or a write of somebody else's was under way)", amend(&found, err))
+			return fmt.Errorf("%w (it has come back to that, or another write was under way)", amend(&found, err))
 		}
 		return amend(&found, err)
 	case errors.Is(looked, sql.ErrNoRows):

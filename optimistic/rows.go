@@ -47,7 +47,7 @@ func One[T any](row T, err error, at Row) (T, error) {
 	return none, err
 }
 
-// Result is Rows for a sql.Result: sqlc's :execresult. If the driver does not tell how many rows
+// Result is Rows for a sql.Result: sqlc's :execresult. If the driver does not report how many rows
 // there were, the error is dblock.ErrOutcomeUnknown. A result that is nil is an
 // *dblock.InvalidError.
 func Result(r interface{ RowsAffected() (int64, error) }, err error, at Row) error {
@@ -76,7 +76,7 @@ func Tag(tag interface{ RowsAffected() int64 }, err error, at Row) error {
 	return Rows(tag.RowsAffected(), nil, at)
 }
 
-// uncounted is for a statement that was run, and whose rows nobody knows.
+// uncounted is for a statement that was run, and whose number of rows is unknown.
 func uncounted(at Row, err error) error {
-	return fmt.Errorf("%w: %s: the driver does not tell how many rows were hit: read the row again: %w", dblock.ErrOutcomeUnknown, at, err)
+	return fmt.Errorf("%w: %s: the driver does not report how many rows were hit: read the row again: %w", dblock.ErrOutcomeUnknown, at, err)
 }

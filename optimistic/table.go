@@ -53,7 +53,8 @@ type Table[V, DB any] struct {
 	stmts map[string]*driver.Stmt // by what they do and set
 }
 
-// maxStmts bounds the texts that are kept. Who sets ever other columns has them made anew.
+// maxStmts bounds the texts that are kept. A program that sets ever other columns has them made
+// anew.
 const maxStmts = 512
 
 func init() {

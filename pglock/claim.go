@@ -9,10 +9,10 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// Claim locks rows that nobody else has locked, at most n of those that query returns, and reads
-// them: "any free seat, now". It waits for nobody, and two who claim at once get different rows. It
-// returns none, and no error, where none is free: others may still have some locked, and give them
-// back.
+// Claim locks rows that no other transaction has locked, at most n of those that query returns, and
+// reads them: "any free seat, now". It never waits, and two concurrent claims get different rows.
+// If none is free it returns none, and no error: other transactions may still have some locked, and
+// release them.
 //
 // query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT
 // id, price FROM seat WHERE buyer IS NULL ORDER BY id". args are its $1, $2, …; row is what reads a

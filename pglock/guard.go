@@ -34,9 +34,9 @@ type Guards struct {
 }
 
 // Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx
-// ends: nobody can take it over before. It comes first in the transaction that writes what the
-// lease protects. What is held shared is checked in the same way, nobody has it for itself then;
-// and so are permits.
+// ends: no other process can take it over before. It comes first in the transaction that writes
+// what the lease protects. Shared leases and permits are checked in the same way: a shared lease
+// has no exclusive holder then.
 //
 // Errors: dblock.ErrFenced if the lease is not ours any more: roll back. dblock.ErrConflict if tx
 // is REPEATABLE READ or SERIALIZABLE and began before the lease was granted, or last changed: roll

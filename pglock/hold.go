@@ -32,7 +32,7 @@ func (d *leaseDriver) ExpireIn(ctx context.Context, backs []lease.ReleaseRequest
 	return n > 0, err
 }
 
-// Holding tells which acquisitions are still ours.
+// Holding reports which acquisitions still hold their leases.
 func (d *leaseDriver) Holding(ctx context.Context, backs []lease.ReleaseRequest) ([]bool, error) {
 	keys, handles := keysAndHandles(backs)
 	var rows []pgdb.HoldingLeasesRow

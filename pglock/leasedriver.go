@@ -39,8 +39,8 @@ func (d *leaseDriver) backend() lease.Backend {
 }
 
 // lockTimeout lets the server give up on a lock before we give up on the server: the error then
-// says which of the two it was. A batch passes over rows that are locked; what waits, for a row
-// that somebody else is making say, keeps others of this process waiting.
+// says which of the two it was. A batch passes over rows that are locked; a statement that waits,
+// for example for a row that another transaction inserts, delays others of this process.
 func lockTimeout(ctx context.Context) string {
 	wait := longestWait
 	if deadline, ok := ctx.Deadline(); ok {

@@ -23,8 +23,8 @@ const maxWait = math.MaxInt32 * time.Millisecond
 
 // LockTx locks keys until tx ends, or is rolled back to a savepoint from before: all of them or
 // none, in one round trip. It takes them in one order, so that calls never deadlock with each
-// other; with other locks of the transaction they can. They are advisory locks: whoever takes none
-// is not kept out. Duplicates count once; 1 to dblock.MaxSetKeys keys.
+// other; with other locks of the transaction they can. They are advisory locks: they exclude only
+// transactions that take them. Duplicates count once; 1 to dblock.MaxSetKeys keys.
 //
 // The wait is for all keys together. With dblock.NoWait LockTx refuses at once if one of the keys
 // is not free; dblock.SkipLocked is an *dblock.InvalidError. lock_timeout is afterwards what it
@@ -32,26 +32,26 @@ const maxWait = math.MaxInt32 * time.Millisecond
 // connection, and tx is lost.
 //
 // Begin tx at READ COMMITTED: at REPEATABLE READ and above it reads what was there before the wait,
-// and not what whoever had the lock has written.
+// and not what the holder before has written.
 //
 // Errors: a *dblock.HeldError (ErrNotAcquired) with the number of the key that was not had, whose
 // Wait says what ended the wait; dblock.ErrConflict after a deadlock; dblock.ErrOverloaded where
-// the server has no room for more locks; dblock.ErrUnavailable on a standby, where such locks keep
-// nobody out; an *dblock.InvalidError. After all but the first and the last tx has to be rolled
-// back. Others are pgx's.
+// the server has no room for more locks; dblock.ErrUnavailable on a standby, where such locks
+// exclude no session; an *dblock.InvalidError. After all but the first and the last tx has to be
+// rolled back. Others are pgx's.
 func LockTx(ctx context.Context, tx Tx, wait dblock.TxWait, keys ...Key) error {
 	return lockTx(ctx, tx, "", wait, keys)
 }
 
-// LockTxShared is LockTx beside others who take the keys shared, and against those who don't.
+// LockTxShared is LockTx in shared mode: shared holders coexist, an exclusive holder excludes them.
 func LockTxShared(ctx context.Context, tx Tx, wait dblock.TxWait, keys ...Key) error {
 	return lockTx(ctx, tx, "_shared", wait, keys)
 }
 
 // The statements, for one message of the simple protocol. An exception that is handled undoes what
 // was locked in its block, and no error is raised or logged: it is what a savepoint does, without a
-// round trip of its own. Keys and waits travel in settings, so that those who count statements by
-// their text see one, not one a key.
+// round trip of its own. Keys and waits travel in settings, so that statistics of statements show
+// one text, not one for each key.
 const (
 	arguments = "SELECT pg_catalog.set_config('dblock.keys', '{%s}', true), pg_catalog.set_config('dblock.wait', '%d', true);"
 
@@ -108,8 +108,8 @@ BEGIN
 	PERFORM pg_catalog.set_config('lock_timeout', before, true), pg_catalog.set_config('dblock.refused', refused::text, true);
 END $dblock$;`
 
-	// answer has as many rows as the number of the key that was refused: a count is what every
-	// driver tells of a message with several statements.
+	// answer has as many rows as the number of the key that was refused: every driver returns a
+	// count for a message with several statements.
 	answer = "SELECT FROM pg_catalog.generate_series(1, pg_catalog.current_setting('dblock.refused')::int)"
 )
 

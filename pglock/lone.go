@@ -28,7 +28,7 @@ func (d *leaseDriver) acquireOne(ctx context.Context, by lease.By, a lease.Acqui
 	return lease.AcquireResult{Token: r.Token, Handle: r.Handle.Bytes}, err
 }
 
-// releaseOne fails as locked where somebody has the row.
+// releaseOne fails as locked if the row is.
 func (d *leaseDriver) releaseOne(ctx context.Context, b lease.ReleaseRequest) (freed bool, err error) {
 	_, err = notifying(d, func(on pgdb.DBTX, notify bool) (string, error) {
 		return d.q.ReleaseLease(ctx, on, pgdb.ReleaseLeaseParams{

@@ -29,8 +29,8 @@ type MigrationOptions struct {
 //
 // It takes connections of pgx's stdlib, and of any other driver for Postgres. A pooler shows in
 // those of pgx alone. With another driver, or one that wraps pgx's, a pooler in transaction mode
-// may keep the lock when it was given back: it is granted to nobody then, until the pooler closes
-// its session.
+// may keep the lock after its release: no other session gets it then, until the pooler closes the
+// session.
 type MigrationLocker struct{ of migratelock.Postgres }
 
 // NewMigrationLocker makes one. Its error is a *dblock.InvalidError.
@@ -45,8 +45,8 @@ func NewMigrationLocker(o MigrationOptions) (*MigrationLocker, error) {
 // INDEX CONCURRENTLY does not wait for the waiters.
 //
 // Errors: dblock.ErrBusy where the timeout has passed; ctx's where it ended; dblock.ErrUnsupported
-// behind a pooler, on a standby, and on servers whose advisory locks exclude nobody. After others
-// than the first two conn is closed.
+// behind a pooler, on a standby, and on servers whose advisory locks exclude no session. After
+// others than the first two conn is closed.
 func (l *MigrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if err := excludes(ctx, conn); err != nil {
 		return l.of.Refuse(ctx, conn, err)
@@ -61,7 +61,7 @@ func (l *MigrationLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) err
 	return l.of.SessionUnlock(ctx, conn)
 }
 
-// excludes refuses a connection on which an advisory lock keeps nobody out, as far as its driver
+// excludes refuses a connection on which an advisory lock excludes no session, as far as its driver
 // shows that.
 func excludes(ctx context.Context, conn *sql.Conn) error {
 	return conn.Raw(func(driverConn any) error {

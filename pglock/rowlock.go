@@ -48,14 +48,14 @@ func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o d
 }
 
 // LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The
-// server locks the rows in the order of their keys, so that two who lock some of the same rows, in
-// whatever order they ask, never deadlock; unless the keys themselves change, or tx has locked
-// others of them before.
+// server locks the rows in the order of their keys, so that two calls for some of the same rows, in
+// any order, never deadlock; unless the keys themselves change, or tx has locked others of them
+// before.
 //
 // The result lists each key as it was given, also if its row spells it in another way.
 //
-// But for dblock.SkipLocked it has all that there are, or none: a refusal undoes the rest. Its
-// *dblock.HeldError does not say which row was refused.
+// Without dblock.SkipLocked it locks all rows that there are, or none: a refusal undoes the rest.
+// Its *dblock.HeldError does not say which row was refused.
 func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K, o dblock.RowLock) (dblock.LockedRows[K], error) {
 	var rows dblock.LockedRows[K]
 	from, where, err := tableOf(table, column)
@@ -95,7 +95,7 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 	if o.Wait != dblock.SkipLocked() || len(keys) == 0 {
 		return rows, nil
 	}
-	// Those that were skipped are there, and were not locked. This reads, and waits for nobody.
+	// Rows that were skipped exist, and were not locked. This reads, and never waits.
 	answer, err := tx.Query(ctx, rowsQuery(from, where, view.equal, "", len(keys)), keys)
 	if err == nil {
 		err = read(answer)
@@ -108,7 +108,7 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 }
 
 // rowsQuery is a query for the rows of n keys that returns which keys they are of, counted from 1.
-// Only the server can tell: to it 1 and 1.00 are the same, for one. The node that locks stands
+// Only the server knows: to it 1 and 1.00 are the same, for example. The node that locks stands
 // above the one that sorts, so that the order of the locks is that of the keys. COALESCE gives the
 // keys the type of the column, also if the query contains them as text.
 func rowsQuery(from, where, equal, lock string, n int) string {

@@ -33,18 +33,18 @@ type SessionOptions struct {
 	// the server's defaults, and a second one is opened when that is reached. Default 4.
 	MaxConns int
 
-	// Poll is how often a process asks again for a key that it waits for, give or take a half,
-	// though no notification comes: who gives a lock back by other means than this package sends
-	// none. Default 1 s; 10 ms to 1 min.
+	// Poll is how often a process asks again for a key that it waits for, give or take a half, even
+	// without a notification: a release by other means than this package sends none. Default 1 s;
+	// 10 ms to 1 min.
 	Poll time.Duration
 
-	// ServerQueue has whoever must wait do so in the server's own line: first come, first served,
-	// across processes, and a writer before readers that come later. It costs a connection for each
-	// call that waits, and for each lock that was waited for, out of MaxConns; and who waits keeps
-	// VACUUM from removing what was deleted since (backend_xmin).
+	// ServerQueue makes calls wait in the server's own queue, which serves them in the order of
+	// their arrival, across processes, and a writer before readers that come later. It costs a
+	// connection for each call that waits, and for each lock that was waited for, out of MaxConns.
+	// A waiting call keeps VACUUM from removing rows that were deleted since (backend_xmin).
 	ServerQueue bool
 
-	// Label is the application_name of the connections, by which people know who has a lock.
+	// Label is the application_name of the connections, which shows operators the holder of a lock.
 	// Default: the host's.
 	Label string
 

@@ -111,7 +111,7 @@ func header(b []byte, element uint32, n int) []byte {
 	return b
 }
 
-// mark is the second number of a key, by which those are known who wait to have its lock alone:
+// mark is the second number of a key, which marks sessions that wait for exclusive mode:
 // that of SplitMix64, so that keys which are close to each other are far apart.
 func mark(key int64) int64 {
 	z := uint64(key) + 0x9e3779b97f4a7c15

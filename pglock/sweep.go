@@ -12,7 +12,7 @@ import (
 // sweepStep is how many rows one statement removes at most.
 const sweepStep = 500
 
-// Sweep removes what nobody has used for so long, a step at a time along the key, so that no
+// Sweep removes rows that were not used for so long, a step at a time along the key, so that no
 // statement locks or reads much.
 func (d *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
 	for _, step := range []func() (int64, error){

@@ -140,7 +140,7 @@ func runTx(ctx context.Context, pool TxBeginner, modes pgx.TxOptions, fn func(pg
 	return errCommit(ctx, tx.Commit(ctx), cut.Load())
 }
 
-// ownTx knows whether it has ended. After that its connection may be somebody else's.
+// ownTx knows whether it has ended. After that its connection may serve another caller.
 type ownTx struct {
 	pgx.Tx
 	ended bool
@@ -156,7 +156,7 @@ func (t *ownTx) Rollback(ctx context.Context) error {
 	return t.Tx.Rollback(ctx)
 }
 
-// stands tells why a transaction whose fn has returned nil can't be committed.
+// stands returns why a transaction whose fn has returned nil can't be committed.
 func (t *ownTx) stands(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case t.ended, conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I': // the server would take COMMIT, with a warning
@@ -247,7 +247,7 @@ func WatchCommits(cfg *pgx.ConnConfig) {
 	}
 }
 
-// cutKey is where a connection keeps what WatchCommits tells RunTx.
+// cutKey is where a connection keeps what WatchCommits has found for RunTx.
 const cutKey = "dblock.commit.cut"
 
 // watchCut is true once the wait of a commit on conn was ended. It is read when conn is in its pool

@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// channel is what is notified of keys that were given back while somebody waited.
+// channel carries notifications of keys that were released while another process waited.
 const channel = "dblock_released"
 
 // Wait notes for ttl that this process waits for keys; with ttl 0 it ends that.

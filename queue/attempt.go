@@ -69,7 +69,7 @@ const (
 	attemptRuns                          // it was, once or again
 	attemptSkipped                       // it was not, and is not to be: the worker rests, or stops
 	attemptCommitted                     // the job has ended with the handler's transaction
-	attemptRefused                       // the claim was taken away, and that the job ended can't be told
+	attemptRefused                       // the claim was taken away, so the end of the job can't be recorded
 )
 
 // errNotBegun is what a middleware gets from next if the job is handed back instead.
@@ -173,7 +173,7 @@ func reason(said, decision, inner error) error {
 	return said
 }
 
-// drop ends a job that nobody wants any more.
+// drop ends a job that is not wanted any more.
 func (r *attempt) drop(why error) {
 	r.w.q.cancelled(r.info, why)
 	r.w.sync.ended(end{claimedJob: r.job, outcome: outcomeCancelled, failure: failure(why)})

@@ -12,10 +12,10 @@ import (
 )
 
 // The last attempt of a job is recorded as begun before its handler is called. So is each attempt
-// at a job that was rescued before. If the process is killed, the rescue can tell a job whose
-// attempt had begun from one that was only claimed. Calls share a statement. It passes over jobs
-// whose rows another transaction has locked: they are sent again. Of a job that was never rescued,
-// earlier attempts are not recorded: the rescue counts the one, begun or not.
+// at a job that was rescued before. If the process is killed, the rescue can distinguish a job
+// whose attempt had begun from one that was only claimed. Calls share a statement. It passes over
+// jobs whose rows another transaction has locked: they are sent again. Of a job that was never
+// rescued, earlier attempts are not recorded: the rescue counts the one, begun or not.
 
 // beginning is a job whose attempt is to begin, and is to be recorded before.
 type beginning struct {

@@ -7,7 +7,7 @@ import (
 )
 
 // jobContext is the context of a handler. What a context with a time-out costs is its timer, and
-// its place with the context above it: that is made when somebody asks, which a handler that is
+// its place with the context above it: that is made on request, which a handler that is
 // done in no time does not.
 type jobContext struct {
 	above    context.Context

@@ -28,7 +28,7 @@ const (
 )
 
 // cursors is, of each priority, about where the first ready job stands: before it are rows that
-// were deleted, and which a server can't clean up while somebody's old snapshot may see them. A
+// were deleted, and which a server can't clean up while an old snapshot may see them. A
 // claim that began at the start would pass over all of them, each time. The times are the server's.
 type cursors struct {
 	at    map[int16]cursor // nil: nothing was claimed from the start yet

@@ -16,12 +16,12 @@ import (
 type incarnation struct {
 	life *member.Incarnation
 	ctx  context.Context
-	stop func() // of being told of its end
+	stop func() // unregisters it from the end of its incarnation
 }
 
 func newIncarnation(life *member.Incarnation, base context.Context, queue string) *incarnation {
 	ctx, end := context.WithCancelCause(base)
-	stop := life.OnEnd(func(why dblock.Reason) (tell func()) {
+	stop := life.OnEnd(func(why dblock.Reason) (observe func()) {
 		end(&dblock.LostError{Key: queue, Reason: why})
 		return nil
 	})

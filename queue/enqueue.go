@@ -231,7 +231,7 @@ func (e *enqueuer) stand(ctx context.Context, jobs []driver.Insert) (dups []driv
 type uniqueKey struct{ queue, key string }
 
 // oneOfEach inserts the first job of each unique key, and says of the others that the first one has
-// it, or whoever had it before.
+// it, or of the job that had it before.
 func oneOfEach(jobs []driver.Insert, insert func([]driver.Insert) ([]driver.Duplicate, error)) ([]driver.Duplicate, error) {
 	first := make(map[uniqueKey]driver.ID)
 	var again []driver.Duplicate
@@ -269,8 +269,8 @@ func oneOfEach(jobs []driver.Insert, insert func([]driver.Insert) ([]driver.Dupl
 	return dups, nil
 }
 
-// duplicates puts those who have the keys into made, in the place of jobs that were not enqueued,
-// and tells of them. Some may be of other calls.
+// duplicates puts the jobs that have the keys into made, in the place of jobs that were not
+// enqueued, and tells of them. Some may be of other calls.
 func duplicates(jobs []driver.Insert, made []ID, dups []driver.Duplicate) error {
 	if len(dups) == 0 {
 		return nil

@@ -106,7 +106,7 @@ type registry struct {
 
 	mu      sync.RWMutex
 	all     map[string]*handler
-	unknown map[string]time.Time // kinds without a handler, and when that was told last
+	unknown map[string]time.Time // kinds without a handler, and when that was reported last
 }
 
 // register makes the handler of a kind, with what makes it one of its type.
@@ -147,7 +147,7 @@ func (g *registry) backoffOf(kind string, backoff func(int, error) time.Duration
 	return backoff
 }
 
-// tellsUnknown reports whether it is to be told that a kind has no handler.
+// tellsUnknown returns whether to report that a kind has no handler.
 func (g *registry) tellsUnknown(kind string, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

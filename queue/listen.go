@@ -58,7 +58,7 @@ func (e *ear) leave() {
 	<-over
 }
 
-// listen hears what others tell, and begins again if the connection ends: what was told meanwhile
+// listen receives notifications, and begins again if the connection ends: what was sent meanwhile
 // is lost, so that all workers look.
 func (n *notices) listen(ctx context.Context) {
 	known := false

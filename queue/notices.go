@@ -99,7 +99,7 @@ func (n *notices) cancel(jobs map[driver.ID]bool) {
 	}
 }
 
-// hints is how a worker goes about what other processes tell. All hear of a job at the same moment,
+// hints is how a worker uses notifications. All processes receive one at the same moment,
 // and one of them gets it. So each waits first, for a random time within a window that grows with
 // each time that it comes too late, and is halved when it gets something: by about as much as there
 // are others, so that together they ask about as often as if there were a few. What is heard
@@ -141,11 +141,11 @@ func (h *hints) got(jobs int) {
 
 const (
 	// sendEvery is how often this process tells others of something at most. It is what a job may
-	// wait for an idle worker of another process, as the first one of a burst is told of at once,
+	// wait for an idle worker of another process, as the first one of a burst is notified at once,
 	// and the others with the next telling.
 	sendEvery = time.Millisecond
 
-	// sendBusy is the same once there was more than so much to tell of meanwhile: then jobs are
+	// sendBusy is the same once more than so many jobs came meanwhile: then jobs are
 	// many, and workers hardly idle.
 	sendBusy = 5 * time.Millisecond
 	sendMany = 4
@@ -156,8 +156,8 @@ const (
 )
 
 // sender tells other processes of what they should look at, behind the callers' backs, at most once
-// in so long. What it is given while it waits is told after that: by then its transaction has
-// committed, and so none is told of too early.
+// in so long. What it is given while it waits is sent after that: by then its transaction has
+// committed, and so no notification comes too early.
 type sender struct {
 	notify  func(context.Context, []driver.Notification) error
 	trouble func(doing string, err error)
@@ -169,7 +169,7 @@ type sender struct {
 	notices map[driver.Notification]struct{}
 	calls   int           // how often there was something since it was taken
 	busy    bool          // tells, or waits until it may again
-	off     bool          // there is nobody who could be told
+	off     bool          // no process listens
 	closing chan struct{} // closed: it waits no more
 	work    sync.WaitGroup
 }
@@ -229,7 +229,7 @@ func (s *sender) run() {
 	}
 }
 
-// take is all there is to be told; nothing: whoever has something next begins again.
+// take returns all that is to be sent. If that is nothing, the next notification begins again.
 func (s *sender) take() (notices []driver.Notification, calls int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *sender) putBack(notices []driver.Notification) {
 	}
 }
 
-// stop has nothing told any more, but for what is waiting.
+// stop sends nothing any more, except what is waiting.
 func (s *sender) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,7 @@ const (
 
 	firstRest   = 10 * time.Millisecond
 	longestRest = 250 * time.Millisecond
-	restsToTell = 8 // after so many rests Observer.Trouble is told
+	restsToTell = 8 // after so many rests Observer.Trouble is called
 )
 
 // apart is how an end is sent that did not go with others.

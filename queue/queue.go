@@ -128,7 +128,7 @@ func (q *Queue) leave(ctx context.Context) error {
 	return err
 }
 
-// trouble is told of what goes wrong behind the callers' backs.
+// trouble reports errors of work in the background.
 func (q *Queue) trouble(doing string, err error) {
 	q.o.Log.Warn("queue: "+doing, "error", err)
 	if q.o.Observer.Trouble != nil {

@@ -38,7 +38,7 @@ func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Durati
 		return err
 	})
 	if err != nil {
-		return 0, 0, q.db.explain(sqlerr.Unwritten(err), "looking for those who are gone")
+		return 0, 0, q.db.explain(sqlerr.Unwritten(err), "looking for members that are gone")
 	}
 	r := newRescue(ctx, q, backoff, member.NewID())
 	for _, m := range suspects {
@@ -57,8 +57,8 @@ func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Durati
 }
 
 // rescue ends the jobs of members that are gone. Their claims are recorded for heir first, so that
-// nobody else ends them meanwhile. If the rescue ends in between, heir is a member that is gone for
-// the next one.
+// no other process ends them meanwhile. If the rescue ends in between, heir is a member that is
+// gone for the next one.
 type rescue struct {
 	q       *Queue
 	ctx     context.Context

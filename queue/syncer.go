@@ -44,7 +44,7 @@ func newSyncer(w *worker) *syncer {
 	return s
 }
 
-// run syncs until ctx ends or, once the worker has stopped, nothing is left to tell.
+// run syncs until ctx ends or, once the worker has stopped, nothing is left to send.
 func (s *syncer) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

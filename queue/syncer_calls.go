@@ -28,7 +28,7 @@ func (s *syncer) ended(e end) {
 	}
 }
 
-// settled takes over that a job has ended in its handler's transaction: there is nothing to tell of
+// settled takes over that a job has ended in its handler's transaction: there is nothing to send of
 // it.
 func (s *syncer) settled(j *claimedJob) {
 	s.mu.Lock()
@@ -71,7 +71,7 @@ func (s *syncer) giveBack(jobs []*claimedJob) {
 	s.handBack(jobs...)
 }
 
-// leave ends the present incarnation: nothing is left to tell.
+// leave ends the present incarnation: nothing is left to send.
 func (s *syncer) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ const (
 	leaveLeast = time.Second
 	leaveMost  = time.Minute
 
-	tellUnknown = time.Minute // how often Observer.Trouble is told of a kind, at most
+	tellUnknown = time.Minute // how often a kind is reported to Observer.Trouble, at most
 	mostUnknown = 1000        // kinds of which it is known when that was
 
 	// yieldFor is for how long a worker that left a job looks for promoted jobs only when it polls.

@@ -13,7 +13,7 @@ import (
 // waits.
 const failsToPause = 16
 
-// unsent takes over a sync that has not taken place, or of which nobody knows whether it has.
+// unsent takes over a sync that has not taken place, or of which that is unknown.
 func (s *syncer) unsent(b *syncBatch, err error, late bool) {
 	is := s.q.db.classify(err)
 	unknown := is == sqlerr.Unresolved

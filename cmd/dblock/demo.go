@@ -15,12 +15,12 @@ import (
 
 // demoCmd is `dblock demo`.
 type demoCmd struct {
-	Buyers   int      `default:"2000" help:"Buyers of one sale, each of whom tries once to buy one unit."`
+	Buyers   int      `default:"2000" help:"Buyers of one sale. Each tries once to buy one unit."`
 	Stock    int64    `default:"800" help:"Units of one sale."`
 	Rounds   int      `default:"3" help:"Sales of each strategy, in turn."`
 	Strategy []string `help:"Strategies: merge, direct, and in plain SQL forupdate, nowait, skiplocked, cas, advisory (Postgres only). Default: all that the server has."`
 	Engine   []string `help:"Servers: postgres, mariadb, mysql. Default: each that is found."`
-	Seed     uint64   `default:"1" help:"Decides who comes first."`
+	Seed     uint64   `default:"1" help:"Decides the order of the buyers."`
 	Orders   string   `type:"existingfile" placeholder:"FILE.csv" help:"Replay the order lines of this file instead (columns InvoiceNo, StockCode, Quantity, CustomerID), with half the stock that they order."`
 	Jobs     int      `placeholder:"N" help:"Run a job queue instead: N jobs, on two workers."`
 	Passes   int      `default:"2" help:"How often the file is sent. From the second time on, all of it was seen already."`

@@ -10,10 +10,10 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// commandGrace is how long a command may go on once it was told to end.
+// commandGrace is how long a command may go on after a signal to end.
 const commandGrace = 10 * time.Second
 
-// command runs somebody's program beside the demo's server, whose address is all that it is told.
+// command runs a program beside the demo's server, and passes it the address.
 func (c *demoCmd) command(ctx context.Context, s *shop, std streams) ([]any, error) {
 	argv := c.Command
 	if argv[0] == "--" {

@@ -84,7 +84,7 @@ func checkLines(lines []*saleLine) error {
 }
 
 // aloneInTurn has a single buyer order one unit after another, of each strategy in turn: what
-// merging costs those who have nobody to share with.
+// merging costs a caller without others to share with.
 func aloneInTurn(ctx context.Context, lines []*saleLine) error {
 	const orders = 200
 	took := make([]*hdrhistogram.Histogram, len(lines))

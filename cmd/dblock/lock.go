@@ -22,10 +22,10 @@ type lockCmd struct {
 	Command []string       `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
 	Wait    *time.Duration `placeholder:"DURATION" help:"How long to wait for the lock; 0: not at all. Default: for as long as it takes."`
 	TTL     time.Duration  `name:"ttl" default:"10s" help:"After how long without a heartbeat others may have the lock."`
-	Shared  bool           `help:"Hold the lock beside others who hold it shared."`
+	Shared  bool           `help:"Acquire the lock in shared mode."`
 	Permits *int           `placeholder:"N" help:"Hold N of the permits of a semaphore instead of a lock; needs --limit."`
 	Limit   *int           `placeholder:"M" help:"How many permits the semaphore has. The first acquisition decides; dblock permits changes it."`
-	Fair    bool           `help:"First come, first served, among those who say so."`
+	Fair    bool           `help:"Serve the callers with this option in the order of their arrival."`
 	Label   string         `help:"Shown to others. Default: this host and process."`
 	Grace   time.Duration  `default:"5s" help:"How long the command's processes have after SIGTERM, before SIGKILL; less if the lock ends sooner."`
 }

@@ -23,7 +23,7 @@ type locksCmd struct {
 // leastWatch keeps a mistake from being a load.
 const leastWatch = 100 * time.Millisecond
 
-// Run prints what is held, by whom.
+// Run prints the locks and their holders.
 func (c *locksCmd) Run(ctx context.Context, s streams) (err error) {
 	if c.Watch != 0 && c.Watch < leastWatch {
 		return fmt.Errorf("--watch: %v is shorter than %v", c.Watch, leastWatch)

@@ -14,7 +14,7 @@ type Status string
 const (
 	OK      Status = "ok"
 	Note    Status = "note"    // good to know; nothing need be done
-	Warning Status = "warning" // works, and will surprise somebody
+	Warning Status = "warning" // works, and may surprise
 	Problem Status = "problem" // does not work, or does not do what it promises
 )
 

@@ -121,7 +121,7 @@ func pooler(f Facts) []Finding {
 
 func sessionLocks(f Facts) []Finding {
 	if f.SessionLocks == nil {
-		return []Finding{fine("advisory and named locks exclude all who connect here")}
+		return []Finding{fine("advisory and named locks exclude all sessions that connect here")}
 	}
 	why := f.SessionLocks.Error()
 	if _, after, found := strings.Cut(why, "session locks: "); found {
@@ -130,7 +130,7 @@ func sessionLocks(f Facts) []Finding {
 	return []Finding{finding(Note, "not through this DSN", why)}
 }
 
-// A clock that is so far off is wrong, and whoever sets it right moves it by as much at once.
+// A clock that is so far off is wrong, and a correction moves it by as much at once.
 const clockWrong = time.Second
 
 func clock(f Facts) []Finding {
@@ -143,7 +143,7 @@ func clock(f Facts) []Finding {
 		return []Finding{finding(Problem, found, "one of the two is wrong. The server's decides how long leases last, and a step of it ends them early "+
 			"or late: have both follow NTP, and slew rather than step the server's")}
 	case f.Within > clockWrong:
-		return []Finding{finding(Note, found, "the answer took too long to tell more: run this nearer to the server")}
+		return []Finding{finding(Note, found, "the answer took too long to say more: run this nearer to the server")}
 	}
 	return []Finding{fine(found)}
 }

@@ -74,7 +74,7 @@ var postgresBounds = []bound{
 	{Warning, "statement_timeout", time.Millisecond, 0, shortStatement,
 		"statements that wait for a disk or a lock are cut off, with an outcome that is unknown: allow a second at least"},
 	{Note, "transaction_timeout", time.Millisecond, 0, 0, "guarded transactions that take longer are ended"},
-	{Note, "lock_timeout", time.Millisecond, 0, 0, "who waits longer for a row or an advisory lock gets an error instead of it"},
+	{Note, "lock_timeout", time.Millisecond, 0, 0, "a statement that waits longer for a row or an advisory lock fails"},
 	{Warning, "idle_session_timeout", time.Millisecond, 0, 0, "a session with an advisory lock" + sessionEnds + "set it to 0 for this user"},
 	{Note, "idle_in_transaction_session_timeout", time.Millisecond, 0, shortPause, idleEnds},
 }

@@ -34,7 +34,7 @@ var refusals = map[string]string{
 var refusalsMySQL = map[uint16]string{1045: wrongLogin, 1698: wrongLogin, 1044: noRights, 1049: noDatabase, 1040: tooMany, 1130: wrongLogin, 3024: cutOff, 1969: cutOff}
 
 const (
-	wrongLogin = "the server lets nobody in like that: check user, password and database of the DSN, and from where the server lets that user in " +
+	wrongLogin = "the server refuses this login: check user, password and database of the DSN, and from where the server lets that user in " +
 		"(pg_hba.conf; on MySQL and MariaDB the host of the account)"
 	noDatabase = "create the database, or correct its name in the DSN"
 	noRights   = "the user may not use that database: give it what docs/grants.md lists, or correct the name in the DSN"

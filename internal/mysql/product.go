@@ -38,7 +38,7 @@ func productOf(version, comment string) Product {
 	}
 }
 
-// SessionLocks is nil where named locks (GET_LOCK) keep out everybody else who asks for them by
+// SessionLocks is nil where named locks (GET_LOCK) exclude all other sessions that ask for them by
 // this DSN. Else the error matches dblock.ErrUnsupported, and says what does not exclude there and
 // what to use instead. That it is nil proves nothing of a second primary, which a failover may have
 // left, nor of a proxy that does not show.
@@ -47,7 +47,7 @@ func (s *Server) SessionLocks() error {
 	case s.Product == ProductTiDB:
 		// One TiDB server was seen to keep sessions apart. What several do together was not,
 		// and IS_USED_LOCK tells no holder.
-		return refuse("on TiDB GET_LOCK does not tell who holds a lock, and is not known to exclude across servers: use a MySQL or MariaDB server")
+		return refuse("on TiDB GET_LOCK does not name the holder of a lock, and is not known to exclude across servers: use a MySQL or MariaDB server")
 	case s.Product == ProductVitess:
 		return refuse("Vitess gives a named lock to others once its session was idle for 30 s, while the holder still believes in it: " +
 			"use a MySQL or MariaDB server")

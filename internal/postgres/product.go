@@ -10,7 +10,7 @@ import (
 // Product is what speaks Postgres' protocol.
 type Product string
 
-// The products that are told apart. PostgreSQL stands for its hosted forms, too.
+// The products that are distinguished. PostgreSQL stands for its hosted forms, too.
 const (
 	PostgreSQL  Product = "PostgreSQL"
 	Citus       Product = "Citus" // the extension is there
@@ -35,10 +35,10 @@ func productOf(version string) Product {
 	return PostgreSQL
 }
 
-// SessionLocks is nil where advisory locks of a session keep out everybody else who asks for them
-// by this DSN. Else the error matches dblock.ErrUnsupported, and says what does not exclude there
-// and what to use instead. That it is nil proves nothing of a second primary, which a failover may
-// have left.
+// SessionLocks is nil where advisory locks of a session exclude all other sessions that ask for
+// them by this DSN. Else the error matches dblock.ErrUnsupported, and says what does not exclude
+// there and what to use instead. That it is nil proves nothing of a second primary, which a
+// failover may have left.
 func (s *Server) SessionLocks() error {
 	switch {
 	case s.Product == Citus:

@@ -29,7 +29,7 @@ type Server struct {
 	// told from one in transaction mode.
 	Pooled bool
 
-	Standby  bool // it replays another server's log: writes fail, and locks here exclude nobody there
+	Standby  bool // it replays another server's log: writes fail, and locks here exclude no session there
 	ReadOnly bool // transactions of this session are read-only by default; always so on a standby
 
 	// LockCapacity is how many locks the server's lock table is made for, of all sessions together.
@@ -104,7 +104,7 @@ func Probe(ctx context.Context, conn *pgx.Conn) (Server, error) {
 }
 
 // ask sends statements in one round trip, by the simple protocol: it leaves nothing behind in a
-// session that may be somebody else's the next moment.
+// session that may serve another client the next moment.
 func ask(ctx context.Context, conn *pgx.Conn, sql string) ([]*pgconn.Result, error) {
 	return conn.PgConn().Exec(ctx, sql).ReadAll()
 }

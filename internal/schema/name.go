@@ -38,8 +38,8 @@ func CheckMySQLName(name string) error {
 	return checkName(name)
 }
 
-// checkName also refuses a dot: both engines allow one inside quotes, and whoever passes one has
-// nearly always meant two names.
+// checkName also refuses a dot: both engines allow one inside quotes, and a caller that passes one
+// has nearly always meant two names.
 func checkName(name string) error {
 	switch {
 	case !utf8.ValidString(name):

@@ -52,7 +52,7 @@ func parseRelease(version string) (release, error) {
 }
 
 // PostgresServer checks a server's version: the text of server_version ("15.18 (Debian …)"), which
-// every connection is told without asking, or the number of server_version_num ("150018").
+// every connection gets without asking, or the number of server_version_num ("150018").
 func PostgresServer(version string) error {
 	have, err := parseRelease(version)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // The texts do not depend on how pgx sends them: if it does not ask the server for the types of
-// parameters, those of versions are told by a cast.
+// parameters, those of versions by a cast.
 
-// epoch is how a server's time is told: in microseconds since 1970, whatever the session's time
+// epoch is a server's time: in microseconds since 1970, whatever the session's time
 // zone.
 const epoch = "(extract(epoch FROM t.%s) * 1000000::numeric)::bigint"
 

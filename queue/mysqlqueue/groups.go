@@ -107,14 +107,14 @@ func letIn(ctx context.Context, on mysqldb.DBTX, heads []mysqldb.DblockQueueBloc
 }
 
 // admit takes jobs that have ended out of their groups, and has the first of those that wait be
-// ready, if there is room. A group that nobody is left of is deleted.
+// ready, if there is room. An empty group is deleted.
 func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32) error {
 	slices.SortFunc(keys, key.compare)
 	groups, err := lockGroups(ctx, on, keys)
 	if err != nil {
 		return err
 	}
-	var open, over []key // with room; with nobody in them
+	var open, over []key // with room; empty ones
 	for _, k := range keys {
 		if g := groups[k]; g != nil {
 			g.Taken -= ended[k]

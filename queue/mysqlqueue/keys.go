@@ -90,7 +90,7 @@ func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) (dup
 	return dups, nil
 }
 
-// Holders reads who has unique keys.
+// Holders reads which jobs have unique keys.
 func (d *database) Holders(ctx context.Context, jobs []driver.Insert) ([]driver.ID, error) {
 	holders := make([]driver.ID, len(jobs))
 	for from := 0; from < len(jobs); from += mostAsks {
@@ -110,7 +110,7 @@ func (d *database) Holders(ctx context.Context, jobs []driver.Insert) ([]driver.
 	return holders, nil
 }
 
-// heldBy reads who has unique keys, by one of two statements.
+// heldBy reads which jobs have unique keys, by one of two statements.
 func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map[key]driver.ID, error) {
 	by := make(map[key]driver.ID, len(keys))
 	err := mysql.QueryEach(ctx, on, query, args(keys), func(row *sql.Rows) error {
@@ -153,7 +153,7 @@ func (e *exchange) lock(*driver.SyncBatch, *driver.SyncResult) error {
 }
 
 // free gives back the keys of jobs that have ended, which are locked: unique keys, and the places
-// in groups to those who wait for them.
+// in groups to the jobs that wait for them.
 func (e *exchange) free(*driver.SyncBatch, *driver.SyncResult) error {
 	unique, ended := make(map[key][]byte), make(map[key]int32)
 	for _, o := range e.freed {

@@ -11,7 +11,7 @@ import (
 // notifier is driver.Notifier: MySQL and MariaDB have no notifications.
 type notifier struct{}
 
-var errNoNotifier = fmt.Errorf("%w: MySQL and MariaDB tell connections of nothing", dblock.ErrUnsupported)
+var errNoNotifier = fmt.Errorf("%w: MySQL and MariaDB send no notifications", dblock.ErrUnsupported)
 
 func (notifier) Notify(context.Context, []driver.Notification) error { return errNoNotifier }
 

@@ -81,7 +81,7 @@ func (d *database) enqueueOn(ctx context.Context, on pgdb.DBTX, tx copier, jobs 
 	return nil, d.q.EnqueueJobs(ctx, on, columns(jobs, channel))
 }
 
-// notifyOf notifies of jobs that were copied, which notifies nobody.
+// notifyOf notifies of jobs that were copied, which sends no notification.
 func (d *database) notifyOf(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, channel string) error {
 	var payloads []string
 	for i := range jobs {
@@ -95,7 +95,7 @@ func (d *database) notifyOf(ctx context.Context, on pgdb.DBTX, jobs []driver.Ins
 	return d.q.TellNews(ctx, on, channel, payloads)
 }
 
-// silent is the channel of statements that notify nobody.
+// silent is the channel of statements that send no notification.
 const silent = ""
 
 func columns(jobs []driver.Insert, channel string) pgdb.EnqueueJobsParams {

@@ -49,7 +49,7 @@ func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []driver.
 }
 
 // insertOnce inserts jobs but for those whose unique keys are taken: by others that it names, or,
-// of those that are left, nobody knows by whom.
+// of those that are left, it is unknown by which.
 func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, channel string) (dups []driver.Duplicate, left []driver.Insert, err error) {
 	refused, err := d.q.EnqueueKeyed(ctx, on, keyColumns(jobs, channel))
 	if err != nil || len(refused) == 0 {
@@ -74,7 +74,8 @@ func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []driver.I
 	return dups, left, nil
 }
 
-// Holders reads who has unique keys, and waits until the synchronous standbys have those rows.
+// Holders reads which jobs have unique keys, and waits until the synchronous standbys have those
+// rows.
 func (d *database) Holders(ctx context.Context, jobs []driver.Insert) ([]driver.ID, error) {
 	holders, err := d.holders(ctx, d.db, jobs)
 	return holders, sqlerr.Unwritten(err)

@@ -22,7 +22,7 @@ const (
 // notifier is driver.Notifier.
 type notifier struct{ d *database }
 
-// findChannel finds what this database's queue is told on. Channels are known to all schemas of a
+// findChannel finds the channel of this database's queue. Channels are known to all schemas of a
 // database.
 func (n notifier) findChannel(ctx context.Context) error {
 	number, err := n.d.q.TableNumber(ctx, n.d.pool, n.d.Table("dblock_queue_job").Sanitize())

@@ -81,7 +81,7 @@ type database struct {
 	pool, heart *postgres.Pool // its own
 	db          pgdb.DBTX      // pool, with the tables in their schema
 	chosen      string         // the schema as the host gave it, perhaps none
-	channel     string         // of what processes tell each other
+	channel     string         // of notifications
 	sender      string         // this one, among them
 	q           pgdb.Queries
 }
