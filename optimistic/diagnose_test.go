@@ -66,7 +66,7 @@ func TestDiagnoseOfOneThatCameBack(t *testing.T) {
 	for _, pair := range [][2]any{{3, int64(3)}, {now, now.UTC()}, {[]byte{1}, []byte{1}}} {
 		err := optimistic.Diagnose(optimistic.Rows(0, nil, optimistic.Row{Table: "account", Key: 17, Expected: pair[0]}),
 			func() (any, error) { return pair[1], nil })
-		if !errors.Is(err, optimistic.ErrStale) || !strings.Contains(err.Error(), "come back to that, or a write of somebody else's was under way") {
+		if !errors.Is(err, optimistic.ErrStale) || !strings.Contains(err.Error(), "come back to that, or another write was under way") {
 			t.Errorf("%v: %v", pair, err)
 		}
 	}
