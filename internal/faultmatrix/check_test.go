@@ -14,7 +14,7 @@ const ms = time.Millisecond
 func right() ([]op, tables) {
 	t := tables{
 		writes: map[string]bool{"w1": true, "w2": true, "w3": true, "r1": true}, effects: map[string]int{"j1": 1, "j2": 1}, dead: map[string]bool{"j3": true},
-		standing: map[string]bool{"j5": true}, orders: map[string]bool{"o1": true, "o2": true}, values: map[string]int64{"lock-0": 3, "readers": 0},
+		standing: map[string]bool{"j5": true}, orders: map[string]bool{"o1": true, "o2": true, "o4": true}, values: map[string]int64{"lock-0": 3, "readers": 0},
 	}
 	return []op{
 		{Kind: opGrant, ID: "g1", Key: "lock-0", Token: 1, Begin: 0, End: 10 * ms, Limit: callLimit, Outcome: done},
@@ -45,6 +45,8 @@ func right() ([]op, tables) {
 		{Kind: opOrder, ID: "o1", Key: "o1", Outcome: done},
 		{Kind: opOrder, ID: "o2", Key: "o2", Outcome: unknown},
 		{Kind: opOrder, ID: "o3", Key: "o3", Outcome: refused, Err: "sold out"},
+		{Kind: opOrder, Worker: 1, ID: "o4", Key: "o4", Outcome: refused, Err: "too late"},
+		{Kind: opRepeat, Worker: 1, ID: "o4", Key: "o4"}, // when it was killed
 		{Kind: opPause, Begin: 100 * ms, End: 5 * time.Second},
 		{Kind: opCall, ID: "c1", Limit: callLimit, Begin: 90 * ms, End: 6 * time.Second, Outcome: refused},
 	}, t
@@ -106,7 +108,10 @@ func TestCheckers(t *testing.T) {
 		}},
 		"a refused job that is":    {Truthful, func(ops []op, t tables) []op { t.effects["j4"] = 1; return ops }},
 		"a refused job that waits": {Truthful, func(ops []op, t tables) []op { t.standing["j4"] = true; return ops }},
-		"a refused order that is":  {Truthful, func(ops []op, t tables) []op { t.orders["o3"] = true; return ops }},
+		"a refused order, repeated": {Truthful, func(ops []op, _ tables) []op {
+			return append(ops, op{Kind: opOrder, ID: "o4", Key: "o4", Outcome: refused, Err: "too late"})
+		}},
+		"a refused order that is": {Truthful, func(ops []op, t tables) []op { t.orders["o3"] = true; return ops }},
 		"sold out after it was sold": {Truthful, func(ops []op, _ tables) []op {
 			return append(ops, op{Kind: opOrder, ID: "o1", Key: "o1", Outcome: refused, Err: "sold out"})
 		}},

@@ -175,17 +175,22 @@ func checkEffects(v *violations, ops []op, t tables) {
 	}
 }
 
-// checkOrders does so for orders, which may be sent several times.
+// checkOrders does so for orders, which may be sent several times. What became of the last time is
+// not known if the process was killed meanwhile.
 func checkOrders(v *violations, ops []op, t tables) {
 	byKey := make(map[string][]op)
+	repeats := make(map[string]int)
 	recorded := make(map[string]int) // by order
 	for _, o := range ops {
 		if o.Kind == opOrder {
 			byKey[o.Key] = append(byKey[o.Key], o)
 		}
+		if o.Kind == opRepeat {
+			repeats[o.Key]++
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		sold, doubt, last := false, false, op{}
+		sold, doubt, last := false, len(byKey[key]) <= repeats[key], op{}
 		for _, o := range byKey[key] {
 			if sold && o.Outcome == refused && strings.Contains(o.Err, "sold out") {
 				v.add(Truthful, "order %s was sold, and then returned %q", key, o.Err)

@@ -25,6 +25,7 @@ const (
 	opWrite   = "write"
 	opRead    = "read" // of what a shared lock protects; Now is the value
 	opOrder   = "order"
+	opRepeat  = "repeat" // an order that is about to be sent again: a killed process logs no more of it
 	opEnqueue = "enqueue"
 	opCall    = "call"  // any other
 	opPause   = "pause" // the process stood still

@@ -56,6 +56,9 @@ func (w *worker) buy() {
 	}
 	least := 1 + rand.IntN(2)
 	for tries := 0; tries < 4; tries++ {
+		if tries > 0 {
+			w.log.note(op{Kind: opRepeat, ID: o.ID, Key: o.Key})
+		}
 		err := w.reserve(&o, sku)
 		if tries+1 >= least && outcomeOf(err) != unknown {
 			return
