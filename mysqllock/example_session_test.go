@@ -55,7 +55,7 @@ func ExampleNewSessionLocker() {
 func nightly(ctx context.Context, sessions dblock.Locker, db *sql.DB, report func(ctx context.Context) error) (string, error) {
 	lock, err := sessions.TryAcquire(ctx, "nightly-report")
 	if errors.Is(err, dblock.ErrNotAcquired) {
-		return "somebody is at it", nil
+		return "another process does it", nil
 	}
 	if err != nil {
 		return "", err
@@ -101,7 +101,7 @@ func ExampleSessionLocker_TryAcquire() {
 	}))
 	fmt.Println(nightly(ctx, there, db, nil))
 	// Output:
-	// somebody is at it <nil>
+	// another process does it <nil>
 	// done <nil>
 	// it has run <nil>
 }

@@ -66,7 +66,7 @@ func ExampleNewSessionLocker() {
 func nightly(ctx context.Context, sessions dblock.Locker, pool *pgxpool.Pool, report func(ctx context.Context) error) (string, error) {
 	lock, err := sessions.TryAcquire(ctx, "nightly-report")
 	if errors.Is(err, dblock.ErrNotAcquired) {
-		return "somebody is at it", nil
+		return "another process does it", nil
 	}
 	if err != nil {
 		return "", err
@@ -112,7 +112,7 @@ func ExampleSessionLocker_TryAcquire() {
 	}))
 	fmt.Println(nightly(ctx, there, pool, nil))
 	// Output:
-	// somebody is at it <nil>
+	// another process does it <nil>
 	// done <nil>
 	// it has run <nil>
 }

@@ -121,7 +121,7 @@ func ExampleNewTable_touch() {
 			}
 			_, err := seatings.Touch(ctx, tx, 1, seen)
 			return err
-		}, optimistic.Attempts(1)) // who decided by what was seen has to look again
+		}, optimistic.Attempts(1)) // a user that decided by what was shown has to look again
 	}
 	fmt.Println(seat("Ann", 1))
 	fmt.Println(seat("Bob", 1))
