@@ -39,23 +39,27 @@ func (c *conns) repeat(
 }
 
 // These are the settings of the connections on which locks are acquired. Each statement waits for a
-// lock for a second, the shortest bound that MySQL takes. At READ UNCOMMITTED a statement that
-// acquires reads the row of its member without a lock: see queries/mysql/lease.sql.
+// lock, and on MySQL for a locked table, for a second, the shortest bound that MySQL takes. At READ
+// UNCOMMITTED a statement that acquires reads the row of its member without a lock: see
+// queries/mysql/lease.sql.
 const (
 	bound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @dblock_level = @@SESSION.%[1]s, " +
 		"SESSION innodb_lock_wait_timeout = 1, SESSION %[1]s = 'READ-UNCOMMITTED'"
 	unbound = "SET SESSION innodb_lock_wait_timeout = @dblock_wait, SESSION %s = @dblock_level"
+
+	boundTables   = ", @dblock_table_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
+	unboundTables = ", SESSION lock_wait_timeout = @dblock_table_wait"
 
 	boundWait = time.Second
 )
 
 // bounds returns the statements that give a session these settings, and take them back.
 func bounds(db *mysql.Database) (set, setBack string) {
-	level := "transaction_isolation"
 	if db.MariaDB {
-		level = "tx_isolation"
+		return fmt.Sprintf(bound, "tx_isolation"), fmt.Sprintf(unbound, "tx_isolation")
 	}
-	return fmt.Sprintf(bound, level), fmt.Sprintf(unbound, level)
+	const level = "transaction_isolation"
+	return fmt.Sprintf(bound, level) + boundTables, fmt.Sprintf(unbound, level) + unboundTables
 }
 
 // grant is once for a statement that acquires. It waits for a lock for boundWait at most, and no

@@ -68,7 +68,7 @@ type EnqueueParams struct {
 }
 
 // Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and never by a scan:
-// who is next must be seen by everybody.
+// the next waiter must be the same for all.
 // Notes a batch of calls that wait, in their order.
 func (q *Queries) Enqueue(ctx context.Context, db DBTX, arg EnqueueParams) (int64, error) {
 	result, err := db.ExecContext(ctx, Enqueue,
@@ -97,7 +97,7 @@ ORDER BY q.ticket
 LIMIT 1
 `
 
-// Who waits for a key next: the lowest ticket whose member is alive.
+// The next waiter of a key: the lowest ticket whose member is alive.
 func (q *Queries) NextTicket(ctx context.Context, db DBTX, leaseKey []byte, handle interface{}) (int64, error) {
 	row := db.QueryRowContext(ctx, NextTicket, leaseKey, handle)
 	var ticket int64
@@ -121,7 +121,7 @@ SET t.token = GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UT
 WHERE n.ticket = CAST(? AS SIGNED) AND NOT n.served
 `
 
-// Makes a key that is ours that of who waits for it next, unless readers may have it.
+// Passes a key that this process holds to the next waiter, unless readers may have it.
 func (q *Queries) PassOn(ctx context.Context, db DBTX, leaseKey []byte, handle interface{}, ticket int64) (int64, error) {
 	result, err := db.ExecContext(ctx, PassOn, leaseKey, handle, ticket)
 	if err != nil {
@@ -138,7 +138,7 @@ WHERE q.lease_key IN (/*SLICE:lease_keys*/?) AND NOT q.served
 LIMIT 18446744073709551615
 `
 
-// Keys that somebody who is alive waits for.
+// Keys for which a live member waits.
 func (q *Queries) QueuedKeys(ctx context.Context, db DBTX, leaseKeys [][]byte) ([][]byte, error) {
 	query := QueuedKeys
 	var queryParams []interface{}
@@ -212,7 +212,7 @@ type SeeTurnRow struct {
 	Waits       bool
 }
 
-// What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
+// What has become of a call that waits: the key is its own, or another holder's, or free, for example for readers; and whether
 // its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
 // the ticket beside them.
 func (q *Queries) SeeTurn(ctx context.Context, db DBTX, arg SeeTurnParams) (SeeTurnRow, error) {
@@ -256,7 +256,7 @@ SET t.token = GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UT
 WHERE n.ticket = CAST(? AS SIGNED) AND NOT n.served
 `
 
-// Makes a key that is free that of who waits for it next.
+// Grants a free key to the next waiter.
 func (q *Queries) Serve(ctx context.Context, db DBTX, leaseKey []byte, gone interface{}, ticket int64) (int64, error) {
 	result, err := db.ExecContext(ctx, Serve, leaseKey, gone, ticket)
 	if err != nil {

@@ -65,7 +65,7 @@ LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 
-// The lease's row stays locked till the end of the caller's transaction, so nobody can take it over
+// The lease's row stays locked till the end of the caller's transaction, so no other process can take it over
 // before that. A heartbeat never touches it. (MariaDB has no FOR SHARE.)
 func (q *Queries) Guard(ctx context.Context, db DBTX, leaseKey []byte, token int64, handle interface{}) ([]int32, error) {
 	rows, err := db.QueryContext(ctx, Guard, leaseKey, token, handle)
@@ -181,7 +181,7 @@ LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 
-// Guard for a key that is held shared: nobody has it for itself before the transaction ends.
+// Guard for a key that is held shared: it has no exclusive holder before the transaction ends.
 func (q *Queries) GuardShared(ctx context.Context, db DBTX, leaseKey []byte, token int64, handle []byte) ([]int32, error) {
 	rows, err := db.QueryContext(ctx, GuardShared, leaseKey, token, handle)
 	if err != nil {

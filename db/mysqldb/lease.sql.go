@@ -39,7 +39,7 @@ type AcquireAlikeParams struct {
 }
 
 // AcquireLeases for asks that are alike: held by the member, for no time of their own, with one label and no data.
-// It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be told not to wait, it is
+// It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be set not to wait, it is
 // several times as fast. An acquisition has a handle of its own, so it does not matter
 // which ask names it.
 func (q *Queries) AcquireAlike(ctx context.Context, db DBTX, arg AcquireAlikeParams) (sql.Result, error) {
@@ -120,7 +120,7 @@ type AcquireLeaseParams struct {
 }
 
 // AcquireLeases for a lone caller, without the tables that the server makes for a batch. It would wait for the row:
-// only MariaDB can be told that a statement must not, and there it is several times as fast. Who says so has it
+// only MariaDB can set a statement not to wait, and there it is several times as fast. Who says so has it
 // where readers may be there, too, and is not to hold it before they have gone: till then the row stays shared, with their token.
 func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeaseParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireLease,
@@ -245,9 +245,9 @@ type AcquireLeasesParams struct {
 
 // Each of these is one autocommit statement, in whatever isolation the connection has. None of
 // those that change a lease ever waits for a lock of its row: a client cannot take back a statement
-// that waits, and one that goes on when its client has given up would grant a lease to nobody.
+// that waits, and one that goes on when its client has given up would grant a lease that no process knows.
 // There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which LIMIT keeps
-// whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement can be told not to wait
+// whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement can be set not to wait
 // instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are sent only so.
 //
 // No statement that acquires locks the member's row: the process's heartbeat would wait for it. InnoDB
@@ -438,7 +438,7 @@ type FreeLeasesRow struct {
 	Token    int64
 }
 
-// Which of these are free for whoever asks now.
+// Which of these are free for a call that asks now.
 func (q *Queries) FreeLeases(ctx context.Context, db DBTX, leaseKeys [][]byte) ([]FreeLeasesRow, error) {
 	query := FreeLeases
 	var queryParams []interface{}
@@ -778,7 +778,7 @@ type ListHeldRow struct {
 	Waiters     int64
 }
 
-// What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's,
+// What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is that of the key's,
 // whatever they wait for.
 func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) {
 	rows, err := db.QueryContext(ctx, ListHeld)
@@ -958,7 +958,7 @@ type MakeLeasesParams struct {
 }
 
 // Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
-// which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: MariaDB is told not to.
+// which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: on MariaDB it is set not to.
 // All have the same token, the statement's insert id.
 func (q *Queries) MakeLeases(ctx context.Context, db DBTX, arg MakeLeasesParams) (sql.Result, error) {
 	return db.ExecContext(ctx, MakeLeases,
@@ -1093,7 +1093,7 @@ type ReleaseLeaseParams struct {
 	Token    int64
 }
 
-// ReleaseLeases for a lone caller, where a statement can be told not to wait.
+// ReleaseLeases for a lone caller, where a statement can be set not to wait.
 func (q *Queries) ReleaseLease(ctx context.Context, db DBTX, arg ReleaseLeaseParams) (int64, error) {
 	result, err := db.ExecContext(ctx, ReleaseLease,
 		arg.LeaseKey,
@@ -1225,7 +1225,7 @@ type SeeLeasesRow struct {
 	RemainingUs int64
 }
 
-// Who has what, or what is free, as one snapshot shows it: a holder's member that it lacks is gone.
+// The holders of keys, and the free keys, as one snapshot shows them: a holder's member that it lacks is gone.
 func (q *Queries) SeeLeases(ctx context.Context, db DBTX, memberID []byte, beat int64, leaseKeys [][]byte) ([]SeeLeasesRow, error) {
 	query := SeeLeases
 	var queryParams []interface{}
@@ -1368,7 +1368,7 @@ ORDER BY l.lease_key
 LIMIT ?
 `
 
-// Leases that nobody has used for long, also those whose member is gone for good, read without a lock. Whoever
+// Leases that were not used for long, also those whose member is gone for good, read without a lock. Whoever
 // acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see
 // UnusedShared.
 func (q *Queries) UnusedLeases(ctx context.Context, db DBTX, afterKey []byte, olderUs int64, limit int32) ([][]byte, error) {
@@ -1497,7 +1497,7 @@ type WatchLeasesRow struct {
 // Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or
 // to be that of a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step
 // reads the rows as they are: a release is seen before it is committed, and may yet be undone (see FreeLeases). What
-// was told under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
+// is known under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
 // optimizer from reading a single row once for all steps. That a holder has gone without giving back, or that its
 // time is up, is looked for at every sixteenth step; the time does not pass within a statement.
 func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParams) ([]WatchLeasesRow, error) {

@@ -25,7 +25,7 @@ const Evict = `-- name: Evict :exec
 DELETE FROM dblock_member WHERE member_id = ? AND expires_at <= +UTC_TIMESTAMP(6)
 `
 
-// A heartbeat and an eviction are decided by the row's lock: who comes second finds nothing.
+// A heartbeat and an eviction are decided by the row's lock: the second finds nothing.
 func (q *Queries) Evict(ctx context.Context, db DBTX, memberID []byte) error {
 	_, err := db.ExecContext(ctx, Evict, memberID)
 	return err
@@ -39,7 +39,7 @@ ORDER BY m.member_id
 LIMIT ?
 `
 
-// Members that expired long ago and that nobody had to evict. They are read without a lock first,
+// Members that expired long ago and were not evicted. They are read without a lock first,
 // and named: a scan that locks would stand in the way of heartbeats.
 func (q *Queries) ExpiredMembers(ctx context.Context, db DBTX, afterID []byte, olderUs int64, limit int32) ([][]byte, error) {
 	rows, err := db.QueryContext(ctx, ExpiredMembers, afterID, olderUs, limit)

@@ -417,7 +417,7 @@ type SeePermitsRow struct {
 	RemainingUs int64
 }
 
-// A semaphore's number, how many of its permits are free, and who has the others, a row each. Without a lock: it grants nothing.
+// A semaphore's number, how many of its permits are free, and the holders of the others, a row each. Without a lock: it grants nothing.
 func (q *Queries) SeePermits(ctx context.Context, db DBTX, memberID []byte, beat int64, leaseKey []byte) ([]SeePermitsRow, error) {
 	rows, err := db.QueryContext(ctx, SeePermits, memberID, beat, leaseKey)
 	if err != nil {

@@ -16,7 +16,7 @@ LIMIT 18446744073709551615
 FOR UPDATE
 `
 
-// Waits for whoever is about to end a job, and tells by a row that it has not ended.
+// Waits for a transaction that is about to end a job, and returns a row if the job has not ended.
 func (q *Queries) AwaitJob(ctx context.Context, db DBTX, jobID []byte) ([][]byte, error) {
 	rows, err := db.QueryContext(ctx, AwaitJob, jobID)
 	if err != nil {
@@ -182,8 +182,8 @@ STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = ? AND c.claim_id = ? AND c.job_id = ask.job_id
 `
 
-// Whoever ends jobs of a claim deletes its rows first, which proves that they were there; what becomes of the jobs comes after that in
-// the same transaction. Fewer rows than were sent: some are lost, and LockPlaces tells which are not.
+// To end jobs of a claim, its rows are deleted first, which proves that they were there; what becomes of the jobs comes after that in
+// the same transaction. Fewer rows than were sent: some are lost, and LockPlaces returns the others.
 //
 // Rows are joined by their whole key. With a list of keys the server reads a small table whole, and waits for rows that others have locked.
 func (q *Queries) EndClaimed(ctx context.Context, db DBTX, jobID []byte, memberID []byte, claimID []byte) (int64, error) {

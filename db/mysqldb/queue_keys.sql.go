@@ -488,7 +488,7 @@ VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE job_id = dblock_queue_unique.job_id
 `
 
-// Unique keys and groups. Whoever needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
+// Unique keys and groups. A transaction that needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
 // each in the order of the key, and none that is shared before one that is not. Asks and rows come
 // in the order of the keys.
 // A key that is taken is locked as one that is not: it is still as it was.

@@ -50,7 +50,7 @@ type AcquireSharedParams struct {
 // Each of these is one autocommit statement. See lease.sql.
 // Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
 // row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
-// nobody makes itself the holder meanwhile. Whoever has waited for readers for long asks them to stand back, for a
+// no writer makes itself the holder meanwhile. A writer that has waited for readers for long asks them to yield, for a
 // moment: with a row of dblock_lease_waiter that is no member's. The statement
 // passes over rows that are locked; each server reads its own clause for that. Where all asks are for one
 // key its token is the statement's insert id.
@@ -297,7 +297,7 @@ SET t.token = IF(t.shared, t.token, GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSEC
 `
 
 // Has a key that is free, or held by a member that is gone for good, shared from now on. The token grows, which is
-// that of all readers until somebody holds the key alone; where whoever waited for readers is dead it stays, as they
+// that of all readers until a writer holds the key; if the writer that waited for readers is dead it stays, as they
 // may be there still. It grants nothing, so it does not matter when it is done.
 func (q *Queries) OpenShared(ctx context.Context, db DBTX, leaseKey []byte, gone interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, OpenShared, leaseKey, gone)
@@ -404,7 +404,7 @@ type SeeReadersRow struct {
 	RemainingUs int64
 }
 
-// Who holds a key shared, in a statement of its own: after somebody has made itself the holder no more come, and so whoever is
+// The shared holders of a key, in a statement of its own: after a writer has made itself the holder no more come, and so what is
 // not seen here is none of them.
 func (q *Queries) SeeReaders(ctx context.Context, db DBTX, leaseKey []byte) ([]SeeReadersRow, error) {
 	rows, err := db.QueryContext(ctx, SeeReaders, leaseKey)
@@ -518,7 +518,7 @@ ORDER BY l.lease_key
 LIMIT ?
 `
 
-// Keys that were shared once, and that nobody has used for long, read without a lock.
+// Keys that were shared once, and were not used for long, read without a lock.
 func (q *Queries) UnusedShared(ctx context.Context, db DBTX, afterKey []byte, olderUs int64, limit int32) ([][]byte, error) {
 	rows, err := db.QueryContext(ctx, UnusedShared, afterKey, olderUs, limit)
 	if err != nil {

@@ -206,7 +206,7 @@ type SeeTurnRow struct {
 	Unconfirmed bool
 }
 
-// What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
+// What has become of a call that waits: the key is its own, or another holder's, or free, for example for readers; and whether
 // its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
 // the ticket beside them. unconfirmed: see ConfirmCommits.
 func (q *Queries) SeeTurn(ctx context.Context, db DBTX, handle pgtype.UUID, ticket int64, leaseKey string) (SeeTurnRow, error) {
@@ -282,7 +282,7 @@ type ServeRow struct {
 	Notified string
 }
 
-// Makes a key that is free that of who waits for it next, and tells it.
+// Grants a free key to the next waiter, and notifies it.
 func (q *Queries) Serve(ctx context.Context, db DBTX, arg ServeParams) ([]ServeRow, error) {
 	rows, err := db.Query(ctx, Serve,
 		arg.Notify,

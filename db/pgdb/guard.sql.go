@@ -175,7 +175,7 @@ type GuardSharedParams struct {
 	Handle      pgtype.UUID
 }
 
-// Guard for a key that is held shared: nobody has it for itself before the transaction ends.
+// Guard for a key that is held shared: it has no exclusive holder before the transaction ends.
 func (q *Queries) GuardShared(ctx context.Context, db DBTX, arg GuardSharedParams) (int64, error) {
 	result, err := db.Exec(ctx, GuardShared,
 		arg.IdleTimeout,

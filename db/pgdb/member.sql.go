@@ -25,7 +25,7 @@ const Evict = `-- name: Evict :exec
 DELETE FROM dblock_member m WHERE m.member_id = $1 AND m.expires_at <= clock_timestamp()
 `
 
-// A heartbeat and an eviction are decided by the row's lock: who comes second finds nothing.
+// A heartbeat and an eviction are decided by the row's lock: the second finds nothing.
 func (q *Queries) Evict(ctx context.Context, db DBTX, memberID pgtype.UUID) error {
 	_, err := db.Exec(ctx, Evict, memberID)
 	return err
@@ -79,7 +79,7 @@ WHERE d.member_id IN (
 )
 `
 
-// Members that expired an hour ago and that nobody had to evict, in steps along the key.
+// Members that expired an hour ago and were not evicted, in steps along the key.
 func (q *Queries) SweepMembers(ctx context.Context, db DBTX, olderUs int64, most int32) (int64, error) {
 	result, err := db.Exec(ctx, SweepMembers, olderUs, most)
 	if err != nil {

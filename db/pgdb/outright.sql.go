@@ -61,7 +61,7 @@ type InsertQuotasParams struct {
 	Qtys   []int64
 }
 
-// Of buyers of whom each is there once: who has a quota already has the batch fail. (That takes half the time of ON CONFLICT.) They are
+// Of buyers of whom each is there once: a quota that exists fails the batch. (That takes half the time of ON CONFLICT.) They are
 // inserted in their order, so that two batches of an SKU never wait for each other crosswise.
 func (q *Queries) InsertQuotas(ctx context.Context, db DBTX, arg InsertQuotasParams) error {
 	_, err := db.Exec(ctx, InsertQuotas,
@@ -131,7 +131,7 @@ type SellNewRow struct {
 
 // All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none): these are returned, and the
 // others are sold, or none. What is recorded is looked up first, key by key (a join might
-// read the whole table, by a plan that was made when it was small); where somebody writes one of these keys at this moment, the
+// read the whole table, by a plan that was made when it was small); where another transaction writes one of these keys at this moment, the
 // statement fails. Quotas come before orders, and of a buyer's all count or none. They are made and locked in one pass, in the order of
 // buyers, so that two batches of an SKU never wait for each other crosswise.
 func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (SellNewRow, error) {
@@ -185,7 +185,7 @@ type SellOneParams struct {
 // inside the statement, so that it holds behind a pooler too and ends with it. What sells a batch is sent behind a
 // statement that does so, in the same transaction.
 // The stock comes first, so that nothing is written where there is too little. While it is locked,
-// an order that somebody else is writing is waited for only so long: that may be a batch that has
+// an order that another transaction is writing is waited for only so long: that may be a batch that has
 // written its orders and waits for the stock.
 func (q *Queries) SellOne(ctx context.Context, db DBTX, arg SellOneParams) (int64, error) {
 	result, err := db.Exec(ctx, SellOne,

@@ -16,7 +16,7 @@ const AwaitJob = `-- name: AwaitJob :many
 SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = $1 FOR KEY SHARE
 `
 
-// Waits for whoever is about to end a job, and tells by a row that it has not ended.
+// Waits for a transaction that is about to end a job, and returns a row if the job has not ended.
 func (q *Queries) AwaitJob(ctx context.Context, db DBTX, jobID pgtype.UUID) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, AwaitJob, jobID)
 	if err != nil {

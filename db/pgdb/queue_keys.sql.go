@@ -59,7 +59,7 @@ type AdmitJobsParams struct {
 	OfClaims []pgtype.UUID
 }
 
-// The first of those that wait are ready, where their groups have room. A group that nobody is left of is deleted.
+// The first of those that wait are ready, where their groups have room. An empty group is deleted.
 func (q *Queries) AdmitJobs(ctx context.Context, db DBTX, arg AdmitJobsParams) error {
 	_, err := db.Exec(ctx, AdmitJobs,
 		arg.ClaimIds,
@@ -164,7 +164,7 @@ type EnqueueKeyedParams struct {
 	Channel     string
 }
 
-// Unique keys and groups. Whoever needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
+// Unique keys and groups. A transaction that needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
 // each in the order of the key. What reads a group is a statement of its own, after that which has locked it: only then it sees what
 // others have done before.
 // EnqueueJobs for jobs of which some have keys. It returns those that another job with the same unique key stands in the way of. Jobs

@@ -1,5 +1,5 @@
 -- Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and never by a scan:
--- who is next must be seen by everybody.
+-- the next waiter must be the same for all.
 
 -- Notes a batch of calls that wait, in their order.
 -- name: Enqueue :execrows
@@ -20,7 +20,7 @@ SELECT q.lease_key, q.ticket, q.handle FROM dblock_ticket q
 WHERE q.lease_key IN (sqlc.slice(lease_keys)) AND q.handle IN (sqlc.slice(handles))
 LIMIT 18446744073709551615;
 
--- Keys that somebody who is alive waits for.
+-- Keys for which a live member waits.
 -- name: QueuedKeys :many
 SELECT DISTINCT q.lease_key
 FROM dblock_ticket q
@@ -28,7 +28,7 @@ JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMEST
 WHERE q.lease_key IN (sqlc.slice(lease_keys)) AND NOT q.served
 LIMIT 18446744073709551615;
 
--- Who waits for a key next: the lowest ticket whose member is alive.
+-- The next waiter of a key: the lowest ticket whose member is alive.
 -- name: NextTicket :one
 SELECT q.ticket
 FROM dblock_ticket q
@@ -37,7 +37,7 @@ WHERE q.lease_key = sqlc.arg(lease_key) AND NOT q.served AND q.handle <> CAST(sq
 ORDER BY q.ticket
 LIMIT 1;
 
--- Makes a key that is ours that of who waits for it next, unless readers may have it.
+-- Passes a key that this process holds to the next waiter, unless readers may have it.
 -- name: PassOn :execrows
 UPDATE (
     SELECT l.lease_key FROM dblock_lease l FORCE INDEX (PRIMARY)
@@ -53,7 +53,7 @@ SET t.token = GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UT
     t.changed_at = +UTC_TIMESTAMP(6), t.label = n.label, t.data = n.data, n.served = true
 WHERE n.ticket = CAST(sqlc.arg(ticket) AS SIGNED) AND NOT n.served;
 
--- Makes a key that is free that of who waits for it next.
+-- Grants a free key to the next waiter.
 -- name: Serve :execrows
 UPDATE (
     SELECT l.lease_key FROM dblock_lease l FORCE INDEX (PRIMARY)
@@ -70,7 +70,7 @@ SET t.token = GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UT
     t.changed_at = +UTC_TIMESTAMP(6), t.label = n.label, t.data = n.data, n.served = true
 WHERE n.ticket = CAST(sqlc.arg(ticket) AS SIGNED) AND NOT n.served;
 
--- What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
+-- What has become of a call that waits: the key is its own, or another holder's, or free, for example for readers; and whether
 -- its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
 -- the ticket beside them.
 -- name: SeeTurn :one

@@ -1,4 +1,4 @@
--- The lease's row stays locked till the end of the caller's transaction, so nobody can take it over
+-- The lease's row stays locked till the end of the caller's transaction, so no other process can take it over
 -- before that. A heartbeat never touches it. (MariaDB has no FOR SHARE.)
 -- name: Guard :many
 SELECT 1 AS ours FROM dblock_lease l
@@ -6,7 +6,7 @@ WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.hand
 LIMIT 18446744073709551615
 LOCK IN SHARE MODE;
 
--- Guard for a key that is held shared: nobody has it for itself before the transaction ends.
+-- Guard for a key that is held shared: it has no exclusive holder before the transaction ends.
 -- name: GuardShared :many
 SELECT 1 AS ours FROM dblock_reader r
 WHERE r.lease_key = sqlc.arg(lease_key) AND r.token = sqlc.arg(token) AND r.handle = sqlc.arg(handle)

@@ -1,8 +1,8 @@
 -- Each of these is one autocommit statement, in whatever isolation the connection has. None of
 -- those that change a lease ever waits for a lock of its row: a client cannot take back a statement
--- that waits, and one that goes on when its client has given up would grant a lease to nobody.
+-- that waits, and one that goes on when its client has given up would grant a lease that no process knows.
 -- There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which LIMIT keeps
--- whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement can be told not to wait
+-- whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement can be set not to wait
 -- instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are sent only so.
 --
 -- No statement that acquires locks the member's row: the process's heartbeat would wait for it. InnoDB
@@ -43,7 +43,7 @@ ON DUPLICATE KEY UPDATE
     held_until = VALUES(held_until), changed_at = +UTC_TIMESTAMP(6), label = VALUES(label), data = VALUES(data), shared = false;
 
 -- AcquireLeases for asks that are alike: held by the member, for no time of their own, with one label and no data.
--- It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be told not to wait, it is
+-- It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be set not to wait, it is
 -- several times as fast. An acquisition has a handle of its own, so it does not matter
 -- which ask names it.
 -- name: AcquireAlike :execresult
@@ -61,7 +61,7 @@ WHERE t.lease_key IN (sqlc.slice(lease_keys)) AND t.token < TIMESTAMPDIFF(MICROS
   );
 
 -- AcquireLeases for a lone caller, without the tables that the server makes for a batch. It would wait for the row:
--- only MariaDB can be told that a statement must not, and there it is several times as fast. Who says so has it
+-- only MariaDB can set a statement not to wait, and there it is several times as fast. Who says so has it
 -- where readers may be there, too, and is not to hold it before they have gone: till then the row stays shared, with their token.
 -- name: AcquireLease :execresult
 UPDATE dblock_lease t
@@ -109,7 +109,7 @@ WHERE t.lease_key = (
 );
 
 -- Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
--- which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: MariaDB is told not to.
+-- which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: on MariaDB it is set not to.
 -- All have the same token, the statement's insert id.
 -- name: MakeLeases :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
@@ -216,7 +216,7 @@ SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UT
 SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_seconds, CAST(@@max_allowed_packet AS SIGNED) AS max_packet
 LIMIT 1;
 
--- Who has what, or what is free, as one snapshot shows it: a holder's member that it lacks is gone.
+-- The holders of keys, and the free keys, as one snapshot shows them: a holder's member that it lacks is gone.
 -- name: SeeLeases :many
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, l.shared,
        EXISTS (
@@ -247,7 +247,7 @@ UPDATE (
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
 SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL;
 
--- ReleaseLeases for a lone caller, where a statement can be told not to wait.
+-- ReleaseLeases for a lone caller, where a statement can be set not to wait.
 -- name: ReleaseLease :execrows
 UPDATE dblock_lease t
 SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
@@ -342,7 +342,7 @@ LIMIT 1;
 -- Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or
 -- to be that of a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step
 -- reads the rows as they are: a release is seen before it is committed, and may yet be undone (see FreeLeases). What
--- was told under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
+-- is known under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
 -- optimizer from reading a single row once for all steps. That a holder has gone without giving back, or that its
 -- time is up, is looked for at every sixteenth step; the time does not pass within a statement.
 -- name: WatchLeases :many
@@ -376,7 +376,7 @@ WHERE f.lease_key IN ('', sqlc.slice(woken_keys))
   ))
 LIMIT 18446744073709551615;
 
--- Which of these are free for whoever asks now.
+-- Which of these are free for a call that asks now.
 -- name: FreeLeases :many
 SELECT l.lease_key, l.token
 FROM dblock_lease l
@@ -386,7 +386,7 @@ WHERE l.lease_key IN (sqlc.slice(lease_keys))
   ))
 LIMIT 18446744073709551615;
 
--- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's,
+-- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is that of the key's,
 -- whatever they wait for.
 -- name: ListHeld :many
 SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
@@ -491,7 +491,7 @@ LIMIT 1;
 -- name: LastToken :one
 SELECT l.token FROM dblock_lease l WHERE l.lease_key = sqlc.arg(lease_key) LIMIT 1;
 
--- Leases that nobody has used for long, also those whose member is gone for good, read without a lock. Whoever
+-- Leases that were not used for long, also those whose member is gone for good, read without a lock. Whoever
 -- acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see
 -- UnusedShared.
 -- name: UnusedLeases :many

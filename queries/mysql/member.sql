@@ -20,7 +20,7 @@ SELECT m.beat FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) LIMIT
 -- name: Deregister :exec
 DELETE FROM dblock_member WHERE member_id = sqlc.arg(member_id);
 
--- A heartbeat and an eviction are decided by the row's lock: who comes second finds nothing.
+-- A heartbeat and an eviction are decided by the row's lock: the second finds nothing.
 -- name: Evict :exec
 DELETE FROM dblock_member WHERE member_id = sqlc.arg(member_id) AND expires_at <= +UTC_TIMESTAMP(6);
 
@@ -29,7 +29,7 @@ DELETE FROM dblock_member WHERE member_id = sqlc.arg(member_id) AND expires_at <
 -- name: IsMember :one
 SELECT COUNT(*) AS stands FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) LIMIT 1;
 
--- Members that expired long ago and that nobody had to evict. They are read without a lock first,
+-- Members that expired long ago and were not evicted. They are read without a lock first,
 -- and named: a scan that locks would stand in the way of heartbeats.
 -- name: ExpiredMembers :many
 SELECT m.member_id

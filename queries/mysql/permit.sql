@@ -53,7 +53,7 @@ ON DUPLICATE KEY UPDATE
     handle = VALUES(handle), together = VALUES(together), member_id = VALUES(member_id),
     held_until = VALUES(held_until), changed_at = +UTC_TIMESTAMP(6), label = VALUES(label), data = VALUES(data);
 
--- A semaphore's number, how many of its permits are free, and who has the others, a row each. Without a lock: it grants nothing.
+-- A semaphore's number, how many of its permits are free, and the holders of the others, a row each. Without a lock: it grants nothing.
 -- name: SeePermits :many
 SELECT CAST(seen.limited_to AS SIGNED) AS limited_to, CAST(seen.held AS SIGNED) AS held, CAST(seen.usable AS SIGNED) AS usable, CAST(seen.beyond AS SIGNED) AS beyond,
        CAST(seen.token AS SIGNED) AS token, seen.member_id, seen.label,

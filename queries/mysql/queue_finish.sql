@@ -1,5 +1,5 @@
--- Whoever ends jobs of a claim deletes its rows first, which proves that they were there; what becomes of the jobs comes after that in
--- the same transaction. Fewer rows than were sent: some are lost, and LockPlaces tells which are not.
+-- To end jobs of a claim, its rows are deleted first, which proves that they were there; what becomes of the jobs comes after that in
+-- the same transaction. Fewer rows than were sent: some are lost, and LockPlaces returns the others.
 
 --
 -- Rows are joined by their whole key. With a list of keys the server reads a small table whole, and waits for rows that others have locked.
@@ -115,7 +115,7 @@ SELECT j.queue, j.priority, j.job_id FROM dblock_queue_job j WHERE j.job_id IN (
 SELECT COUNT(*) AS standing FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids))
 LIMIT 1;
 
--- Waits for whoever is about to end a job, and tells by a row that it has not ended.
+-- Waits for a transaction that is about to end a job, and returns a row if the job has not ended.
 -- name: AwaitJob :many
 SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id)
 LIMIT 18446744073709551615

@@ -1,4 +1,4 @@
--- Unique keys and groups. Whoever needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
+-- Unique keys and groups. A transaction that needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
 -- each in the order of the key, and none that is shared before one that is not. Asks and rows come
 -- in the order of the keys.
 

@@ -2,7 +2,7 @@
 
 -- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
 -- row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
--- nobody makes itself the holder meanwhile. Whoever has waited for readers for long asks them to stand back, for a
+-- no writer makes itself the holder meanwhile. A writer that has waited for readers for long asks them to yield, for a
 -- moment: with a row of dblock_lease_waiter that is no member's. The statement
 -- passes over rows that are locked; each server reads its own clause for that. Where all asks are for one
 -- key its token is the statement's insert id.
@@ -30,7 +30,7 @@ FROM (
 ) opened;
 
 -- Has a key that is free, or held by a member that is gone for good, shared from now on. The token grows, which is
--- that of all readers until somebody holds the key alone; where whoever waited for readers is dead it stays, as they
+-- that of all readers until a writer holds the key; if the writer that waited for readers is dead it stays, as they
 -- may be there still. It grants nothing, so it does not matter when it is done.
 -- name: OpenShared :execrows
 UPDATE (
@@ -57,7 +57,7 @@ FROM dblock_reader r FORCE INDEX (PRIMARY)
 WHERE r.lease_key IN (sqlc.slice(lease_keys)) AND r.handle IN (sqlc.slice(handles))
 LIMIT 18446744073709551615;
 
--- Who holds a key shared, in a statement of its own: after somebody has made itself the holder no more come, and so whoever is
+-- The shared holders of a key, in a statement of its own: after a writer has made itself the holder no more come, and so what is
 -- not seen here is none of them.
 -- name: SeeReaders :many
 SELECT r.member_id, r.label, r.token,
@@ -110,7 +110,7 @@ WHERE r.lease_key IN (sqlc.slice(lease_keys)) AND r.handle IN (sqlc.slice(handle
   AND (r.held_until IS NULL OR r.held_until > +UTC_TIMESTAMP(6))
 LIMIT 18446744073709551615;
 
--- Keys that were shared once, and that nobody has used for long, read without a lock.
+-- Keys that were shared once, and were not used for long, read without a lock.
 -- name: UnusedShared :many
 SELECT l.lease_key
 FROM dblock_lease l

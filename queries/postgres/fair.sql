@@ -14,7 +14,7 @@ WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1
 ORDER BY ask.nth
 RETURNING handle, ticket;
 
--- What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
+-- What has become of a call that waits: the key is its own, or another holder's, or free, for example for readers; and whether
 -- its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
 -- the ticket beside them. unconfirmed: see ConfirmCommits.
 -- name: SeeTurn :one
@@ -100,7 +100,7 @@ WHERE (d.lease_key, d.ticket) IN (
     FOR UPDATE OF q
 );
 
--- Makes a key that is free that of who waits for it next, and tells it.
+-- Grants a free key to the next waiter, and notifies it.
 -- name: Serve :many
 WITH free AS MATERIALIZED (
     SELECT l.lease_key

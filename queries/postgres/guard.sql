@@ -10,7 +10,7 @@ FROM dblock_lease l
 WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = sqlc.arg(handle)
 FOR SHARE;
 
--- Guard for a key that is held shared: nobody has it for itself before the transaction ends.
+-- Guard for a key that is held shared: it has no exclusive holder before the transaction ends.
 -- name: GuardShared :execrows
 SELECT CASE pg_catalog.current_setting('idle_in_transaction_session_timeout')
        WHEN '0' THEN pg_catalog.set_config('idle_in_transaction_session_timeout', sqlc.arg(idle_timeout), true) END,

@@ -5,11 +5,11 @@
 -- caller knew: then the caller has given up on it, and it was under way for too long. Rows are locked in the order of
 -- their keys, and one that is locked is passed over; the condition is checked again on the row as it was locked. What
 -- is held in the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers
--- may be there it is granted only to who says so, and is not held before they have gone, nor does its token grow
+-- may be there it is granted only to requests that say so, and is not held before they have gone, nor does its token grow
 -- before, which is theirs; what is held in the place of another one is free of them. Asks that are for all or nothing
 -- are granted only where all were free; where some look held they lock none, for others to find them free. Asks in
--- turn are granted only where nobody has a ticket. A row that is missing is made, unless they are: most keys, such as
--- those of orders, are locked once. It returns what was granted, with the handle that the row has now, and who holds the rest, as the
+-- turn are granted only where there is no ticket. A row that is missing is made, unless they are: most keys, such as
+-- those of orders, are locked once. It returns what was granted, with the handle that the row has now, and the holders of the rest, as the
 -- statement's snapshot shows it; one row without a key says that the member is gone. (Lists of what no ask has may be empty: it is null
 -- then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole:
 -- what is for the rest is not even begun then.)
@@ -110,7 +110,7 @@ ON CONFLICT (lease_key) DO NOTHING;
 
 -- Gives back a batch, each key once; all that is ours of it, or nothing, where it is one acquisition's. It returns
 -- what was freed, and what was ours when it began: of that, what was not freed was locked, by a guard for example,
--- and is to be asked for again. Whoever waits for what is free now is notified, after the commit.
+-- and is to be asked for again. The waiters of what is free now are notified, after the commit.
 -- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle
@@ -213,7 +213,7 @@ SELECT EXISTS (
       AND w.expires_at > clock_timestamp() AND m.expires_at > clock_timestamp()
 );
 
--- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's,
+-- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is that of the key's,
 -- whatever they wait for.
 -- name: ListHeld :many
 SELECT held.lease_key::text AS lease_key, held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
@@ -314,7 +314,7 @@ WHERE l.lease_key > sqlc.arg(after_key)
 ORDER BY l.lease_key
 LIMIT sqlc.arg(most);
 
--- Rows between two keys that nobody has used for long, or whose member has been gone for long. Their
+-- Rows between two keys that were not used for long, or whose member has been gone for long. Their
 -- token is lost with them: a new row begins at the clock, which is past it. Where readers may be there see ClaimShared.
 -- name: SweepLeases :execrows
 DELETE FROM dblock_lease d

@@ -14,7 +14,7 @@ RETURNING m.beat;
 -- name: Deregister :exec
 DELETE FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
 
--- A heartbeat and an eviction are decided by the row's lock: who comes second finds nothing.
+-- A heartbeat and an eviction are decided by the row's lock: the second finds nothing.
 -- name: Evict :exec
 DELETE FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) AND m.expires_at <= clock_timestamp();
 
@@ -23,7 +23,7 @@ DELETE FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) AND m.expire
 -- name: IsMember :one
 SELECT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id))::boolean AS stands;
 
--- Members that expired an hour ago and that nobody had to evict, in steps along the key.
+-- Members that expired an hour ago and were not evicted, in steps along the key.
 -- name: SweepMembers :execrows
 DELETE FROM dblock_member d
 WHERE d.member_id IN (

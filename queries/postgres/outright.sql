@@ -4,7 +4,7 @@
 -- statement that does so, in the same transaction.
 
 -- The stock comes first, so that nothing is written where there is too little. While it is locked,
--- an order that somebody else is writing is waited for only so long: that may be a batch that has
+-- an order that another transaction is writing is waited for only so long: that may be a batch that has
 -- written its orders and waits for the stock.
 -- name: SellOne :execrows
 WITH bound AS MATERIALIZED (
@@ -35,7 +35,7 @@ SELECT pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]),
        pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(state)::smallint, sqlc.arg(limited)::boolean,
        CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END;
 
--- Of buyers of whom each is there once: who has a quota already has the batch fail. (That takes half the time of ON CONFLICT.) They are
+-- Of buyers of whom each is there once: a quota that exists fails the batch. (That takes half the time of ON CONFLICT.) They are
 -- inserted in their order, so that two batches of an SKU never wait for each other crosswise.
 -- name: InsertQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
@@ -51,7 +51,7 @@ RETURNING s.available;
 
 -- All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none): these are returned, and the
 -- others are sold, or none. What is recorded is looked up first, key by key (a join might
--- read the whole table, by a plan that was made when it was small); where somebody writes one of these keys at this moment, the
+-- read the whole table, by a plan that was made when it was small); where another transaction writes one of these keys at this moment, the
 -- statement fails. Quotas come before orders, and of a buyer's all count or none. They are made and locked in one pass, in the order of
 -- buyers, so that two batches of an SKU never wait for each other crosswise.
 -- name: SellNew :one

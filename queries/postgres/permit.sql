@@ -2,11 +2,11 @@
 
 -- Grants a batch of asks for permits; a key may stand in it more than once. Each permit is a row of its own, which is
 -- locked where it is free and is then ours, whatever others see at the same time; those that are locked are passed
--- over. An ask has all that it wants, or none; who wants fewest comes first. Those held past the number, from when
+-- over. A request gets all that it wants, or none; the smallest comes first. Those held past the number, from when
 -- there were more, count: as many are locked besides and left free. They only get fewer while the number stays, so that
 -- an older snapshot of them does no harm. So the semaphore's row is locked in shared mode, which SetPermits waits for,
 -- and nothing is granted if the row that was locked is not the one of the snapshot. It returns what was granted, and of keys of which not all was: the
--- number that is stored (0: there is no such semaphore), how many seem free, and who holds permits. One row without a
+-- number that is stored (0: there is no such semaphore), how many seem free, and the holders of permits. One row without a
 -- key says that the member is gone.
 -- name: AcquirePermits :many
 WITH me AS MATERIALIZED (
@@ -101,7 +101,7 @@ ON CONFLICT (lease_key, slot) DO NOTHING;
 -- name: MakeSemaphore :exec
 INSERT INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits)) ON CONFLICT (lease_key) DO NOTHING;
 
--- Gives a semaphore another number of permits, and tells those who wait.
+-- Gives a semaphore another number of permits, and notifies the waiters.
 -- name: SetPermits :one
 WITH changed AS (
     INSERT INTO dblock_semaphore AS s (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits))

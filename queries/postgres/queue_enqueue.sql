@@ -1,5 +1,5 @@
--- Jobs and where they stand in one statement, so that it fits into anybody's transaction in one round trip. What is ready gets
--- its place in line by the server's clock as it is inserted, in the order of the arrays. Those who listen are told of it when the
+-- Jobs and where they stand in one statement, so that it fits into a host's transaction in one round trip. What is ready gets
+-- its place in line by the server's clock as it is inserted, in the order of the arrays. Listeners are notified of it when the
 -- transaction commits, unless the channel is empty.
 -- name: EnqueueJobs :exec
 WITH ask AS (

@@ -171,6 +171,6 @@ DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uu
 -- name: CountJobs :one
 SELECT count(*) FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
 
--- Waits for whoever is about to end a job, and tells by a row that it has not ended.
+-- Waits for a transaction that is about to end a job, and returns a row if the job has not ended.
 -- name: AwaitJob :many
 SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id) FOR KEY SHARE;

@@ -1,4 +1,4 @@
--- Unique keys and groups. Whoever needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
+-- Unique keys and groups. A transaction that needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
 -- each in the order of the key. What reads a group is a statement of its own, after that which has locked it: only then it sees what
 -- others have done before.
 
@@ -184,7 +184,7 @@ WITH held AS MATERIALIZED (
 )
 UPDATE dblock_queue_key k SET taken = k.taken - r.jobs FROM room r WHERE k.ctid = r.place;
 
--- The first of those that wait are ready, where their groups have room. A group that nobody is left of is deleted.
+-- The first of those that wait are ready, where their groups have room. An empty group is deleted.
 -- name: AdmitJobs :exec
 WITH held AS MATERIALIZED (
     SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM dblock_queue_claim f

@@ -1,7 +1,7 @@
 -- Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
 -- and bucket, then reservations, by key; or, of reservations that exist, these first. All quotas that may be missing are made before
--- one that is there is locked: an INSERT waits for whoever has the row, an UPDATE never for an INSERT of it that is not committed, so
--- who makes quotas and who uses them can't wait for each other crosswise.
+-- one that is there is locked: an INSERT waits for the transaction that has the row, an UPDATE never for an INSERT of it that is not committed, so
+-- transactions that make quotas and those that use them can't wait for each other crosswise.
 
 -- name: MakeQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)

@@ -2,10 +2,10 @@
 
 -- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
 -- row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
--- nobody makes itself the holder meanwhile. A key that is free, or held by a member that is gone for good, becomes
+-- no writer makes itself the holder meanwhile. A key that is free, or held by a member that is gone for good, becomes
 -- shared by this, and a row that is missing is made; there the token grows, which is that of all readers until
--- somebody holds the key alone. Whoever has waited for readers for long asks them to stand back, for a moment: with a
--- row of dblock_lease_waiter that is no member's. It returns what was granted, and who holds the rest; one row
+-- a writer holds the key. A writer that has waited for readers for long asks them to yield, for a moment: with a
+-- row of dblock_lease_waiter that is no member's. It returns what was granted, and the holders of the rest; one row
 -- without a key says that the member is gone.
 -- name: AcquireShared :many
 WITH me AS MATERIALIZED (
@@ -32,7 +32,7 @@ WITH me AS MATERIALIZED (
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), opened AS (
     UPDATE dblock_lease l
-    SET token = CASE WHEN l.shared THEN l.token -- whoever waited for readers is dead, and they may be there still
+    SET token = CASE WHEN l.shared THEN l.token -- the writer that waited for readers is dead, and they may be there still
                      ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint) END,
         handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL, shared = true
     FROM free
@@ -76,7 +76,7 @@ WHERE (SELECT count(*) FROM taken) < pg_catalog.cardinality(sqlc.arg(lease_keys)
 UNION ALL
 SELECT '', NULL, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
--- Who holds a key shared, in a statement of its own: after somebody has made itself the holder no more come, and so whoever is
+-- The shared holders of a key, in a statement of its own: after a writer has made itself the holder no more come, and so what is
 -- not seen here is none of them.
 -- name: SeeReaders :many
 SELECT r.member_id, r.label, r.token,
@@ -147,7 +147,7 @@ FROM ask
 JOIN dblock_reader r ON r.lease_key = ask.lease_key AND r.handle = ask.handle
 WHERE r.held_until IS NULL OR r.held_until > clock_timestamp();
 
--- Makes the sweeper, for a moment, the holder of keys that were shared once and that nobody has used for long, so
+-- Makes the sweeper, for a moment, the holder of keys that were shared once and were not used for long, so
 -- that no more readers come: whether one came before that is seen in a statement of its own, SweepClaimed.
 -- name: ClaimShared :many
 UPDATE dblock_lease c
