@@ -87,11 +87,12 @@ verify: ## db/ and the examples are up to date, and every query of db/ prepares 
 	scripts/vet.sh $(SQLC)
 	$(GO) test -count=1 -run 'TestBatchesPrepare$$' ./internal/mysql
 
-lint: $(ENT) ## format, vet, static checks, tidy modules
+lint: $(ENT) ## format, vet, static checks, tidy modules, links of the documentation
 	@test -z "$$(gofmt -l .)" || { echo "not formatted by gofmt:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
+	$(GO) test -count=1 -run TestDocs .
 	for module in bench/peers $(EXAMPLES); do (cd $$module && \
 		$(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./... && $(GO) mod tidy -diff) || exit 1; done
 

@@ -38,6 +38,9 @@ func run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer, start
 	if f.JSON {
 		err = errors.Join(err, r.printJSON())
 	}
+	if f.SVG != "" {
+		err = errors.Join(err, r.writeSVG())
+	}
 	return err
 }
 
@@ -47,6 +50,7 @@ type benchmark struct {
 	out, log io.Writer
 	start    startServer
 	results  []result // of all engines, for JSON
+	chart    chart    // of all engines, for SVG
 }
 
 // engines runs the scenarios on one kind of server after the other.
@@ -113,6 +117,7 @@ func (r *benchmark) engine(ctx context.Context, kind devdb.Kind, chosen []Scenar
 	if !r.f.JSON {
 		b.report()
 	}
+	r.chart = append(r.chart, b.panel())
 	for _, e := range b.entries {
 		r.results = append(r.results, e.results...)
 	}

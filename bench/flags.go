@@ -31,6 +31,7 @@ type Flags struct {
 	Setup     string            `placeholder:"FILE" help:"SQL to run once before the script of --file, for its tables."`
 	Define    map[string]string `short:"D" mapsep:"none" placeholder:"NAME=VALUE" help:"Define a variable of a script of pgbench, or an option of one of sysbench; may be given several times."`
 	JSON      bool              `name:"json" help:"Print one JSON array, an element for each round of a scenario."`
+	SVG       string            `name:"svg" placeholder:"FILE" help:"Also draw the medians as bars into this file."`
 }
 
 // Seconds is a duration that can be given as a bare number of seconds, as to pgbench.

@@ -102,7 +102,7 @@ func ExampleClock() {
 	// true <nil>
 }
 
-// What can befall a process, in the order of the README.
+// What can happen to a process.
 func ExampleServer() {
 	clock := dblocktest.NewClock(time.Now())
 	server := dblocktest.NewServer(clock)
