@@ -2,6 +2,7 @@
 
 GO ?= go
 SQLC = $(GO) tool -modfile=tools/go.mod sqlc
+VALE = CGO_ENABLED=1 $(GO) tool -modfile=tools/go.mod vale --no-global
 
 # Services that use others' libraries, in a module of their own.
 EXAMPLES = examples/optimistic
@@ -87,7 +88,12 @@ verify: ## db/ and the examples are up to date, and every query of db/ prepares 
 	scripts/vet.sh $(SQLC)
 	$(GO) test -count=1 -run 'TestBatchesPrepare$$' ./internal/mysql
 
-lint: $(ENT) ## format, vet, static checks, tidy modules, links of the documentation
+# What Vale reads: .vale.ini says by which rules.
+PROSE := CHANGELOG.md CONTRIBUTING.md SECURITY.md
+
+lint: $(ENT) ## format, vet, static checks, tidy modules, links and language; installs a C compiler if there is none
+	@scripts/servers.sh cc
+	$(VALE) $(PROSE)
 	@test -z "$$(gofmt -l .)" || { echo "not formatted by gofmt:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...

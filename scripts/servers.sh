@@ -3,6 +3,7 @@
 #
 #   scripts/servers.sh          Postgres, MariaDB and PgBouncer; with them iproute2, by which tests cut networks
 #   scripts/servers.sh peers    Redis and etcd as well, for the benchmarks against them
+#   scripts/servers.sh cc       a C compiler only: Go needs one to build Vale, for make lint
 #
 # Says nothing and takes no time when all is there. See docs/testing.md for other ways.
 set -euo pipefail
@@ -46,20 +47,24 @@ have_peer() {
 	command -v "$1" >/dev/null || any {/usr,/usr/local,/opt/homebrew}/{bin,sbin}/"$1"
 }
 
-[[ $# -eq 0 || ($# -eq 1 && $1 == peers) ]] || die "usage: scripts/servers.sh [peers]"
+[[ $# -eq 0 || ($# -eq 1 && $1 =~ ^(peers|cc)$) ]] || die "usage: scripts/servers.sh [peers|cc]"
 command -v go >/dev/null || die "Go is not installed, or not on the PATH: see https://go.dev/doc/install"
 
 missing=()
-have_postgres || missing+=(postgresql)
-have_mysql || missing+=(mariadb-server)
-[[ -n ${DBLOCK_PGBOUNCER:-} ]] || have_peer pgbouncer || missing+=(pgbouncer)
+if [[ ${1:-} == cc ]]; then
+	command -v "$(go env CC)" >/dev/null || missing+=(gcc libc6-dev)
+else
+	have_postgres || missing+=(postgresql)
+	have_mysql || missing+=(mariadb-server)
+	[[ -n ${DBLOCK_PGBOUNCER:-} ]] || have_peer pgbouncer || missing+=(pgbouncer)
+fi
 if [[ ${1:-} == peers ]]; then
 	[[ -n ${DBLOCK_REDIS_URL:-}${DBLOCK_REDIS_SERVER:-} ]] || have_peer redis-server || missing+=(redis-server)
 	[[ -n ${DBLOCK_ETCD_URL:-}${DBLOCK_ETCD:-} ]] || have_peer etcd || missing+=(etcd-server)
 fi
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 # Tests that cut networks do without where it is missing, so it alone is no reason to install anything.
-[[ $(uname) != Linux ]] || have_peer ip || missing+=(iproute2)
+[[ ${1:-} == cc || $(uname) != Linux ]] || have_peer ip || missing+=(iproute2)
 
 command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager" \
 	"(Fedora: dnf install postgresql-server mariadb-server pgbouncer; macOS: brew install postgresql@17 mariadb pgbouncer;" \
