@@ -42,10 +42,10 @@ type ElectorOptions struct {
 	// min.
 	Poll time.Duration
 
-	// StandBack is for how long this candidate does not campaign after it has resigned. It
+	// YieldTime is for how long this candidate does not campaign after it has resigned. It
 	// campaigns earlier if another candidate leads, or has led. Default 2 s, which is long enough
 	// for candidates that poll; at most 1 h.
-	StandBack time.Duration
+	YieldTime time.Duration
 
 	// Failed is called with each error after which Run continues: an error that kept it from
 	// campaigning for a while, or one that fn returned after its term had ended. Run waits for it,
@@ -63,7 +63,7 @@ type looker interface {
 
 const (
 	defaultElectorPoll = time.Second
-	defaultStandBack   = 2 * time.Second
+	defaultYieldTime   = 2 * time.Second
 )
 
 // NewElector makes a candidate for key. The Locker is a LeaseLocker of pglock, mysqllock or
@@ -103,16 +103,16 @@ func (o ElectorOptions) withDefaults() (ElectorOptions, error) {
 	if o.Poll == 0 {
 		o.Poll = defaultElectorPoll
 	}
-	if o.StandBack == 0 {
-		o.StandBack = defaultStandBack
+	if o.YieldTime == 0 {
+		o.YieldTime = defaultYieldTime
 	}
 	o.Data = bytes.Clone(o.Data)
 	o.Failed = callback.Func1(nil, o.Failed)
 	switch {
 	case o.Poll < 10*time.Millisecond || o.Poll > time.Minute:
 		return o, &InvalidError{"ElectorOptions.Poll", fmt.Sprintf("%v is not within 10ms to 1m", o.Poll)}
-	case o.StandBack < 0 || o.StandBack > time.Hour:
-		return o, &InvalidError{"ElectorOptions.StandBack", fmt.Sprintf("%v is not within 0 to 1h", o.StandBack)}
+	case o.YieldTime < 0 || o.YieldTime > time.Hour:
+		return o, &InvalidError{"ElectorOptions.YieldTime", fmt.Sprintf("%v is not within 0 to 1h", o.YieldTime)}
 	}
 	return o, nil
 }
@@ -121,7 +121,7 @@ func (o ElectorOptions) withDefaults() (ElectorOptions, error) {
 // server that is back is soon noticed.
 const (
 	leastPause = 50 * time.Millisecond
-	mostPause  = 2 * time.Second
+	maxPause   = 2 * time.Second
 )
 
 // Run campaigns and calls fn while it leads, one term after the other, until ctx ends or fn returns
@@ -149,7 +149,7 @@ func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fen
 		return &InvalidError{"Elector", fmt.Sprintf("that of %q runs already: a second candidate is a second Elector", e.key)}
 	}
 	defer e.running.Store(false)
-	tries := backoff{least: leastPause, most: mostPause}
+	tries := backoff{least: leastPause, max: maxPause}
 	for {
 		began := e.clock.Now()
 		lock, err := e.locker.Acquire(ctx, e.key, e.opts...)
@@ -160,7 +160,7 @@ func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fen
 				return err
 			}
 			if resigned {
-				if err := e.standBack(ctx, lock); err != nil {
+				if err := e.yield(ctx, lock); err != nil {
 					return err
 				}
 				continue
@@ -172,7 +172,7 @@ func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fen
 		default:
 			e.failed(err)
 		}
-		if e.clock.Now().Sub(began) > mostPause { // a term that was short counts as a try that failed: fn may be fenced off at once
+		if e.clock.Now().Sub(began) > maxPause { // a term that was short counts as a try that failed: fn may be fenced off at once
 			tries.tries = 0
 		}
 		if err := sleep(ctx, e.clock, tries.next()); err != nil {
@@ -181,15 +181,15 @@ func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fen
 	}
 }
 
-// standBackPoll is how often a candidate that stands back looks whether another one has led. If all
+// yieldPoll is how often a candidate that stands back looks whether another one has led. If all
 // have resigned, so long there is no leader.
-const standBackPoll = 50 * time.Millisecond
+const yieldPoll = 50 * time.Millisecond
 
-// standBack waits until another candidate leads, or has led, for a while.
-func (e *Elector) standBack(ctx context.Context, was *Lock) error {
+// yield waits until another candidate leads, or has led, for a while.
+func (e *Elector) yield(ctx context.Context, was *Lock) error {
 	before, _ := was.Fence()
-	over := e.clock.Now().Add(e.o.StandBack)
-	for every := max(min(e.o.StandBack/10, standBackPoll), time.Millisecond); ; {
+	over := e.clock.Now().Add(e.o.YieldTime)
+	for every := max(min(e.o.YieldTime/10, yieldPoll), time.Millisecond); ; {
 		left := over.Sub(e.clock.Now())
 		if left <= 0 {
 			return nil

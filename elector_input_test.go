@@ -59,8 +59,8 @@ func TestElectorRefusesWhatMakesNoSense(t *testing.T) {
 		"much data":       {l, "k", dblock.ElectorOptions{Data: make([]byte, dblock.MaxDataBytes+1)}, dblock.ErrInvalid},
 		"a short poll":    {l, "k", dblock.ElectorOptions{Poll: time.Millisecond}, dblock.ErrInvalid},
 		"a long poll":     {l, "k", dblock.ElectorOptions{Poll: time.Hour}, dblock.ErrInvalid},
-		"a negative rest": {l, "k", dblock.ElectorOptions{StandBack: -1}, dblock.ErrInvalid},
-		"a long rest":     {l, "k", dblock.ElectorOptions{StandBack: 2 * time.Hour}, dblock.ErrInvalid},
+		"a negative rest": {l, "k", dblock.ElectorOptions{YieldTime: -1}, dblock.ErrInvalid},
+		"a long rest":     {l, "k", dblock.ElectorOptions{YieldTime: 2 * time.Hour}, dblock.ErrInvalid},
 	} {
 		e, err := dblock.NewElector(x.locker, x.key, x.o)
 		if !errors.Is(err, x.want) || e != nil {

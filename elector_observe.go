@@ -29,7 +29,7 @@ func (e *Elector) Leader(ctx context.Context) (HeldLock, error) {
 // then. An error that does not go away by itself, such as ErrSchema, is the last that is yielded.
 func (e *Elector) Observe(ctx context.Context) iter.Seq2[HeldLock, error] {
 	return func(yield func(HeldLock, error) bool) {
-		var last sight
+		var last observation
 		for {
 			leader, err := e.Leader(ctx)
 			if ctx.Err() != nil {
@@ -50,18 +50,18 @@ func (e *Elector) Observe(ctx context.Context) iter.Seq2[HeldLock, error] {
 	}
 }
 
-// sight is what Observe saw: one of its fields is set, and none before it has looked.
-type sight struct {
+// observation is what Observe saw: one of its fields is set, and none before it has looked.
+type observation struct {
 	leader         Fence
 	nobody, failed bool
 }
 
-func seen(leader HeldLock, err error) sight {
+func seen(leader HeldLock, err error) observation {
 	switch {
 	case err == nil:
-		return sight{leader: leader.Fence}
+		return observation{leader: leader.Fence}
 	case errors.Is(err, ErrNotHeld):
-		return sight{nobody: true}
+		return observation{nobody: true}
 	}
-	return sight{failed: true}
+	return observation{failed: true}
 }

@@ -48,7 +48,7 @@ func (e *Elector) lead(
 		why = lock.lostError()
 	}
 	switch {
-	case why == nil && !t.tells(err):
+	case why == nil && !t.ends(err):
 		return true, false, err
 	case err != nil && !errors.Is(err, why) && !errors.Is(err, context.Canceled):
 		failed = err
@@ -59,8 +59,8 @@ func (e *Elector) lead(
 	return false, errors.Is(why, ErrResigned), nil
 }
 
-// tells reports whether an error says that the term is over.
-func (t *term) tells(err error) bool {
+// ends reports whether an error says that the term is over.
+func (t *term) ends(err error) bool {
 	var lost *LostError
 	return errors.Is(err, ErrFenced) || errors.As(err, &lost) && lost.Key == t.fence.Key
 }
@@ -77,7 +77,7 @@ func (e *Elector) Leading() (term Fence, leads bool) {
 
 // Resign gives up the term of this candidate: the context that fn was given ends with ErrResigned,
 // and Resign waits, while ctx lives, until fn has returned and the lock was given back. The
-// candidate then stands back for a while, so that another one leads (see ElectorOptions.StandBack).
+// candidate then yields for a while, so that another one leads (see ElectorOptions.YieldTime).
 // Called by fn itself it would wait for itself; with the context that fn was given it returns at
 // once, with ErrResigned.
 //

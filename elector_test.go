@@ -282,7 +282,7 @@ func TestElectorsResignAtOnce(t *testing.T) {
 // A candidate that is alone leads again once it has stood back.
 func TestElectorStandsBackAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *dblocktest.Server, ctx context.Context, _ func(error)) {
-		c := newCandidate(t, s, dblock.ElectorOptions{StandBack: 5 * time.Second})
+		c := newCandidate(t, s, dblock.ElectorOptions{YieldTime: 5 * time.Second})
 		c.run(ctx, c.lead)
 		<-c.terms
 		began := time.Now()

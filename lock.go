@@ -197,7 +197,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	if ctx == nil { // a panic here would keep the lock
 		ctx = context.Background()
 	}
-	l.release.Do(func() { l.ended = l.held.leave(ctx, l) })
+	l.release.Do(func() { l.ended = l.held.remove(ctx, l) })
 	return l.ended
 }
 
@@ -241,19 +241,19 @@ func newLock(ctx context.Context, owner any, r request, hold hold) (l *Lock, los
 		h.keys = h.key[:]
 	}
 	h.refs = h.ref[:0]
-	h.enter(ctx, &h.first)
+	h.add(ctx, &h.first)
 	return &h.first, h.lose
 }
 
-// enter makes l one more Lock of the hold.
-func (h *held) enter(ctx context.Context, l *Lock) {
+// add makes l one more Lock of the hold.
+func (h *held) add(ctx context.Context, l *Lock) {
 	l.held, l.acquirer = h, ctx
 	l.outer, _ = ctx.Value(innermost{}).(*Lock)
 	h.refs = append(h.refs, l)
 }
 
-// leave ends one Lock; the last one releases the hold.
-func (h *held) leave(ctx context.Context, l *Lock) error {
+// remove ends one Lock; the last one releases the hold.
+func (h *held) remove(ctx context.Context, l *Lock) error {
 	h.hold.Check()
 	h.mu.Lock()
 	l.end(errReleased)
@@ -318,7 +318,7 @@ func (h *held) again(ctx context.Context, r request) (child *Lock, live bool) {
 		return nil, true
 	}
 	child = new(Lock)
-	h.enter(ctx, child)
+	h.add(ctx, child)
 	return child, true
 }
 

@@ -42,12 +42,12 @@ func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
 
 // backoff is pauses that grow twofold from one try to the next.
 type backoff struct {
-	least, most time.Duration
-	tries       int
+	least, max time.Duration
+	tries      int
 }
 
 func (b *backoff) next() time.Duration {
-	d := min(b.least<<min(b.tries, 20), b.most)
+	d := min(b.least<<min(b.tries, 20), b.max)
 	b.tries++
 	return pace.Jitter(d)
 }

@@ -235,7 +235,7 @@ func (q *Quorum) Close(ctx context.Context) error {
 		return clock.Await(ctx, clock.After(q.tasks.Wait), "operations are still under way")
 	}
 	for _, h := range all {
-		go h.giveBack(context.WithoutCancel(ctx))
+		go h.releaseAll(context.WithoutCancel(ctx))
 	}
 	return err
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// answer is what a node said.
-type answer struct {
+// nodeResult is what a node said.
+type nodeResult struct {
 	node int
 	lock *Lock
 	err  error
@@ -22,8 +22,8 @@ type asked struct {
 	w       *quorumWaiter
 	r       request
 	began   time.Time // before anything was sent
-	answers chan answer
-	left    int // nodes that have not answered
+	results chan nodeResult
+	pending int // nodes that have not answered
 	done    func()
 	nodes   []*Lock // what each node has granted; nil: nothing
 	waits   []bool  // for which nodes' answers
@@ -33,25 +33,25 @@ type asked struct {
 	failed  []error
 }
 
-// ask asks all nodes once for the first waiter of a queue, and returns as soon as it is certain
+// request asks all nodes once for the first waiter of a queue, and returns as soon as it is certain
 // what comes of it.
-func (q *Quorum) ask(ctx context.Context, w *quorumWaiter) (*Lock, error) {
+func (q *Quorum) request(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 	r, n := w.request, len(q.nodes)
 	if ctx.Err() != nil {
 		return nil, &HeldError{Key: r.Key, Wait: fmt.Errorf("before a server was asked: %w", context.Cause(ctx))}
 	}
 	a := &asked{
-		q: q, w: w, r: r, began: q.clock.Now(), answers: make(chan answer, n), left: n,
+		q: q, w: w, r: r, began: q.clock.Now(), results: make(chan nodeResult, n), pending: n,
 		nodes: make([]*Lock, n), waits: slices.Repeat([]bool{true}, n), tokens: make([]int64, n),
 	}
 	late := a.send(ctx)
 	for a.undecided() {
 		select {
-		case x := <-a.answers:
-			a.hear(x)
+		case x := <-a.results:
+			a.note(x)
 			continue
 		case <-late.Done():
-			a.failed = append(a.failed, fmt.Errorf("%d nodes: %w", a.left, context.Cause(late)))
+			a.failed = append(a.failed, fmt.Errorf("%d nodes: %w", a.pending, context.Cause(late)))
 		case <-ctx.Done():
 		case <-q.ending.Done():
 		}
@@ -87,7 +87,7 @@ func (a *asked) send(ctx context.Context) (late context.Context) {
 	for i, node := range a.q.nodes {
 		go func() {
 			lock, err := node.TryAcquire(late, a.r.Key, passedOn(a.r)...)
-			a.answers <- answer{i, lock, err}
+			a.results <- nodeResult{i, lock, err}
 		}()
 	}
 	return late
@@ -101,11 +101,11 @@ func passedOn(r request) []Option {
 
 // undecided reports whether the nodes that have not answered can make a difference.
 func (a *asked) undecided() bool {
-	return a.granted < a.q.majority && a.granted+a.left >= a.q.majority
+	return a.granted < a.q.majority && a.granted+a.pending >= a.q.majority
 }
 
-func (a *asked) hear(x answer) {
-	a.left--
+func (a *asked) note(x nodeResult) {
+	a.pending--
 	a.waits[x.node] = false
 	var held *HeldError
 	switch {
@@ -125,22 +125,22 @@ func (a *asked) grant(ctx context.Context) (*Lock, error) {
 	h := a.q.newHold(ctx, a.w, a.nodes, slices.Clone(a.waits))
 	if a.r.MaxHold != nil {
 		h.slack = a.q.drift(*a.r.MaxHold)
-		h.most = a.began.Add(*a.r.MaxHold - h.slack)
-		h.until = h.most
+		h.latestEnd = a.began.Add(*a.r.MaxHold - h.slack)
+		h.until = h.latestEnd
 	}
 	lock, err := h.start(ctx)
 	if err != nil {
 		a.failed = append(a.failed, err)
 		return nil, a.giveUp(ctx)
 	}
-	a.later(func(x answer) { h.heard(x.node, x.lock) })
+	a.later(func(x nodeResult) { h.heard(x.node, x.lock) })
 	return lock, nil
 }
 
 // giveUp gives back what was granted, and says why the lock was not acquired. It waits for that
 // only while ctx lives.
 func (a *asked) giveUp(ctx context.Context) error {
-	a.later(func(x answer) {
+	a.later(func(x nodeResult) {
 		if x.err == nil {
 			_ = x.lock.Release(context.Background())
 		}
@@ -158,12 +158,12 @@ func (a *asked) giveUp(ctx context.Context) error {
 }
 
 // later hears the nodes that have not answered in the background.
-func (a *asked) later(hear func(answer)) {
-	left := a.left
+func (a *asked) later(hear func(nodeResult)) {
+	left := a.pending
 	a.q.tasks.Go(func() {
 		defer a.done()
 		for range left {
-			hear(<-a.answers)
+			hear(<-a.results)
 		}
 	})
 }

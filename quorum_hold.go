@@ -13,28 +13,28 @@ import (
 
 // quorumHold is a lock that a majority of nodes has granted.
 type quorumHold struct {
-	q      *Quorum
-	ctx    context.Context // of the caller, without its end
-	waiter *quorumWaiter
-	key    string
-	began  time.Time
-	tell   func(Reason) // the Lock, that it is lost; nil: there is none yet
+	q          *Quorum
+	ctx        context.Context // of the caller, without its end
+	waiter     *quorumWaiter
+	key        string
+	began      time.Time
+	notifyLost func(Reason) // the Lock, that it is lost; nil: there is none yet
 
-	moving chan struct{} // has room for one call that moves the end
-	back   sync.Once
+	moving      chan struct{} // has room for one call that moves the end
+	releaseOnce sync.Once
 
-	mu     sync.Mutex
-	nodes  []*Lock       // what each node has granted; nil: nothing
-	waits  []bool        // for which nodes' answers
-	most   time.Time     // no later end is possible: WithMaxHold less the drift, or an ExpireIn without an answer; zero: none
-	until  time.Time     // its end, regardless of heartbeats; zero: none
-	slack  time.Duration // by how much earlier that is than the nodes' own end
-	timer  clock.Timer
-	rejoin clock.Timer // asks the nodes that are missing; nil: that is not planned
-	pauses backoff     // between these
-	unhook []func() bool
-	why    Reason      // why it has ended, lost or released; empty: it has not
-	next   *quorumHold // what it was handed off as; nil: it was not
+	mu          sync.Mutex
+	nodes       []*Lock       // what each node has granted; nil: nothing
+	waits       []bool        // for which nodes' answers
+	latestEnd   time.Time     // no later end is possible: WithMaxHold less the drift, or an ExpireIn without an answer; zero: none
+	until       time.Time     // its end, regardless of heartbeats; zero: none
+	slack       time.Duration // by how much earlier that is than the nodes' own end
+	timer       clock.Timer
+	rejoinTimer clock.Timer // asks the nodes that are missing; nil: that is not planned
+	pauses      backoff     // between these
+	unhook      []func() bool
+	why         Reason      // why it has ended, lost or released; empty: it has not
+	next        *quorumHold // what it was handed off as; nil: it was not
 }
 
 var errTooSlow = errors.New("what the nodes granted was over before a majority had answered")
@@ -42,7 +42,7 @@ var errTooSlow = errors.New("what the nodes granted was over before a majority h
 func (q *Quorum) newHold(ctx context.Context, w *quorumWaiter, nodes []*Lock, waits []bool) *quorumHold {
 	return &quorumHold{
 		q: q, ctx: context.WithoutCancel(ctx), waiter: w, key: w.request.Key, began: q.clock.Now(), nodes: nodes, waits: waits,
-		moving: make(chan struct{}, 1), pauses: backoff{least: leastRejoin, most: mostRejoin},
+		moving: make(chan struct{}, 1), pauses: backoff{least: leastRejoin, max: maxRejoin},
 	}
 }
 
@@ -60,7 +60,7 @@ func (h *quorumHold) start(ctx context.Context) (*Lock, error) {
 	h.q.holds[h] = struct{}{}
 	h.mu.Lock() // before Close can lose it
 	h.q.mu.Unlock()
-	h.tell = tell
+	h.notifyLost = tell
 	for _, node := range h.nodes {
 		if node != nil {
 			h.watch(node)
@@ -160,15 +160,15 @@ func (h *quorumHold) Check() { h.check() }
 
 // check loses the lock when its time is up, and comes back when it may be.
 func (h *quorumHold) check() {
-	if tell := h.judge(); tell != nil {
+	if tell := h.loseIfDue(); tell != nil {
 		go tell() // the caller may keep or end other locks
 	}
 }
 
-// judge is check; for what tell is see lose; nil: the lock was not lost now.
-func (h *quorumHold) judge() (tell func()) {
+// loseIfDue is check; for what tell is see lose; nil: the lock was not lost now.
+func (h *quorumHold) loseIfDue() (tell func()) {
 	h.mu.Lock()
-	if h.why != "" || h.tell == nil { // start calls it
+	if h.why != "" || h.notifyLost == nil { // start calls it
 		h.mu.Unlock()
 		return nil
 	}
@@ -180,7 +180,7 @@ func (h *quorumHold) judge() (tell func()) {
 	valid := !until.IsZero() && !clock.Past(now, until)
 	if valid {
 		h.timer = h.q.clock.AfterFunc(until.Sub(now), func() {
-			if tell := h.judge(); tell != nil {
+			if tell := h.loseIfDue(); tell != nil {
 				tell()
 			}
 		})
@@ -224,7 +224,7 @@ func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
 	case agreed >= h.q.majority:
 		h.until, h.slack = until, h.q.drift(d)
 	case doubtful: // nodes may end it then, at any time
-		h.most = until
+		h.latestEnd = until
 	default:
 		h.until = before
 	}
@@ -251,8 +251,8 @@ func (h *quorumHold) moveIn(d time.Duration) (before, until time.Time, nodes []*
 		return before, until, nil, &LostError{h.key, h.why}
 	}
 	before, until = h.until, h.q.clock.Now().Add(d-h.q.drift(d))
-	if !h.most.IsZero() && until.After(h.most) {
-		until = h.most
+	if !h.latestEnd.IsZero() && until.After(h.latestEnd) {
+		until = h.latestEnd
 	}
 	if before.IsZero() || until.Before(before) {
 		h.until = until
@@ -268,7 +268,7 @@ func (h *quorumHold) stop(why Reason) bool {
 		return false
 	}
 	h.why = why
-	for _, timer := range []clock.Timer{h.timer, h.rejoin} {
+	for _, timer := range []clock.Timer{h.timer, h.rejoinTimer} {
 		if timer != nil {
 			timer.Stop()
 		}
@@ -285,7 +285,7 @@ func (h *quorumHold) lose(why Reason) (tell func()) {
 	if !h.stop(why) {
 		return func() {}
 	}
-	h.tell(why)
+	h.notifyLost(why)
 	h.q.dequeue(h.waiter)
 	if why == ReasonTimeUp { // a lock needs no Release then
 		h.q.drop(h)
@@ -305,14 +305,14 @@ func (h *quorumHold) Release(ctx context.Context, _ bool) error {
 	handed := held && h.q.handOff(h)
 	stolen := false
 	if !handed {
-		stolen = h.giveBack(ctx) && held
+		stolen = h.releaseAll(ctx) && held
 	}
 	if held && !handed {
 		h.q.released(h.waiter)
 	}
 	lasted, o := h.q.clock.Now().Sub(h.began), &h.q.o.Observer
 	if stolen {
-		h.tell(ReasonStolen)
+		h.notifyLost(ReasonStolen)
 	}
 	h.q.drop(h)
 	switch {
@@ -324,10 +324,10 @@ func (h *quorumHold) Release(ctx context.Context, _ bool) error {
 	return nil
 }
 
-// giveBack releases what the nodes have granted, once, and forgets a hold that has ended. few tells
-// that no majority of the nodes had it still.
-func (h *quorumHold) giveBack(ctx context.Context) (few bool) {
-	h.back.Do(func() {
+// releaseAll releases what the nodes have granted, once, and forgets a hold that has ended. few
+// tells that no majority of the nodes had it still.
+func (h *quorumHold) releaseAll(ctx context.Context) (few bool) {
+	h.releaseOnce.Do(func() {
 		h.mu.Lock()
 		nodes := present(h.nodes) // none joins any more
 		h.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 // The pauses between two tries to regain nodes that a held lock misses.
 const (
 	leastRejoin = 250 * time.Millisecond
-	mostRejoin  = 2 * time.Second
+	maxRejoin   = 2 * time.Second
 )
 
 // misses reports that a node does not hold the lock; h.mu is held.
@@ -27,7 +27,7 @@ func (h *quorumHold) heard(node int, lock *Lock) {
 		case lock != nil && h.joins():
 			h.nodes[node] = lock
 			h.pauses.tries = 0
-			if h.tell != nil { // else start sees to it
+			if h.notifyLost != nil { // else start sees to it
 				h.watch(lock)
 			}
 			lock = nil
@@ -55,22 +55,22 @@ func (h *quorumHold) joins() bool {
 
 // planRejoin has the nodes that are missing asked again after a pause; h.mu is held.
 func (h *quorumHold) planRejoin() {
-	if h.why != "" || h.tell == nil || h.rejoin != nil {
+	if h.why != "" || h.notifyLost == nil || h.rejoinTimer != nil {
 		return
 	}
 	for i := range h.nodes {
 		if h.misses(i) && !h.waits[i] {
-			h.rejoin = h.q.clock.AfterFunc(h.pauses.next(), h.askAgain)
+			h.rejoinTimer = h.q.clock.AfterFunc(h.pauses.next(), h.rejoin)
 			return
 		}
 	}
 }
 
-// askAgain asks the nodes that are missing.
-func (h *quorumHold) askAgain() {
+// rejoin asks the nodes that are missing.
+func (h *quorumHold) rejoin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.rejoin = nil
+	h.rejoinTimer = nil
 	r := h.waiter.request
 	if !h.until.IsZero() {
 		left := h.until.Add(h.slack).Sub(h.q.clock.Now())
@@ -83,13 +83,13 @@ func (h *quorumHold) askAgain() {
 		if h.misses(i) && !h.waits[i] {
 			h.waits[i] = true
 			before := h.nodes[i]
-			h.q.tasks.Go(func() { h.askNode(i, before, r) }) // before the lock ends, and so before Close has done
+			h.q.tasks.Go(func() { h.rejoinNode(i, before, r) }) // before the lock ends, and so before Close has done
 		}
 	}
 }
 
-// askNode asks one node, after it has given back what it had granted before.
-func (h *quorumHold) askNode(node int, before *Lock, r request) {
+// rejoinNode asks one node, after it has given back what it had granted before.
+func (h *quorumHold) rejoinNode(node int, before *Lock, r request) {
 	ctx, cancel := context.WithCancelCause(h.ctx)
 	defer cancel(nil)
 	defer h.q.clock.AfterFunc(h.q.o.NodeTimeout, func() { cancel(errNodeTimeout) }).Stop()

@@ -38,8 +38,8 @@ type quorumWaiter struct {
 const (
 	// The pauses between two tries. They are random, so that of several processes that took a node
 	// each one gets ahead.
-	leastWait = 10 * time.Millisecond
-	mostWait  = 500 * time.Millisecond
+	leastWait     = 10 * time.Millisecond
+	maxQuorumWait = 500 * time.Millisecond
 
 	// quorumTurn is for how long a process hands a lock off to its own callers. It then yields: it
 	// releases the lock on the nodes and leaves it to other processes for quorumYield, in which
@@ -93,12 +93,12 @@ func (q *Quorum) dequeue(w *quorumWaiter) {
 	case len(queue.waiters) == 0:
 		queue.emptied++
 		emptied := queue.emptied
-		clock.Real{}.AfterFunc(quorumYield, func() { q.forget(key, queue, emptied) })
+		clock.Real{}.AfterFunc(quorumYield, func() { q.dropQueue(key, queue, emptied) })
 	}
 }
 
-// forget drops a queue that has been empty since.
-func (q *Quorum) forget(key string, queue *quorumQueue, emptied int) {
+// dropQueue drops a queue that has been empty since.
+func (q *Quorum) dropQueue(key string, queue *quorumQueue, emptied int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(queue.waiters) == 0 && queue.emptied == emptied {
@@ -112,7 +112,7 @@ func (q *Quorum) try(ctx context.Context, r request) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := q.ask(ctx, w)
+	lock, err := q.request(ctx, w)
 	q.note(w, err)
 	if err != nil {
 		q.dequeue(w)
@@ -141,7 +141,7 @@ func (q *Quorum) await(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 	case <-w.first:
 	case <-ctx.Done():
 		if last, first := q.seen(w); !first {
-			return nil, ended(last, context.Cause(ctx))
+			return nil, waitEnded(last, context.Cause(ctx))
 		}
 		<-w.first // at the same moment; what was handed off with it is this caller's
 	}
@@ -150,13 +150,13 @@ func (q *Quorum) await(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 		if err == nil {
 			return lock, nil
 		}
-		h.giveBack(ctx)
+		h.releaseAll(ctx)
 	}
 	if err := q.yield(ctx, w); err != nil {
 		return nil, err
 	}
 	for {
-		lock, err := q.ask(ctx, w)
+		lock, err := q.request(ctx, w)
 		last := q.note(w, err)
 		switch {
 		case err == nil || !temporary(err):
@@ -164,10 +164,10 @@ func (q *Quorum) await(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 		case last == nil:
 			return nil, err
 		case ctx.Err() != nil:
-			return nil, ended(last, context.Cause(ctx))
+			return nil, waitEnded(last, context.Cause(ctx))
 		}
 		if why := sleep(ctx, q.clock, q.pause(w)); why != nil {
-			return nil, ended(last, why)
+			return nil, waitEnded(last, why)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func (q *Quorum) pause(w *quorumWaiter) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	unchanged := q.clock.Now().Sub(q.queues[w.request.Key].changed)
-	return pace.Jitter(min(max(unchanged/8, leastWait), mostWait))
+	return pace.Jitter(min(max(unchanged/8, leastWait), maxQuorumWait))
 }
 
 // yield leaves the lock to other processes for a moment, if this one has used it for long.
@@ -247,7 +247,7 @@ func (q *Quorum) yield(ctx context.Context, w *quorumWaiter) error {
 		return nil
 	}
 	if why := sleep(ctx, q.clock, left); why != nil {
-		return ended(&HeldError{Key: w.request.Key}, why)
+		return waitEnded(&HeldError{Key: w.request.Key}, why)
 	}
 	return nil
 }
@@ -293,8 +293,8 @@ func (q *Quorum) released(w *quorumWaiter) {
 	q.dequeue(w)
 }
 
-// ended is the error of the last try of a wait, with what ended that.
-func ended(last, why error) error {
+// waitEnded is the error of the last try of a wait, with what ended that.
+func waitEnded(last, why error) error {
 	var held *HeldError
 	switch {
 	case errors.Is(why, ErrClosed):

@@ -38,7 +38,7 @@ func (m inMemory) Check(_ context.Context, _ locksuite.Leases, lock *dblock.Lock
 	return nil
 }
 
-func (m inMemory) ForgetMembers(*testing.T)                       { m.rows.Admin().ForgetMembers() }
+func (m inMemory) ForgetMembers(*testing.T)                       { m.rows.Admin().DeleteMembers() }
 func (m inMemory) ExpireMembers(*testing.T)                       { m.rows.Admin().ExpireMembers() }
 func (m inMemory) AgeLeases(*testing.T)                           { m.rows.Admin().AgeLeases() }
 func (m inMemory) Tickets(*testing.T) int                         { return m.rows.Admin().Tickets() }

@@ -91,7 +91,7 @@ func (s *Server) NewLeaseLocker(o LeaseOptions) (*LeaseLocker, error) {
 	rows := s.rows.Open()
 	rows.Disturb(l.disturb)
 	var own lease.Shares[struct{}, *memlease.Driver]
-	l.share, err = own.Enter(struct{}{}, m, func() (*memlease.Driver, lease.Backend, error) { return rows, rows.Backend(), nil })
+	l.share, err = own.Open(struct{}{}, m, func() (*memlease.Driver, lease.Backend, error) { return rows, rows.Backend(), nil })
 	if err != nil {
 		return nil, err
 	}

@@ -65,9 +65,9 @@ func (l *LeaseLocker) Evict() {
 		}
 	}
 	l.mu.Unlock()
-	l.server.rows.Admin().Forget(inc.ID)
+	l.server.rows.Admin().DeleteMember(inc.ID)
 	for inc.Alive() && !l.muted() {
-		inc.Suspect()
+		inc.CheckSoon()
 		select {
 		case <-ended:
 		case <-time.After(time.Millisecond): // a heartbeat may have been under way that came before

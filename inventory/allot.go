@@ -34,9 +34,9 @@ type allotments struct {
 	calls  *calls
 	units  int64 // Options.Allotment
 
-	own   atomic.Int32                // this process's bucket; 0: it has none
-	lock  atomic.Pointer[dblock.Lock] // of own
-	seeks atomic.Bool                 // a bucket is sought
+	number atomic.Int32                // this process's bucket; 0: it has none
+	lock   atomic.Pointer[dblock.Lock] // of own
+	seeks  atomic.Bool                 // a bucket is sought
 
 	mu     sync.Mutex // of locker, and never held while a statement runs
 	locker dblock.Locker
@@ -52,7 +52,7 @@ var errSeeking = errors.New("inventory: this process has no allotments yet")
 // begin it anew each time.
 func (a *allotments) bucket(ctx context.Context) (int32, error) {
 	if lock := a.lock.Load(); lock != nil && lock.Context().Err() == nil {
-		return a.own.Load(), nil
+		return a.number.Load(), nil
 	}
 	if a.seeks.Swap(true) {
 		return 0, errSeeking
@@ -79,7 +79,7 @@ func (a *allotments) bucket(ctx context.Context) (int32, error) {
 
 // seek gets a bucket for this process. A number whose lease is busy is passed over.
 func (a *allotments) seek(ctx context.Context) (int32, error) {
-	a.own.Store(0)
+	a.number.Store(0)
 	if lost := a.lock.Swap(nil); lost != nil { // until it is released the Locker waits for it
 		_ = lost.Release(ctx)
 	}
@@ -91,7 +91,7 @@ func (a *allotments) seek(ctx context.Context) (int32, error) {
 		bucket := driver.FirstAllotment + n
 		lock, err := locker.TryAcquire(ctx, allotmentKey(bucket))
 		if err == nil {
-			a.own.Store(bucket)
+			a.number.Store(bucket)
 			a.lock.Store(lock)
 			return bucket, nil
 		}
@@ -163,9 +163,9 @@ func (a *allotments) refill(ctx context.Context, sku string, asked int64) bool {
 	return left >= asked
 }
 
-// giveBack moves the units of an allotment to where all processes sell from. False: another
+// returnUnits moves the units of an allotment to where all processes sell from. False: another
 // transaction has one of both rows locked.
-func (a *allotments) giveBack(ctx context.Context, units driver.Units) (free bool, err error) {
+func (a *allotments) returnUnits(ctx context.Context, units driver.Units) (free bool, err error) {
 	err = a.retry.do(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
 		free = false
 		return a.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
@@ -245,20 +245,20 @@ func (a *allotments) sweepOne(parent context.Context, locker dblock.Locker, unit
 		a.postpone(units)
 		return a.retry.explain(a.unleased(parent, ctx, err), "sweep of allotments")
 	}
-	_, err = a.giveAllBack(parent, units, driver.LockWait)
+	_, err = a.returnAll(parent, units, driver.LockWait)
 	return errors.Join(err, lock.Release(parent))
 }
 
-// giveAllBack gives back what is in one allotment. It waits at most the given time for what other
+// returnAll gives back what is in one allotment. It waits at most the given time for what other
 // transactions have locked, and returns what stayed locked. The error is the first one. One that
 // concerns a single SKU does not stop the others.
-func (a *allotments) giveAllBack(ctx context.Context, all []driver.Units, wait time.Duration) (locked []driver.Units, failed error) {
+func (a *allotments) returnAll(ctx context.Context, all []driver.Units, wait time.Duration) (locked []driver.Units, failed error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for n := 0; ; n++ {
 		locked = nil
 		for i, u := range all {
-			free, err := a.giveBack(ctx, u)
+			free, err := a.returnUnits(ctx, u)
 			switch {
 			case err != nil:
 				a.postpone(all[i : i+1])
@@ -307,19 +307,19 @@ func (a *allotments) close(ctx context.Context) error {
 	}
 	var failed error
 	if lock := a.lock.Load(); lock != nil {
-		failed = errors.Join(a.giveOwnBack(ctx, a.own.Load()), lock.Release(ctx))
+		failed = errors.Join(a.returnBucket(ctx, a.number.Load()), lock.Release(ctx))
 	}
 	return errors.Join(failed, locker.Close(ctx))
 }
 
-func (a *allotments) giveOwnBack(ctx context.Context, own int32) error {
+func (a *allotments) returnBucket(ctx context.Context, own int32) error {
 	const what = "giving back the allotments"
 	all, err := a.allotted(ctx)
 	if err != nil {
 		return a.retry.explain(err, what)
 	}
 	all = slices.DeleteFunc(all, func(u driver.Units) bool { return u.Bucket != own })
-	locked, err := a.giveAllBack(ctx, all, a.retry.timeout)
+	locked, err := a.returnAll(ctx, all, a.retry.timeout)
 	if err == nil && len(locked) > 0 {
 		err = a.retry.explain(outOfTime(ctx, false, sqlerr.Busy, errStayedLocked), fmt.Sprintf("%s: %q", what, locked[0].SKU))
 	}

@@ -11,34 +11,34 @@ import (
 )
 
 // sell decides a batch of the queue of sales.
-func (s *seller) sell(ctx context.Context, orders []order, again bool) ([]answer, error) {
+func (s *seller) sell(ctx context.Context, orders []order, again bool) ([]result, error) {
 	if waiting := s.hooks.waiting(orders); waiting > 0 && !s.waitsAside(ctx) {
-		return s.sellBesideHooks(ctx, orders, again, waiting)
+		return s.sellAroundHooks(ctx, orders, again, waiting)
 	}
 	answers, err := s.sellBatch(ctx, orders, again)
 	if isHookBusy(err) && len(orders) > 1 && batch.Key(ctx) == "" {
-		return behindOwnLanes(orders), nil // some of them may wait for nothing
+		return toOwnLanes(orders), nil // some of them may wait for nothing
 	}
 	if len(orders) > 1 && meetsOpenKey(err) {
-		return s.sellBesideOpenKeys(ctx, orders, again, err)
+		return s.sellAroundOpenKeys(ctx, orders, again, err)
 	}
 	return answers, err
 }
 
-func (s *seller) sellBatch(ctx context.Context, orders []order, again bool) ([]answer, error) {
+func (s *seller) sellBatch(ctx context.Context, orders []order, again bool) ([]result, error) {
 	switch lane := batch.Key(ctx); {
 	case again, isKeyLane(lane):
 		return s.sellBehind(ctx, orders, lane)
 	case len(orders) == 1 && orders[0].open:
 		return s.sellBehind(ctx, orders, orders[0].lane())
 	}
-	first := attempt{way: s.firstWay(ctx, orders), locks: passOver, conflicts: ofBatch}
+	first := attempt{way: s.firstWay(ctx, orders), locks: lockNone, conflicts: ofBatch}
 	if s.caps.Batches {
 		first.locks = waitBriefly
 	}
 	answers, err := s.settle(ctx, orders, first)
 	answers, err = unblocked(orders, answers, err)
-	if lane := batch.Key(ctx); err == nil && waitFor(answers, lane) && batch.StandAside(ctx) {
+	if lane := batch.Key(ctx); err == nil && waitFor(answers, lane) && batch.Yield(ctx) {
 		answers, err = s.settle(ctx, orders, attempt{lane: lane, conflicts: ofBatch})
 		return unblocked(orders, answers, err)
 	}
@@ -58,7 +58,7 @@ func (s *seller) firstWay(ctx context.Context, orders []order) way {
 	case there == none, slices.ContainsFunc(orders, func(o order) bool { return o.looked }):
 		return lockAll // some are to be refused
 	case allots && there == enough && !s.caps.Batches && !replays:
-		return lockOwn
+		return lockBucket
 	case s.canSell(orders) && (there == enough || there == unknown && lone):
 		if replays || orders[0].Limit > 0 && (lone || !areBuyersDistinct(orders)) {
 			return sellNew
@@ -109,7 +109,7 @@ func areBuyersDistinct(orders []order) bool {
 
 // settle decides a batch, attempt by attempt. Running it again is safe: what was committed is found
 // recorded.
-func (s *seller) settle(ctx context.Context, orders []order, first attempt) (answers []answer, err error) {
+func (s *seller) settle(ctx context.Context, orders []order, first attempt) (answers []result, err error) {
 	err = s.retry.do(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		if this.locks != waitForLane {
 			ctx = driver.Briefly(ctx)
@@ -124,7 +124,7 @@ func (s *seller) settle(ctx context.Context, orders []order, first attempt) (ans
 			this, again = s.next(ctx, orders, this, answers, err)
 		}
 		if err == nil {
-			s.cache.noteAnswers(orders, answers)
+			s.cache.noteRecorded(orders, answers)
 		}
 		return err
 	})
@@ -132,7 +132,7 @@ func (s *seller) settle(ctx context.Context, orders []order, first attempt) (ans
 }
 
 // try decides a batch in one way. Without answers nothing was sold.
-func (s *seller) try(ctx context.Context, orders []order, this attempt) ([]answer, error) {
+func (s *seller) try(ctx context.Context, orders []order, this attempt) ([]result, error) {
 	if this.way == sellAll || this.way == sellNew {
 		return s.sellAtOnce(ctx, orders, this.way)
 	}
@@ -140,7 +140,7 @@ func (s *seller) try(ctx context.Context, orders []order, this attempt) ([]answe
 }
 
 // next is the attempt that follows at once on one that did not decide its batch, if there is one.
-func (s *seller) next(ctx context.Context, orders []order, this attempt, answers []answer, err error) (attempt, bool) {
+func (s *seller) next(ctx context.Context, orders []order, this attempt, answers []result, err error) (attempt, bool) {
 	if driver.IsKeyOpen(err) {
 		return this, false
 	}
@@ -151,15 +151,15 @@ func (s *seller) next(ctx context.Context, orders []order, this attempt, answers
 	}
 	atOnce := this.way == sellAll || this.way == sellNew
 	switch {
-	case err != nil && (atOnce || this.locks != passOver) && s.retry.blocks(ctx, err, this):
-		this.way, this.locks = lockAll, passOver // this says what is locked
+	case err != nil && (atOnce || this.locks != lockNone) && s.retry.blocks(ctx, err, this):
+		this.way, this.locks = lockAll, lockNone // this says what is locked
 	case this.way == sellAll && taken && !lone:
 		this.way = sellNew
 	case this.way == sellAll && err == nil && answers == nil && !lone:
 		this.way = assumeNew
 	case atOnce && (taken || err == nil && answers == nil):
 		this.way = lockAll
-	case this.way == lockOwn && err == nil && lone && (answers[0].Alone || answers[0].Value.passed):
+	case this.way == lockBucket && err == nil && lone && (answers[0].Alone || answers[0].Value.passed):
 		this.way = lockAll // it does not fit into the allotment: the rest may have more
 	default:
 		return this, false
@@ -170,13 +170,13 @@ func (s *seller) next(ctx context.Context, orders []order, this attempt, answers
 // sellAtOnce sells the orders of a batch in one round trip. It sells all of them; or else, and with
 // sellNew, those that are new and within their limit, and says of the others that they were passed
 // over. No answers: nothing was sold.
-func (s *seller) sellAtOnce(ctx context.Context, orders []order, way way) ([]answer, error) {
+func (s *seller) sellAtOnce(ctx context.Context, orders []order, way way) ([]result, error) {
 	batch, distinct := ordersOf(orders)
 	if !distinct {
 		return nil, nil
 	}
 	if s.caps.Batches {
-		batch.Bucket = s.allotments.own.Load()
+		batch.Bucket = s.allotments.number.Load()
 	}
 	batch.OnlyNew = way == sellNew
 	sale, err := s.driver.Sell(ctx, batch)
@@ -196,17 +196,17 @@ func (s *seller) sellAtOnce(ctx context.Context, orders []order, way way) ([]ans
 // so that it can't sell after this one has refused. And every row is waited for: that attempt may
 // have locked it, and an order that is passed over is asked again by a call that does not know of
 // the attempt and would say that nothing was written.
-func (s *seller) transact(ctx context.Context, orders []order, this attempt) (answers []answer, err error) {
+func (s *seller) transact(ctx context.Context, orders []order, this attempt) (answers []result, err error) {
 	ask := asked(orders)
-	own := s.allotments.own.Load()
-	ask.Wait = this.unresolved || len(ask.SKUs) <= 1 && this.locks != passOver
+	own := s.allotments.number.Load()
+	ask.Wait = this.unresolved || len(ask.SKUs) <= 1 && this.locks != lockNone
 	ask.WaitFor, ask.WaitQuotas = this.lane, this.unresolved || isQuotaLane(this.lane)
 	m := mode{recordRefusals: s.o.RecordRefusals, unresolved: this.unresolved}
 	switch this.way {
 	case assumeNew:
 		m.assumeNew, ask.Keys = true, nil
-	case lockOwn:
-		m.assumeNew, ask.Keys, ask.Own = true, nil, own
+	case lockBucket:
+		m.assumeNew, ask.Keys, ask.Bucket = true, nil, own
 	}
 	if s.hooksBriefly.Add(-1) >= 0 {
 		ctx = driver.HookBriefly(ctx)
@@ -216,7 +216,7 @@ func (s *seller) transact(ctx context.Context, orders []order, this attempt) (an
 	err = s.driver.Transact(ctx, ask, func(books driver.Books) (plan driver.Plan) {
 		plan, answers = decide(orders, books, m)
 		s.cache.noteBooks(books, plan, own)
-		if ask.Own == 0 {
+		if ask.Bucket == 0 {
 			soldOut = s.cache.soldOutBy(books, plan)
 		}
 		return plan
@@ -232,7 +232,7 @@ func (s *seller) transact(ctx context.Context, orders []order, this attempt) (an
 }
 
 // asked lists what a batch has to know, sorted: the order in which rows are locked.
-func asked(orders []order) (ask driver.Ask) {
+func asked(orders []order) (ask driver.ReadRequest) {
 	ask.Units = make(map[string]int64)
 	for i := range orders {
 		o := &orders[i]
@@ -277,12 +277,12 @@ func ordersOf(batch []order) (o driver.Orders, distinct bool) {
 }
 
 // granted answers a batch of which all but a few were sold.
-func granted(orders []order, unsold []string) []answer {
+func granted(orders []order, unsold []string) []result {
 	passed := make(map[string]bool, len(unsold))
 	for _, key := range unsold {
 		passed[key] = true
 	}
-	answers := make([]answer, len(orders))
+	answers := make([]result, len(orders))
 	for i := range orders {
 		o := &orders[i]
 		if passed[o.Key] {

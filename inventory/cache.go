@@ -172,7 +172,7 @@ type supply int
 const (
 	enough  supply = iota // for all
 	unknown               // of some SKU
-	few                   // too few for all orders of some SKU
+	short                 // too few for all orders of some SKU
 	none                  // of some SKU
 )
 
@@ -210,7 +210,7 @@ func (s skuState) supply(wanted int64) supply {
 	case s.left <= 0:
 		return none
 	case s.left < wanted:
-		return few
+		return short
 	}
 	return enough
 }
@@ -250,8 +250,8 @@ func (c *skuCache) overLimit(orders []order) (buyers []string) {
 	return buyers
 }
 
-// noteAnswers notes what a batch found recorded.
-func (c *skuCache) noteAnswers(orders []order, answers []answer) {
+// noteRecorded notes what a batch found recorded.
+func (c *skuCache) noteRecorded(orders []order, answers []result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range answers {

@@ -119,9 +119,9 @@ func TestSupplyAddsUpABatch(t *testing.T) {
 		want  supply
 	}{
 		"enough":           {[]Request{req("1", "a", 2), req("2", "a", 3)}, enough},
-		"too few":          {[]Request{req("1", "a", 2), req("2", "a", 3), req("3", "a", 1)}, few},
+		"too few":          {[]Request{req("1", "a", 2), req("2", "a", 3), req("3", "a", 1)}, short},
 		"enough of each":   {[]Request{req("1", "a", 5), req("2", "b", 5)}, enough},
-		"too few of one":   {[]Request{req("1", "a", 5), req("2", "b", 3), req("3", "b", 3)}, few},
+		"too few of one":   {[]Request{req("1", "a", 5), req("2", "b", 3), req("3", "b", 3)}, short},
 		"none of one":      {[]Request{req("1", "a", 5), req("2", "out", 1)}, none},
 		"nothing is known": {[]Request{req("1", "c", 99)}, unknown},
 		"one is unknown":   {[]Request{req("1", "a", 5), req("2", "c", 99)}, unknown},
@@ -158,13 +158,13 @@ func limited(key, buyer string, qty, limit int64) order {
 func TestTheCacheKnowsWhatWasRecorded(t *testing.T) {
 	t.Parallel()
 	c := newCache(0)
-	sold := answer{Value: outcome{State: ReservationSold}}
-	replayed := answer{Value: outcome{State: ReservationSold, Replayed: true}}
-	var passed answer
+	sold := result{Value: outcome{State: ReservationSold}}
+	replayed := result{Value: outcome{State: ReservationSold, Replayed: true}}
+	var passed result
 	passed.Value.passed = true
 	for _, tt := range []struct {
 		o    order
-		a    answer
+		a    result
 		then bool // whether the same order is known to be recorded
 		used int64
 	}{
@@ -172,13 +172,13 @@ func TestTheCacheKnowsWhatWasRecorded(t *testing.T) {
 		{limited("sold, too", "ann", 3, 9), sold, true, 5},
 		{limited("without a limit", "ann", 3, 0), sold, true, 5},
 		{limited("replayed", "ann", 1, 9), replayed, true, 5},
-		{limited("cancelled before", "ann", 1, 9), answer{Value: outcome{State: ReservationCancelled, Replayed: true}, Err: ErrCancelled}, true, 5},
-		{limited("refused", "ann", 1, 9), answer{Value: outcome{State: ReservationRefused}, Err: ErrSoldOut}, false, 5},
-		{limited("reused", "ann", 1, 9), answer{Err: ErrKeyReused}, false, 5},
+		{limited("cancelled before", "ann", 1, 9), result{Value: outcome{State: ReservationCancelled, Replayed: true}, Err: ErrCancelled}, true, 5},
+		{limited("refused", "ann", 1, 9), result{Value: outcome{State: ReservationRefused}, Err: ErrSoldOut}, false, 5},
+		{limited("reused", "ann", 1, 9), result{Err: ErrKeyReused}, false, 5},
 		{limited("passed over", "ann", 1, 9), passed, false, 5},
-		{limited("alone", "ann", 1, 9), answer{Alone: true}, false, 5},
+		{limited("alone", "ann", 1, 9), result{Alone: true}, false, 5},
 	} {
-		c.noteAnswers([]order{tt.o}, []answer{tt.a})
+		c.noteRecorded([]order{tt.o}, []result{tt.a})
 		if got := c.isRecorded(&tt.o); got != tt.then {
 			t.Errorf("%s: known to be recorded: %v", tt.o.Key, got)
 		}

@@ -24,8 +24,8 @@ func newCalls() *calls {
 	return c
 }
 
-// enter begins a call, and leave ends it. After Close it returns ErrClosed.
-func (c *calls) enter() (leave func(), err error) {
+// begin begins a call, and leave ends it. After Close it returns ErrClosed.
+func (c *calls) begin() (leave func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isClosed() {
@@ -37,7 +37,7 @@ func (c *calls) enter() (leave func(), err error) {
 
 // background runs work that Close ends.
 func (c *calls) background(work func(context.Context)) {
-	if leave, err := c.enter(); err == nil {
+	if leave, err := c.begin(); err == nil {
 		go func() {
 			defer leave()
 			work(c.ending)

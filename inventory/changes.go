@@ -20,18 +20,18 @@ type change struct {
 	key  string
 	hold time.Duration // where it is to be held
 	apart
-	tries int       // how often it has waited
-	until time.Time // when its time is up; zero: it waits once
-	doubt bool      // it may have been made
+	tries      int       // how often it has waited
+	until      time.Time // when its time is up; zero: it waits once
+	unresolved bool      // it may have been made
 }
 
 // changed is what became of it.
 type changed struct {
-	rows     []driver.Row // as they are now
-	replayed bool         // it was so before
-	apart                 // what it has to wait for; it was not made then
-	met      error        // the conflict because of which it waits; nil: rows are locked
-	doubt    bool
+	rows       []driver.Row // as they are now
+	replayed   bool         // it was so before
+	apart                   // what it has to wait for; it was not made then
+	met        error        // the conflict because of which it waits; nil: rows are locked
+	unresolved bool
 }
 
 // apart is what a change waits for. Other transactions have some of that locked.
@@ -73,14 +73,14 @@ type changeQueue = batch.Queue[change, changed]
 const (
 	apartInFlight = 2                      // statements that wait for rows
 	apartQueued   = 100 * time.Millisecond // after which a change that waits looks if its rows are free; it doubles with each try
-	mostDoubled   = 4
+	maxDoubled    = 4
 	patience      = 20 * time.Millisecond // after which another statement begins beside one that is slow
 )
 
 func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *changer {
 	c := &changer{driver: d, retry: r, cache: cache, maxBatch: o.MaxBatch}
 	queue := batch.Options[change, changed]{
-		Run:         c.moveTogether,
+		Run:         c.moveBatch,
 		Key:         func(change) string { return "" },
 		Classify:    r.classOfBatch,
 		Weight:      change.weight,
@@ -131,19 +131,19 @@ func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait ti
 	got, err := send(ctx, q, ch)
 	is, why := sqlerr.Busy, errStayedLocked
 	for n := 0; err == nil && got.waits != forNothing; n++ {
-		ch.apart, ch.doubt = got.apart, ch.doubt || got.doubt
+		ch.apart, ch.unresolved = got.apart, ch.unresolved || got.unresolved
 		if got.met != nil {
 			is, why = sqlerr.Retryable, got.met
 		}
 		if n > 0 && !pause(waiting, n) {
-			err = outOfTime(ctx, ch.doubt, is, why)
+			err = outOfTime(ctx, ch.unresolved, is, why)
 			break
 		}
 		got, err = c.again(ctx, q, ch)
 		ch.tries++
 	}
 	if err != nil {
-		if ch.doubt && !isVerdict(err) {
+		if ch.unresolved && !isVerdict(err) {
 			err = &ended{dblock.ErrOutcomeUnknown, err}
 		}
 		return Reservation{}, c.retry.explain(err, fmt.Sprintf("reservation %q", ch.key))
@@ -164,7 +164,7 @@ func (c *changer) again(ctx context.Context, q *changeQueue, ch change) (changed
 	case ch.inserts:
 		return c.apart.Do(ctx, ch)
 	}
-	got, err := c.apart.DoWithin(ctx, ch, apartQueued<<min(ch.tries, mostDoubled))
+	got, err := c.apart.DoWithin(ctx, ch, apartQueued<<min(ch.tries, maxDoubled))
 	if ctx.Err() != nil || !errors.Is(err, batch.ErrNotSent) {
 		return got, err
 	}
@@ -189,9 +189,9 @@ func isVerdict(err error) bool {
 	return errors.As(err, &state) || errors.Is(err, ErrNotFound)
 }
 
-// moveTogether makes changes that wait for nothing. One that is blocked when it is alone goes
+// moveBatch makes changes that wait for nothing. One that is blocked when it is alone goes
 // apart.
-func (c *changer) moveTogether(ctx context.Context, changes []change, _ bool) ([]batch.Answer[changed], error) {
+func (c *changer) moveBatch(ctx context.Context, changes []change, _ bool) ([]batch.Result[changed], error) {
 	answers, err := c.move(ctx, changes, attempt{conflicts: ofBatch})
 	if isBlocked(err) && len(changes) == 1 {
 		return c.waiting(changes, apart{forAll, "key " + changes[0].key, changes[0].lines, false}, err), nil
@@ -201,7 +201,7 @@ func (c *changer) moveTogether(ctx context.Context, changes []change, _ bool) ([
 
 // moveApart makes changes that wait for the same rows. Those that are still locked are waited for
 // again, behind others.
-func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]batch.Answer[changed], error) {
+func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]batch.Result[changed], error) {
 	several := len(changes) > 1
 	this := attempt{conflicts: awaitKey}
 	ctx = driver.WithLockWait(ctx, lockWaitFor(changes, c.retry.timeout*2/5))
@@ -232,11 +232,11 @@ func lockWaitFor(changes []change, most time.Duration) time.Duration {
 }
 
 // waiting answers that the changes of a batch were not made because of err, and have to wait.
-func (c *changer) waiting(changes []change, a apart, err error) []batch.Answer[changed] {
+func (c *changer) waiting(changes []change, a apart, err error) []batch.Result[changed] {
 	if c.retry.named(err) != sqlerr.Retryable {
 		err = nil
 	}
-	answers := make([]batch.Answer[changed], len(changes))
+	answers := make([]batch.Result[changed], len(changes))
 	for i := range answers {
 		answers[i].Value.apart, answers[i].Value.met = a, err
 	}
@@ -246,7 +246,7 @@ func (c *changer) waiting(changes []change, a apart, err error) []batch.Answer[c
 // move makes all changes of a batch but those that find rows locked for which they do not wait.
 // Running it again is safe: what was committed is found so. A trigger of the host's waits briefly
 // for locks of its own, as the rows are locked meanwhile.
-func (c *changer) move(ctx context.Context, changes []change, first attempt) (answers []batch.Answer[changed], err error) {
+func (c *changer) move(ctx context.Context, changes []change, first attempt) (answers []batch.Result[changed], err error) {
 	var moves driver.Moves
 	err = c.retry.do(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		sent := false
@@ -269,7 +269,7 @@ func (c *changer) move(ctx context.Context, changes []change, first attempt) (an
 			}
 		}
 		for i := range answers {
-			answers[i].Value.doubt = this.unresolved
+			answers[i].Value.unresolved = this.unresolved
 		}
 		return err
 	})
@@ -286,7 +286,7 @@ func (c *changer) move(ctx context.Context, changes []change, first attempt) (an
 // locked locks what a batch changes and decides about each change. All of a batch wait for the
 // same. Changes of more than mostLines together are left to other statements, which know how many
 // lines they have.
-func locked(ctx context.Context, tx driver.MoveTx, changes []change, mostLines int) (driver.Moves, []batch.Answer[changed], error) {
+func locked(ctx context.Context, tx driver.MoveTx, changes []change, mostLines int) (driver.Moves, []batch.Result[changed], error) {
 	waits := changes[0].waits
 	keys := make([]string, len(changes))
 	for i, c := range changes {

@@ -233,7 +233,7 @@ func (*hooked) Failure(err error) driver.Failure {
 
 func (*hooked) AwaitKeys(context.Context, []driver.Row) error { return nil }
 
-func (e *hooked) Transact(_ context.Context, ask driver.Ask, decide func(driver.Books) driver.Plan) error {
+func (e *hooked) Transact(_ context.Context, ask driver.ReadRequest, decide func(driver.Books) driver.Plan) error {
 	stock := make(map[string][]driver.Bucket)
 	for _, sku := range ask.SKUs {
 		stock[sku] = []driver.Bucket{{Left: 100}}

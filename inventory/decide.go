@@ -24,7 +24,7 @@ type outcome struct {
 	unresolved bool // of one that is over its limit: an attempt before may yet be committed
 }
 
-type answer = batch.Answer[outcome]
+type result = batch.Result[outcome]
 
 // mode is how a batch is to be decided.
 type mode struct {
@@ -39,9 +39,9 @@ type mode struct {
 
 // decide says what becomes of each order, in the order of their arrival, and what is to be
 // written for it. An order that fits is sold even if an earlier, bigger one did not fit.
-func decide(orders []order, books driver.Books, m mode) (driver.Plan, []answer) {
+func decide(orders []order, books driver.Books, m mode) (driver.Plan, []result) {
 	d := newDecision(books, m)
-	answers := make([]answer, len(orders))
+	answers := make([]result, len(orders))
 	for i := range orders {
 		answers[i] = d.order(&orders[i])
 	}
@@ -68,7 +68,7 @@ type decision struct {
 	counted map[driver.Quota]driver.Count // by this very batch
 }
 
-func (d *decision) order(o *order) answer {
+func (d *decision) order(o *order) result {
 	if rows, ok := d.books.Recorded[o.Key]; ok {
 		return replay(o, rows)
 	}
@@ -78,17 +78,17 @@ func (d *decision) order(o *order) answer {
 	behind, refused := d.refuse(o)
 	switch {
 	case behind != "" || refused != nil && d.mode.assumeNew && o.looked:
-		return answer{Alone: true, Behind: behind}
+		return result{Alone: true, Behind: behind}
 	case refused != nil && d.mode.assumeNew:
-		return answer{Value: outcome{passed: true}}
+		return result{Value: outcome{passed: true}}
 	case refused == nil:
 		d.grant(o)
-		return answer{Value: outcome{State: o.state(), left: o.Hold}}
+		return result{Value: outcome{State: o.state(), left: o.Hold}}
 	}
 	if d.isToRecord(o, refused) {
 		d.decided[o.Key] = refusal(o, refused)
 	}
-	return answer{Value: outcome{State: ReservationRefused, unresolved: d.mode.unresolved}, Err: refused}
+	return result{Value: outcome{State: ReservationRefused, unresolved: d.mode.unresolved}, Err: refused}
 }
 
 // isToRecord reports that a refusal is recorded. One for a limit is final only if the buyer has no
@@ -139,7 +139,7 @@ func (d *decision) grant(o *order) {
 		}
 		if l.Limit > 0 {
 			q := driver.Quota{SKU: l.SKU, Buyer: o.Buyer}
-			d.counted[q] = driver.Count{Quota: q, Qty: d.counted[q].Qty + l.Qty, Most: l.Limit}
+			d.counted[q] = driver.Count{Quota: q, Qty: d.counted[q].Qty + l.Qty, Limit: l.Limit}
 		}
 	}
 	d.decided[o.Key] = o.rows(o.state())
@@ -183,15 +183,15 @@ func byBucket(a, b driver.Units) int {
 }
 
 // replay answers an order whose key is recorded.
-func replay(o *order, rows []driver.Row) answer {
+func replay(o *order, rows []driver.Row) result {
 	first := rows[0]
 	if first.SKU == "" {
-		return answer{Value: outcome{State: ReservationCancelled, Replayed: true}, Err: &StateError{o.Key, ReservationCancelled}}
+		return result{Value: outcome{State: ReservationCancelled, Replayed: true}, Err: &StateError{o.Key, ReservationCancelled}}
 	}
 	if !o.is(rows) {
-		return answer{Err: &KeyReusedError{Key: o.Key, Recorded: contents(rows), Sent: contents(o.rows(0))}}
+		return result{Err: &KeyReusedError{Key: o.Key, Recorded: contents(rows), Sent: contents(o.rows(0))}}
 	}
-	a := answer{Value: outcome{State: stateOf(first), Replayed: true, left: first.Left}}
+	a := result{Value: outcome{State: stateOf(first), Replayed: true, left: first.Left}}
 	switch a.Value.State {
 	case ReservationCancelled, ReservationExpired:
 		a.Err = &StateError{o.Key, a.Value.State}

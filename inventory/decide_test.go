@@ -30,7 +30,7 @@ func orders(reqs ...Request) []order {
 func skipsNone(string) bool { return false }
 
 // verdict names what a request was told.
-func verdict(a answer) string {
+func verdict(a result) string {
 	var out *SoldOutError
 	switch {
 	case a.Alone:

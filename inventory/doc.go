@@ -37,7 +37,7 @@
 //	                              ├─▶ sales    a batch, in the first of these ways that decides it:
 //	                              │              sellAll    one statement: all orders or none
 //	                              │              sellNew    one statement: those that are new
-//	                              │              lockOwn    a transaction on this process's allotment
+//	                              │              lockBucket    a transaction on this process's allotment
 //	                              │              assumeNew  a transaction: lock, decide, write
 //	                              │              lockAll    the same, and read what is recorded
 //	                              ├─▶ looks    a batch that is read without a lock: orders that are

@@ -16,13 +16,13 @@ type hookWaits struct {
 }
 
 const (
-	hookWaitsFor  = time.Second // after the last hook that waited in vain
-	mostHookWaits = 1000
+	hookWaitsFor = time.Second // after the last hook that waited in vain
+	maxHookWaits = 1000
 )
 
 // note notes how a transaction with a hook has ended. One for several lanes says nothing of any of
-// them. An order that waits apart may be the only one of its lane that does: it prolongs the wait of a
-// lane, and does not begin it.
+// them. An order that waits apart may be the only one of its lane that does: it prolongs the wait
+// of a lane, and does not begin it.
 func (h *hookWaits) note(orders []order, apart bool, err error) {
 	lane := orders[0].lane()
 	for i := range orders[1:] {
@@ -37,7 +37,7 @@ func (h *hookWaits) note(orders []order, apart bool, err error) {
 	case err == nil && !apart:
 		delete(h.until, lane)
 	case isHookBusy(err) && (waits || !apart):
-		if h.until == nil || len(h.until) >= mostHookWaits {
+		if h.until == nil || len(h.until) >= maxHookWaits {
 			h.until = make(map[string]time.Time)
 		}
 		h.until[lane] = time.Now().Add(hookWaitsFor)
@@ -72,13 +72,13 @@ func (h *hookWaits) waits(lane string, now time.Time) bool {
 
 // waitsAside reports whether a statement of one lane may wait outside Options.MaxInFlight.
 func (s *seller) waitsAside(ctx context.Context) bool {
-	return batch.Key(ctx) != "" && batch.StandAside(ctx)
+	return batch.Key(ctx) != "" && batch.Yield(ctx)
 }
 
-// sellBesideHooks decides the orders of a batch whose hooks do not wait. The others wait in the
+// sellAroundHooks decides the orders of a batch whose hooks do not wait. The others wait in the
 // lanes of their SKUs.
-func (s *seller) sellBesideHooks(ctx context.Context, orders []order, again bool, waiting int) ([]answer, error) {
-	answers := behindOwnLanes(orders)
+func (s *seller) sellAroundHooks(ctx context.Context, orders []order, again bool, waiting int) ([]result, error) {
+	answers := toOwnLanes(orders)
 	if waiting == len(orders) {
 		return answers, nil
 	}
@@ -101,11 +101,11 @@ func (s *seller) sellBesideHooks(ctx context.Context, orders []order, again bool
 	return answers, err
 }
 
-// behindOwnLanes answers that nothing was decided: each order is to wait in the lane of its SKU.
-func behindOwnLanes(orders []order) []answer {
-	answers := make([]answer, len(orders))
+// toOwnLanes answers that nothing was decided: each order is to wait in the lane of its SKU.
+func toOwnLanes(orders []order) []result {
+	answers := make([]result, len(orders))
 	for i := range orders {
-		answers[i] = answer{Alone: true, Behind: orders[i].lane()}
+		answers[i] = result{Alone: true, Behind: orders[i].lane()}
 	}
 	return answers
 }

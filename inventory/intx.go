@@ -32,12 +32,12 @@ func (s *seller) reserveIn(ctx context.Context, caller driver.CallerTx, o order)
 // decideIn decides an order in a caller's transaction. It waits for what others have locked. An
 // order over its limit has the buyer's expired holds swept and is decided again while its own rows
 // stay locked: only the first decision waits, so no sweeps wait crosswise.
-func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (answer, error) {
+func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (result, error) {
 	ask := asked([]order{o})
 	ask.Wait, ask.WaitQuotas = true, true
 	for n := 1; ; n++ {
 		orders := []order{o}
-		var answers []answer
+		var answers []result
 		var left error // why expired holds of the buyer still count against the limit
 		err := tx.Decide(ctx, ask, func(books driver.Books) (plan driver.Plan, again bool, err error) {
 			plan, answers = decide(orders, books, mode{recordRefusals: s.o.RecordRefusals})
@@ -59,7 +59,7 @@ func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (answer, e
 		case err == nil:
 			return answers[0], nil
 		case isEnded(err) || s.retry.class(err) != sqlerr.Duplicate || n == txTries:
-			return answer{}, err
+			return result{}, err
 		}
 	}
 }

@@ -23,9 +23,9 @@ import (
 // statement of its own, which locks nothing else, and is decided afterwards.
 
 // sellBehind decides the orders of one lane that wait for a lock.
-func (s *seller) sellBehind(ctx context.Context, orders []order, lane string) ([]answer, error) {
-	this := attempt{locks: passOver, conflicts: ofBatch}
-	if batch.Key(ctx) == lane && batch.StandAside(ctx) {
+func (s *seller) sellBehind(ctx context.Context, orders []order, lane string) ([]result, error) {
+	this := attempt{locks: lockNone, conflicts: ofBatch}
+	if batch.Key(ctx) == lane && batch.Yield(ctx) {
 		this.locks, this.lane = waitForLane, lane
 	}
 	if isKeyLane(lane) {
@@ -55,25 +55,25 @@ func (s *seller) await(ctx context.Context, o *order) error {
 	}
 }
 
-// sellBesideOpenKeys decides a batch that met a key which another transaction writes. The orders
+// sellAroundOpenKeys decides a batch that met a key which another transaction writes. The orders
 // whose keys are open go to the lanes of these. The others are decided in one statement again.
-func (s *seller) sellBesideOpenKeys(ctx context.Context, orders []order, again bool, met error) ([]answer, error) {
+func (s *seller) sellAroundOpenKeys(ctx context.Context, orders []order, again bool, met error) ([]result, error) {
 	open := s.openKeys(ctx, orders)
 	if len(open) == 0 { // those transactions have ended, or waited for something else
 		return nil, met
 	}
 	rest := slices.DeleteFunc(slices.Clone(orders), func(o order) bool { return open[o.Key] })
-	var sold []answer
+	var sold []result
 	if len(rest) > 0 {
 		var err error
 		if sold, err = s.sell(ctx, rest, again); err != nil {
 			return nil, err
 		}
 	}
-	answers := make([]answer, 0, len(orders))
+	answers := make([]result, 0, len(orders))
 	for i := range orders {
 		if key := orders[i].Key; open[key] {
-			answers = append(answers, answer{Alone: true, Behind: keyLane(key)})
+			answers = append(answers, result{Alone: true, Behind: keyLane(key)})
 		} else {
 			answers, sold = append(answers, sold[0]), sold[1:]
 		}
@@ -142,7 +142,7 @@ func laneName(lane string) string {
 }
 
 // waitFor reports that all orders have to wait in one lane.
-func waitFor(answers []answer, lane string) bool {
+func waitFor(answers []result, lane string) bool {
 	for _, a := range answers {
 		if !a.Alone || a.Behind == "" || a.Behind != lane {
 			return false
@@ -176,9 +176,9 @@ func meetsOpenKey(err error) bool { return isBlocked(err) && driver.IsKeyOpen(er
 
 // unblocked has an order wait in a lane of its own that was alone when it was blocked. A batch is
 // halved until it is.
-func unblocked(orders []order, answers []answer, err error) ([]answer, error) {
+func unblocked(orders []order, answers []result, err error) ([]result, error) {
 	if isBlocked(err) && len(orders) == 1 {
-		return []answer{{Alone: true, Behind: keyLane(orders[0].Key)}}, nil
+		return []result{{Alone: true, Behind: keyLane(orders[0].Key)}}, nil
 	}
 	return answers, err
 }

@@ -19,13 +19,13 @@ type postponed struct {
 const (
 	firstPostponed   = 50 * time.Millisecond // it doubles each time
 	longestPostponed = time.Minute
-	mostPostponed    = 100_000
+	maxPostponed     = 100_000
 )
 
 func (l *later[K]) put(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.keys == nil || len(l.keys) >= mostPostponed {
+	if l.keys == nil || len(l.keys) >= maxPostponed {
 		l.keys = make(map[K]postponed)
 	}
 	p := l.keys[key]

@@ -12,9 +12,9 @@ import (
 // No index finds them by buyer, as it would cost each sale.
 const dueScan = 100_000
 
-// look answers a batch of orders that are recorded, over their buyer's limit or want more than is
-// left. It passes over those that turn out to be neither, and locks nothing.
-func (s *seller) look(ctx context.Context, orders []order, _ bool) ([]answer, error) {
+// readBatch answers a batch of orders that are recorded, over their buyer's limit or want more than
+// is left. It passes over those that turn out to be neither, and locks nothing.
+func (s *seller) readBatch(ctx context.Context, orders []order, _ bool) ([]result, error) {
 	var books driver.Books
 	var d decision
 	var due expiredHolds
@@ -28,7 +28,7 @@ func (s *seller) look(ctx context.Context, orders []order, _ bool) ([]answer, er
 				return err
 			}
 			began = s.cache.begin()
-			if books, err = s.driver.Look(ctx, ask); err != nil {
+			if books, err = s.driver.Read(ctx, ask); err != nil {
 				return err
 			}
 			books.Skipped = func(string) bool { return false }
@@ -43,10 +43,10 @@ func (s *seller) look(ctx context.Context, orders []order, _ bool) ([]answer, er
 	}
 	s.cache.noteUsed(books.Used)
 	s.cache.noteSoldOut(began, s.cache.soldOutBy(books, driver.Plan{})...)
-	answers := make([]answer, len(orders))
+	answers := make([]result, len(orders))
 	for i := range orders {
 		var final bool
-		if answers[i], final = s.answer(&orders[i], d); !final {
+		if answers[i], final = s.resultOf(&orders[i], d); !final {
 			answers[i].Value.passed = true
 		} else if isOverLimit(answers[i].Err) {
 			answers[i].Value.looked = true
@@ -55,13 +55,13 @@ func (s *seller) look(ctx context.Context, orders []order, _ bool) ([]answer, er
 			}
 		}
 	}
-	s.cache.noteAnswers(orders, answers)
+	s.cache.noteRecorded(orders, answers)
 	return answers, nil
 }
 
-// answer answers an order by what is recorded, used and left. What others of its batch ask for is
+// resultOf answers an order by what is recorded, used and left. What others of its batch ask for is
 // no part of it: whether they get it is yet to be decided.
-func (s *seller) answer(o *order, d decision) (a answer, final bool) {
+func (s *seller) resultOf(o *order, d decision) (a result, final bool) {
 	if rows, recorded := d.books.Recorded[o.Key]; recorded {
 		return replay(o, rows), true
 	}
@@ -69,7 +69,7 @@ func (s *seller) answer(o *order, d decision) (a answer, final bool) {
 	if l, sold := s.cache.soldOut(o, time.Now()); sold && !isOverLimit(refused) {
 		refused = &SoldOutError{Key: o.Key, SKU: l.SKU, Wanted: l.Qty, Cached: true}
 	}
-	return answer{Value: outcome{State: ReservationRefused}, Err: refused}, refused != nil
+	return result{Value: outcome{State: ReservationRefused}, Err: refused}, refused != nil
 }
 
 // unswept lists the buyers whose orders are over their limit, and whose expired holds were not read
@@ -77,7 +77,7 @@ func (s *seller) answer(o *order, d decision) (a answer, final bool) {
 // again.
 func (s *seller) unswept(orders []order, d decision, due expiredHolds) (buyers []string) {
 	for i := range orders {
-		if a, _ := s.answer(&orders[i], d); isOverLimit(a.Err) && !due.of[orders[i].Buyer] {
+		if a, _ := s.resultOf(&orders[i], d); isOverLimit(a.Err) && !due.of[orders[i].Buyer] {
 			buyers = append(buyers, orders[i].Buyer)
 		}
 	}

@@ -20,27 +20,27 @@ func TestALookAnswersWhatIsRecorded(t *testing.T) {
 	books.Stock, books.Skipped = map[string][]driver.Bucket{"a": {{Left: 1}}}, skipsNone
 	d := newDecision(books, mode{})
 	for _, o := range []order{first, again, other} {
-		if a, final := s.answer(&o, d); final {
+		if a, final := s.resultOf(&o, d); final {
 			t.Errorf("%q: %+v, and nothing is recorded", o.Key, a)
 		}
 	}
 	large := order{Request: req("large", "a", 2)}
-	if a, final := s.answer(&large, d); !final || verdict(a) != "sold out, 1 left" {
+	if a, final := s.resultOf(&large, d); !final || verdict(a) != "sold out, 1 left" {
 		t.Errorf("more than is left: %+v, final %v", a, final)
 	}
 	over := order{Request: Request{Key: "bot", SKU: "a", Buyer: "bob", Qty: 1, Limit: 1}}
-	if a, final := s.answer(&over, d); !final || !errors.Is(a.Err, ErrLimitExceeded) {
+	if a, final := s.resultOf(&over, d); !final || !errors.Is(a.Err, ErrLimitExceeded) {
 		t.Errorf("over the limit: %+v, final %v", a, final)
 	}
 	d.books.Recorded = map[string][]driver.Row{"bot": over.rows(ReservationSold)}
-	if a, final := s.answer(&over, d); !final || !a.Value.Replayed || a.Err != nil {
+	if a, final := s.resultOf(&over, d); !final || !a.Value.Replayed || a.Err != nil {
 		t.Errorf("recorded: %+v, final %v", a, final)
 	}
 	s.cache.noteSoldOut(s.cache.begin(), "a")
-	if a, final := s.answer(&over, d); !final || !a.Value.Replayed || a.Err != nil {
+	if a, final := s.resultOf(&over, d); !final || !a.Value.Replayed || a.Err != nil {
 		t.Errorf("recorded, and sold out now: %+v, final %v", a, final)
 	}
-	if a, final := s.answer(&first, d); !final || !errors.Is(a.Err, ErrSoldOut) {
+	if a, final := s.resultOf(&first, d); !final || !errors.Is(a.Err, ErrSoldOut) {
 		t.Errorf("sold out: %+v, final %v", a, final)
 	}
 }
@@ -51,7 +51,7 @@ type sweptBeside struct {
 	looks int
 }
 
-func (s *sweptBeside) Look(context.Context, driver.Ask) (driver.Books, error) {
+func (s *sweptBeside) Read(context.Context, driver.ReadRequest) (driver.Books, error) {
 	s.looks++
 	books := driver.Books{Stock: map[string][]driver.Bucket{"sale": {{Left: 9}}}, Used: map[driver.Quota]int64{{SKU: "sale", Buyer: "ann"}: 0}}
 	if s.looks == 1 {
@@ -68,7 +68,7 @@ func TestALookIsNotOlderThanSweeps(t *testing.T) {
 	d := &sweptBeside{}
 	s := &seller{driver: d, retry: &retrier{d, time.Minute}, cache: newCache(time.Minute)}
 	o := order{Request: Request{Key: "k", SKU: "sale", Buyer: "ann", Qty: 1, Limit: 2}}
-	answers, err := s.look(t.Context(), []order{o}, false)
+	answers, err := s.readBatch(t.Context(), []order{o}, false)
 	if err != nil || !answers[0].Value.passed {
 		t.Errorf("%+v, %v", answers, err)
 	}

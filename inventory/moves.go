@@ -12,9 +12,9 @@ import (
 
 // decideMoves says what becomes of each reservation, in the order in which the changes came, and
 // what is to be written. Nothing becomes of those that are passed over.
-func decideMoves(changes []change, recorded map[string][]driver.Row, passed map[string]apart) (driver.Moves, []batch.Answer[changed]) {
-	d := moving{rows: recorded, set: make(map[string]driver.Set), back: make(map[driver.Units]int64), uncount: make(map[driver.Quota]int64)}
-	answers := make([]batch.Answer[changed], len(changes))
+func decideMoves(changes []change, recorded map[string][]driver.Row, passed map[string]apart) (driver.Moves, []batch.Result[changed]) {
+	d := moving{rows: recorded, set: make(map[string]driver.Set), returned: make(map[driver.Units]int64), uncount: make(map[driver.Quota]int64)}
+	answers := make([]batch.Result[changed], len(changes))
 	for i, c := range changes {
 		if a, wait := passed[c.key]; wait {
 			answers[i].Value.apart = a
@@ -26,22 +26,22 @@ func decideMoves(changes []change, recorded map[string][]driver.Row, passed map[
 }
 
 type moving struct {
-	rows    map[string][]driver.Row // as they are once this very batch is written
-	insert  []string                // keys that were not there
-	set     map[string]driver.Set
-	back    map[driver.Units]int64 // by SKU and bucket
-	uncount map[driver.Quota]int64
+	rows     map[string][]driver.Row // as they are once this very batch is written
+	insert   []string                // keys that were not there
+	set      map[string]driver.Set
+	returned map[driver.Units]int64 // by SKU and bucket
+	uncount  map[driver.Quota]int64
 }
 
-func (d *moving) change(c change) batch.Answer[changed] {
+func (d *moving) change(c change) batch.Result[changed] {
 	rows, found := d.rows[c.key]
 	if !found {
 		if c.to != ReservationCancelled {
-			return batch.Answer[changed]{Err: fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, c.key)}
+			return batch.Result[changed]{Err: fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, c.key)}
 		}
 		d.rows[c.key] = []driver.Row{{Key: c.key, State: int16(ReservationCancelled), Qty: 1, Bucket: driver.NoStock}}
 		d.insert = append(d.insert, c.key)
-		return batch.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
+		return batch.Result[changed]{Value: changed{rows: d.rows[c.key]}}
 	}
 	is := stateOf(rows[0])
 	switch {
@@ -49,20 +49,20 @@ func (d *moving) change(c change) batch.Answer[changed] {
 		if c.hold > rows[0].Left {
 			d.to(rows, ReservationHeld, c.hold)
 		}
-		return batch.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
+		return batch.Result[changed]{Value: changed{rows: d.rows[c.key]}}
 	case is == ReservationHeld && c.to != ReservationExpired:
 		d.to(rows, c.to, 0)
-		return batch.Answer[changed]{Value: changed{rows: d.rows[c.key]}}
+		return batch.Result[changed]{Value: changed{rows: d.rows[c.key]}}
 	case is == ReservationExpired && (c.to == ReservationCancelled || c.to == ReservationExpired):
 		swept := ReservationState(rows[0].State) == ReservationExpired
 		if !swept {
 			d.to(rows, ReservationExpired, 0)
 		}
-		return batch.Answer[changed]{Value: changed{rows: d.rows[c.key], replayed: swept}}
+		return batch.Result[changed]{Value: changed{rows: d.rows[c.key], replayed: swept}}
 	case is == c.to, is == ReservationRefused && c.to == ReservationCancelled, c.to == ReservationExpired:
-		return batch.Answer[changed]{Value: changed{rows: rows, replayed: true}}
+		return batch.Result[changed]{Value: changed{rows: rows, replayed: true}}
 	}
-	return batch.Answer[changed]{Err: &StateError{c.key, is}}
+	return batch.Result[changed]{Err: &StateError{c.key, is}}
 }
 
 // to changes all lines of a reservation that is held, and gives back what it held.
@@ -79,7 +79,7 @@ func (d *moving) to(rows []driver.Row, s ReservationState, hold time.Duration) {
 	}
 	for _, row := range rows {
 		if row.Bucket != driver.NoStock {
-			d.back[driver.Units{SKU: row.SKU}] += row.Qty
+			d.returned[driver.Units{SKU: row.SKU}] += row.Qty
 		}
 		if row.Limited {
 			d.uncount[driver.Quota{SKU: row.SKU, Buyer: row.Buyer}] += row.Qty
@@ -94,7 +94,7 @@ func (d *moving) moves() (m driver.Moves) {
 	for _, set := range d.set {
 		m.Set = append(m.Set, set)
 	}
-	for units, qty := range d.back {
+	for units, qty := range d.returned {
 		units.Qty = qty
 		m.Return = append(m.Return, units)
 	}

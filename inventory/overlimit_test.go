@@ -49,7 +49,9 @@ func (e *oneHold) books() driver.Books {
 	return b
 }
 
-func (e *oneHold) Look(context.Context, driver.Ask) (driver.Books, error) { return e.books(), nil }
+func (e *oneHold) Read(context.Context, driver.ReadRequest) (driver.Books, error) {
+	return e.books(), nil
+}
 
 func (e *oneHold) Due(context.Context, []string, int) (due []driver.Due, err error) {
 	if e.held {
@@ -58,7 +60,7 @@ func (e *oneHold) Due(context.Context, []string, int) (due []driver.Due, err err
 	return due, nil
 }
 
-func (e *oneHold) Transact(_ context.Context, _ driver.Ask, decide func(driver.Books) driver.Plan) error {
+func (e *oneHold) Transact(_ context.Context, _ driver.ReadRequest, decide func(driver.Books) driver.Plan) error {
 	if err := e.lost; err != nil {
 		e.lost = nil
 		return err
@@ -69,7 +71,7 @@ func (e *oneHold) Transact(_ context.Context, _ driver.Ask, decide func(driver.B
 
 func (e *oneHold) Tx(driver.CallerTx) (driver.Tx, bool) { return e, true }
 
-func (e *oneHold) Decide(_ context.Context, _ driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
+func (e *oneHold) Decide(_ context.Context, _ driver.ReadRequest, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	for {
 		plan, again, err := decide(e.books())
 		if err != nil || !again {

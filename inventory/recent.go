@@ -1,16 +1,16 @@
 package inventory
 
 const (
-	recentSets = 1 << 15 // 2 MB in all
-	recentWays = 4       // places of a set, which is one line of the processor's cache
+	recentSets    = 1 << 15 // 2 MB in all
+	recentSetSize = 4       // places of a set, which is one line of the processor's cache
 )
 
 // recent is a map that remembers of each set of hashes those that were put or asked for last.
 type recent struct {
-	sets [][recentWays]place // nil: nothing was ever put
+	sets [][recentSetSize]recentSlot // nil: nothing was ever put
 }
 
-type place struct {
+type recentSlot struct {
 	hash uint64 // 0: it is free
 	v    int64
 }
@@ -32,11 +32,11 @@ func (r *recent) get(hash uint64) (v int64, found bool) {
 
 func (r *recent) put(hash uint64, v int64) {
 	if r.sets == nil {
-		r.sets = make([][recentWays]place, recentSets)
+		r.sets = make([][recentSetSize]recentSlot, recentSets)
 	}
 	if _, found := r.get(hash); !found {
 		set := &r.sets[hash%recentSets]
 		copy(set[1:], set[:])
 	}
-	r.sets[hash%recentSets][0] = place{hash, v}
+	r.sets[hash%recentSets][0] = recentSlot{hash, v}
 }

@@ -11,22 +11,22 @@ func TestRecentForgetsWhatNobodyAsksFor(t *testing.T) {
 	}
 	bot := uint64(recentSets)
 	r.put(bot, 42)
-	for i := range uint64(10 * recentWays) {
+	for i := range uint64(10 * recentSetSize) {
 		r.put((i+2)*recentSets, int64(i)) // all of one set
 		if v, found := r.get(bot); !found || v != 42 {
 			t.Fatalf("the bot is forgotten after %d others: %d, %v", i, v, found)
 		}
 	}
 	kept := 0
-	for i := range uint64(10 * recentWays) {
+	for i := range uint64(10 * recentSetSize) {
 		if v, found := r.get((i + 2) * recentSets); found {
 			if kept++; v != int64(i) {
 				t.Errorf("%d is remembered as %d", i, v)
 			}
 		}
 	}
-	if kept != recentWays-1 {
-		t.Errorf("%d others are remembered, of the last %d", kept, recentWays-1)
+	if kept != recentSetSize-1 {
+		t.Errorf("%d others are remembered, of the last %d", kept, recentSetSize-1)
 	}
 	r.put(bot, 43)
 	if v, _ := r.get(bot); v != 43 {

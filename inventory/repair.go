@@ -26,7 +26,7 @@ type Repair struct {
 // Errors: of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown (call
 // it again), ErrSchema, ErrClosed. What was repaired before one of them is returned, too.
 func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
-	leave, err := s.calls.enter()
+	leave, err := s.calls.begin()
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *Store) toRepair(ctx context.Context, skus []string) (all []string, err 
 
 func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
 	adjust := func(fn func(context.Context, driver.AdjustTx) (commit bool, err error)) error {
-		return s.inTurn(ctx, sku, fmt.Sprintf("repair of %q", sku), func(ctx context.Context) error {
+		return s.adjust(ctx, sku, fmt.Sprintf("repair of %q", sku), func(ctx context.Context) error {
 			return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (bool, error) { return fn(ctx, tx) })
 		})
 	}

@@ -19,14 +19,14 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 	if err := a.validate(); err != nil {
 		return false, err
 	}
-	leave, err := s.calls.enter()
+	leave, err := s.calls.begin()
 	if err != nil {
 		return false, err
 	}
 	defer leave()
 	change := driver.Adjustment(a)
 	var verdict error
-	err = s.inTurn(ctx, a.SKU, fmt.Sprintf("adjustment %q", a.ID), func(ctx context.Context) error {
+	err = s.adjust(ctx, a.SKU, fmt.Sprintf("adjustment %q", a.ID), func(ctx context.Context) error {
 		replayed, verdict = false, nil
 		err := s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
 			verdict, err = adjust(ctx, tx, change)

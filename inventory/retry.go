@@ -36,11 +36,11 @@ type attempt struct {
 type way int
 
 const (
-	lockAll   way = iota // in a transaction that locks the stock and reads what is recorded
-	assumeNew            // the same, without reading what is recorded
-	lockOwn              // the same, with this process's allotment alone locked
-	sellNew              // one statement that sells the orders that are new and within their limit
-	sellAll              // one statement that sells all orders or none
+	lockAll    way = iota // in a transaction that locks the stock and reads what is recorded
+	assumeNew             // the same, without reading what is recorded
+	lockBucket            // the same, with this process's allotment alone locked
+	sellNew               // one statement that sells the orders that are new and within their limit
+	sellAll               // one statement that sells all orders or none
 )
 
 // locks is for which locked rows an attempt waits.
@@ -49,7 +49,7 @@ type locks int
 const (
 	waitForLane locks = iota // for those of one lane, or of one SKU, as long as there is time
 	waitBriefly              // the same, for no longer than others usually have them
-	passOver                 // for none
+	lockNone                 // for none
 )
 
 // conflicts is what conflicts with other transactions make of an attempt.
@@ -106,7 +106,7 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 		case sqlerr.Retryable, sqlerr.Duplicate:
 		case sqlerr.Unresolved:
 			this.unresolved, this.locks = true, waitForLane
-			batch.StandAside(ctx) // for as long as it takes
+			batch.Yield(ctx) // for as long as it takes
 		case sqlerr.Unavailable:
 			unreachable++
 			if !this.unresolved && unreachable == dialTries {

@@ -27,7 +27,7 @@ type seller struct {
 
 	direct *orderQueue // one order a statement; nil without Options.Direct
 	sales  *orderQueue // batches
-	looks  *orderQueue // batches of orders that are answered without a lock, as it seems
+	reads  *orderQueue // batches of orders that are answered without a lock, as it seems
 
 	hooksBriefly atomic.Int64 // transactions yet whose hooks wait briefly; negative: none
 	hooks        hookWaits
@@ -52,11 +52,11 @@ func newSeller(d driver.Driver, o Options, r *retrier, c *skuCache, a *allotment
 			PerKey:      directPerSKU,
 		})
 	}
-	s.sales, s.looks = s.newQueue(s.sell, perSKU, inFlight), s.newQueue(s.look, 1, inFlight)
+	s.sales, s.reads = s.newQueue(s.sell, perSKU, inFlight), s.newQueue(s.readBatch, 1, inFlight)
 	return s
 }
 
-func (s *seller) newQueue(run func(context.Context, []order, bool) ([]answer, error), perSKU, inFlight int) *orderQueue {
+func (s *seller) newQueue(run func(context.Context, []order, bool) ([]result, error), perSKU, inFlight int) *orderQueue {
 	waiters := maxWaiters
 	if n := s.caps.Connections; n > 0 {
 		waiters = min(waiters, n/2) // half of the pool is left to others
@@ -79,7 +79,7 @@ func (s *seller) newQueue(run func(context.Context, []order, bool) ([]answer, er
 }
 
 func (s *seller) close(ctx context.Context) error {
-	err := errors.Join(s.sales.Close(ctx), s.looks.Close(ctx))
+	err := errors.Join(s.sales.Close(ctx), s.reads.Close(ctx))
 	if s.direct != nil {
 		err = errors.Join(s.direct.Close(ctx), err)
 	}
@@ -117,7 +117,7 @@ func (s *seller) decide(ctx context.Context, o order) (outcome, error) {
 		}
 	}
 	if !s.records(&o) { // else a refusal is written
-		got, err := s.looks.Do(ctx, o)
+		got, err := s.reads.Do(ctx, o)
 		if !got.passed {
 			return got, err
 		}
@@ -153,7 +153,7 @@ func (s *seller) decideSwept(ctx context.Context, o order, got outcome, refused 
 		o.unresolved = o.unresolved || got.unresolved
 		looked, err := got, refused
 		if !looked.looked {
-			looked, err = s.looks.Do(ctx, o)
+			looked, err = s.reads.Do(ctx, o)
 		}
 		switch {
 		case isOverLimit(err):
@@ -191,9 +191,9 @@ func isOverLimit(err error) bool {
 
 // sellDirect sells one order by one conditional UPDATE. What that does not settle passes on, to be
 // merged: refusals, which write nothing, need not queue for the row one by one.
-func (s *seller) sellDirect(ctx context.Context, orders []order, _ bool) ([]answer, error) {
+func (s *seller) sellDirect(ctx context.Context, orders []order, _ bool) ([]result, error) {
 	o := &orders[0]
-	passed := []answer{{Value: outcome{passed: true}}}
+	passed := []result{{Value: outcome{passed: true}}}
 	if s.cache.lacks(o) || s.sales.IsBlocked(o.SKU) {
 		return passed, nil
 	}

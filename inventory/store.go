@@ -23,13 +23,13 @@ type Store struct {
 	changer    *changer
 	sweeper    *sweeper
 	allotments *allotments
-	turns      *turns // of Restock and Repair
+	adjusting  *adjusting // of Restock and Repair
 }
 
 // newStore makes a Store; o has its defaults.
 func newStore(d driver.Driver, o Options) *Store {
 	s := &Store{driver: d, o: o, retry: &retrier{d, o.Timeout}, cache: newCache(o.SoldOutTTL), calls: newCalls()}
-	s.turns = newTurns(d.Caps().Connections)
+	s.adjusting = newAdjusting(d.Caps().Connections)
 	s.allotments = &allotments{driver: d, retry: s.retry, cache: s.cache, calls: s.calls, units: o.Allotment}
 	s.changer = newChanger(d, o, s.retry, s.cache)
 	s.sweeper = &sweeper{driver: d, retry: s.retry, changer: s.changer, allotments: s.allotments}
@@ -112,7 +112,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (swept int, err error) {
 	if limit < 1 || limit > maxBatch {
 		return 0, invalid("limit", "%d is not within 1 to %d", limit, maxBatch)
 	}
-	leave, err := s.calls.enter()
+	leave, err := s.calls.begin()
 	if err != nil {
 		return 0, err
 	}
@@ -129,7 +129,7 @@ func (s *Store) RunSweeper(ctx context.Context, every time.Duration) error {
 		return invalid("every", "%v is shorter than %v", every, minTimeout)
 	}
 	for {
-		leave, err := s.calls.enter()
+		leave, err := s.calls.begin()
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 	began := time.Now()
 	var rows []driver.Row
 	err := s.call(ctx, fmt.Sprintf("look-up of %q", key), func(ctx context.Context) error {
-		books, err := s.driver.Look(ctx, driver.Ask{Keys: []string{key}})
+		books, err := s.driver.Read(ctx, driver.ReadRequest{Keys: []string{key}})
 		rows = books.Recorded[key]
 		return err
 	})
@@ -196,7 +196,7 @@ func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
 
 // call runs what until it says yes or no, unless the Store is closed.
 func (s *Store) call(ctx context.Context, named string, what func(context.Context) error) error {
-	leave, err := s.calls.enter()
+	leave, err := s.calls.begin()
 	if err != nil {
 		return err
 	}
@@ -204,20 +204,20 @@ func (s *Store) call(ctx context.Context, named string, what func(context.Contex
 	return s.run(ctx, named, what)
 }
 
-// inTurn is call for a change of an SKU's stock beside orders. It waits for its turn for at most
+// adjust is call for a change of an SKU's stock beside orders. It waits for its turn for at most
 // Options.Timeout.
-func (s *Store) inTurn(ctx context.Context, sku, named string, what func(context.Context) error) error {
+func (s *Store) adjust(ctx context.Context, sku, named string, what func(context.Context) error) error {
 	waiting, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	leave, ok := s.turns.enter(waiting, sku)
+	leave, ok := s.adjusting.acquire(waiting, sku)
 	if !ok {
-		return s.retry.explain(outOfTime(ctx, false, sqlerr.Busy, errOutOfTurn), named)
+		return s.retry.explain(outOfTime(ctx, false, sqlerr.Busy, errAdjusting), named)
 	}
 	defer leave()
 	return s.run(ctx, named, what)
 }
 
-var errOutOfTurn = errors.New("other changes of stock wait for locked rows, and are before it: nothing was sent")
+var errAdjusting = errors.New("other changes of stock wait for locked rows, and are before it: nothing was sent")
 
 // run is call for what belongs to a call.
 func (s *Store) run(ctx context.Context, named string, what func(context.Context) error) error {

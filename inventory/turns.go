@@ -5,38 +5,38 @@ import (
 	"sync"
 )
 
-// turns admits the calls that change the stock of an SKU beside orders. They wait for its row, each
-// on a connection. So one call of an SKU is admitted at a time, and few in all: the other connections
-// of the pool are left to orders.
-type turns struct {
+// adjusting admits the calls that change the stock of an SKU beside orders. They wait for its row,
+// each on a connection. So one call of an SKU is admitted at a time, and few in all: the other
+// connections of the pool are left to orders.
+type adjusting struct {
 	all chan struct{}
 
 	mu    sync.Mutex
-	bySKU map[string]*turn
+	bySKU map[string]*adjustingSKU
 }
 
-type turn struct {
+type adjustingSKU struct {
 	taken chan struct{} // holds one
 	calls int           // that have it, or wait for it
 }
 
-// mostTurns is how many calls are admitted at once, or half of the pool if that is less.
-const mostTurns = 4
+// maxAdjusting is how many calls are admitted at once, or half of the pool if that is less.
+const maxAdjusting = 4
 
-func newTurns(connections int) *turns {
-	n := mostTurns
+func newAdjusting(connections int) *adjusting {
+	n := maxAdjusting
 	if connections > 0 {
 		n = max(1, min(n, connections/2))
 	}
-	return &turns{all: make(chan struct{}, n), bySKU: make(map[string]*turn)}
+	return &adjusting{all: make(chan struct{}, n), bySKU: make(map[string]*adjustingSKU)}
 }
 
-// enter waits for the turn of a call while ctx lives. If it returns true, leave ends the turn.
-func (t *turns) enter(ctx context.Context, sku string) (leave func(), ok bool) {
+// acquire waits for the turn of a call while ctx lives. If it returns true, leave ends the turn.
+func (t *adjusting) acquire(ctx context.Context, sku string) (leave func(), ok bool) {
 	t.mu.Lock()
 	of := t.bySKU[sku]
 	if of == nil {
-		of = &turn{taken: make(chan struct{}, 1)}
+		of = &adjustingSKU{taken: make(chan struct{}, 1)}
 		t.bySKU[sku] = of
 	}
 	of.calls++
@@ -69,7 +69,7 @@ func take(ctx context.Context, one chan struct{}) bool {
 	}
 }
 
-func (t *turns) drop(sku string, of *turn) {
+func (t *adjusting) drop(sku string, of *adjustingSKU) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if of.calls--; of.calls == 0 {

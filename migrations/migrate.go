@@ -129,7 +129,7 @@ func (r *run) locked(ctx context.Context, do step) (err error) {
 	if r.list, err = known(r.engine); err != nil {
 		return err
 	}
-	if err := r.look(ctx); err != nil {
+	if err := r.inspect(ctx); err != nil {
 		return err
 	}
 	return do(r, ctx)

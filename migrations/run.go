@@ -55,8 +55,8 @@ func (r *run) objects(ctx context.Context) (schema.Shape, error) {
 	return postgres.ReadObjects(rows)
 }
 
-// look notes what dblock's tables have. It waits for locks as long as a statement does.
-func (r *run) look(ctx context.Context) error {
+// inspect notes what dblock's tables have. It waits for locks as long as a statement does.
+func (r *run) inspect(ctx context.Context) error {
 	return r.patiently(ctx, func() string { return "" }, func() (err error) {
 		if r.there, err = r.objects(ctx); err != nil {
 			return fmt.Errorf("dblock: looking at the tables: %w", err)
@@ -70,7 +70,7 @@ func (r *run) look(ctx context.Context) error {
 func (r *run) expected(ctx context.Context, version int64) (schema.Shape, error) {
 	want := schema.Expected(string(r.engine), version)
 	if r.engine == MySQL {
-		if err := mysql.ForgetUnseen(ctx, r.conn, r.schema, r.server, want, r.there); err != nil {
+		if err := mysql.DropUnseen(ctx, r.conn, r.schema, r.server, want, r.there); err != nil {
 			return nil, fmt.Errorf("dblock: looking at the tables: %w", err)
 		}
 	}
@@ -256,7 +256,7 @@ func (r *run) verify(ctx context.Context) error {
 		return nil
 	}
 	if len(r.applied) > 0 {
-		if err := r.look(ctx); err != nil {
+		if err := r.inspect(ctx); err != nil {
 			return err
 		}
 	}

@@ -55,7 +55,7 @@ func open[D DB](ctx context.Context, db D, schemaName string) (*target, error) {
 		}
 		t.db = db
 	}
-	if err := t.look(ctx); err != nil {
+	if err := t.inspect(ctx); err != nil {
 		_ = t.close() // the reason is more useful
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func open[D DB](ctx context.Context, db D, schemaName string) (*target, error) {
 
 var errNilDB = &dblock.InvalidError{Field: "db", Reason: "it is nil: pass an open *pgxpool.Pool or *sql.DB"}
 
-// look writes nothing.
-func (t *target) look(ctx context.Context) error {
+// inspect writes nothing.
+func (t *target) inspect(ctx context.Context) error {
 	conn, err := t.db.Conn(ctx)
 	if err != nil {
 		return firstContact(err)
@@ -89,9 +89,9 @@ func (t *target) look(ctx context.Context) error {
 		return &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
 	if t.engine == Postgres {
-		return t.lookPostgres(ctx, conn)
+		return t.inspectPostgres(ctx, conn)
 	}
-	return t.lookMySQL(ctx, conn)
+	return t.inspectMySQL(ctx, conn)
 }
 
 // version asks what the server is. Without a schema Postgres would look for the function on the
@@ -107,9 +107,9 @@ func (t *target) version(ctx context.Context, conn *sql.Conn) (version string, e
 	return version, err
 }
 
-// lookPostgres prefers the schema where the tables are over the one where new tables would go: a
+// inspectPostgres prefers the schema where the tables are over the one where new tables would go: a
 // "$user" schema that somebody creates later must not lead to a second set of tables.
-func (t *target) lookPostgres(ctx context.Context, conn *sql.Conn) error {
+func (t *target) inspectPostgres(ctx context.Context, conn *sql.Conn) error {
 	var found pgdb.FindSchemaRow
 	if err := conn.QueryRowContext(ctx, pgdb.FindSchema).Scan(&found.Name, &found.SearchPath); err != nil {
 		return fmt.Errorf("dblock: looking for the schema: %w", err)
@@ -146,7 +146,7 @@ func (t *target) checkOwner() error {
 		"schema, or grant the role CREATE on the schema", dblock.ErrSchema, t.owner.Stranger)
 }
 
-func (t *target) lookMySQL(ctx context.Context, conn *sql.Conn) error {
+func (t *target) inspectMySQL(ctx context.Context, conn *sql.Conn) error {
 	t.direct = true // what a proxy does to sessions shows in no number here
 	if t.schema != "" {
 		return nil

@@ -25,11 +25,11 @@ func (d *leaseDriver) Acquire(ctx context.Context, b lease.AcquireBatch) ([]leas
 	case lease.KindFair:
 		return d.tickets.enqueue(ctx, b.By, b.Requests)
 	}
-	if b.Requests[0].InTurn {
+	if b.Requests[0].NoTickets {
 		if err := lease.CheckKeys(b.Requests); err != nil {
 			return nil, err
 		}
-		return d.tickets.inTurn(ctx, b.By, b.Requests)
+		return d.tickets.acquireUnticketed(ctx, b.By, b.Requests)
 	}
 	return d.leases.acquireExclusive(ctx, b.By, b.Requests)
 }
@@ -47,7 +47,7 @@ func (l *leaseRows) acquireExclusive(ctx context.Context, by lease.By, asks []le
 	if len(asks) == 1 {
 		return l.acquireOne(ctx, by, asks[0])
 	}
-	if slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return a.Over }) {
+	if slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return a.DespiteReaders }) {
 		return l.apart(ctx, by, asks)
 	}
 	answers := make([]lease.AcquireResult, len(asks))
@@ -61,7 +61,7 @@ func (l *leaseRows) acquireExclusive(ctx context.Context, by lease.By, asks []le
 	}
 	slices.SortFunc(missing, func(i, j int) int { return strings.Compare(asks[i].Key, asks[j].Key) })
 	l.makeMissing(ctx, by, asks, missing, answers)
-	l.takeLeft(ctx, by, asks, answers)
+	l.acquireExpired(ctx, by, asks, answers)
 	return answers, nil
 }
 
@@ -116,7 +116,7 @@ func (l *leaseRows) apart(ctx context.Context, by lease.By, asks []lease.Acquire
 	var rest []lease.AcquireRequest
 	var at []int
 	for i, a := range asks {
-		if !a.Over {
+		if !a.DespiteReaders {
 			rest, at = append(rest, a), append(at, i)
 			continue
 		}
@@ -149,7 +149,7 @@ func (l *leaseRows) acquireOne(ctx context.Context, by lease.By, a lease.Acquire
 		l.makeMissing(ctx, by, asks, missing, answers)
 		return answers, nil
 	}
-	suspect(missing, answers)
+	markContended(missing, answers)
 	return answers, err
 }
 
@@ -164,12 +164,12 @@ func (l *leaseRows) take(ctx context.Context, by lease.By, asks []lease.AcquireR
 			return taken, token, err
 		}
 	}
-	return l.grantFound(ctx, mysqldb.AcquireLeases, append(askArgs(by, asks), boundUs(ctx)))
+	return l.grantFound(ctx, mysqldb.AcquireLeases, append(acquireArgs(by, asks), boundUs(ctx)))
 }
 
-// takeLeft tries what was free, and not granted with the others: it was locked for a moment, or its
-// token is ahead of the clock. An error of one is its own.
-func (l *leaseRows) takeLeft(ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult) {
+// acquireExpired tries what was free, and not granted with the others: it was locked for a moment,
+// or its token is ahead of the clock. An error of one is its own.
+func (l *leaseRows) acquireExpired(ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult) {
 	for i, a := range answers {
 		if a.Err != nil || a.Token != 0 || a.Held || a.Shared || a.MemberGone {
 			continue
@@ -268,7 +268,7 @@ func (l *leaseRows) see(
 func refused(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) lease.AcquireResult {
 	answer := lease.AcquireResult{MemberGone: !r.Alive}
 	switch {
-	case r.Shared && !a.Over && freeFor(r, a):
+	case r.Shared && !a.DespiteReaders && freeFor(r, a):
 		answer.Shared = true
 	case r.Held == 1:
 		answer.Held = true
@@ -282,7 +282,7 @@ func refused(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) lease.AcquireResult
 
 // freeFor reports whether a key has no exclusive holder, or one that the request knows to be gone.
 func freeFor(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) bool {
-	return r.Held == 0 || r.MemberID.Valid && id(r.MemberID.String) == a.Gone
+	return r.Held == 0 || r.MemberID.Valid && id(r.MemberID.String) == a.DeadMember
 }
 
 // alike reports whether AcquireAlike may take these.
@@ -302,8 +302,8 @@ func (l *leaseRows) takeAlike(ctx context.Context, by lease.By, asks []lease.Acq
 		if a.Instead != (lease.Handle{}) {
 			insteads = append(insteads, a.Instead[:])
 		}
-		if a.Gone != (member.ID{}) {
-			gones = append(gones, a.Gone[:])
+		if a.DeadMember != (member.ID{}) {
+			gones = append(gones, a.DeadMember[:])
 		}
 	}
 	args := append(whens, by.Member[:], []byte(asks[0].Label), keys, insteads, insteads, gones, by.Member[:], by.Heartbeat)
@@ -319,13 +319,13 @@ func (l *leaseRows) acquireSet(ctx context.Context, by lease.By, asks []lease.Ac
 		return answers, err
 	}
 	for i, a := range answers {
-		if a.Held && (!a.Holder.Dead || a.Holder.Member != asks[i].Gone) || a.Shared || a.MemberGone {
+		if a.Held && (!a.Holder.Dead || a.Holder.Member != asks[i].DeadMember) || a.Shared || a.MemberGone {
 			return answers, nil
 		}
 	}
 	args := []any{by.Member[:], by.Heartbeat}
 	for _, a := range asks {
-		args = append(args, []byte(a.Key), a.Gone[:])
+		args = append(args, []byte(a.Key), a.DeadMember[:])
 	}
 	one := asks[0] // all are alike but for the key
 	args = append(args, int64(len(asks)), boundUs(ctx), one.Handle[:], keeper(by, one), one.Hold.Microseconds(), []byte(one.Label), one.Data)
@@ -351,11 +351,11 @@ func (l *leaseRows) acquireSet(ctx context.Context, by lease.By, asks []lease.Ac
 
 func refusedOne(a lease.AcquireResult) bool { return a.Token == 0 }
 
-// askArgs are the arguments of AcquireLeases.
-func askArgs(by lease.By, asks []lease.AcquireRequest) []any {
+// acquireArgs are the arguments of AcquireLeases.
+func acquireArgs(by lease.By, asks []lease.AcquireRequest) []any {
 	args := []any{by.Member[:], by.Heartbeat}
 	for _, a := range asks {
-		args = append(args, []byte(a.Key), a.Handle[:], a.Instead[:], a.Gone[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
+		args = append(args, []byte(a.Key), a.Handle[:], a.Instead[:], a.DeadMember[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}
 	return args
 }

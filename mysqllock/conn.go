@@ -18,7 +18,7 @@ import (
 // repeated: its connection was dead, or it was rolled back for others' sake. It gets the connection
 // first, so that it knows whether a statement was sent: the pool's own methods don't say.
 func (c *conns) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
-	return c.repeat(ctx, c.db.Conn, c.db.GiveBack, func(conn *sql.Conn) error { return statement(c.db.On(conn)) })
+	return c.repeat(ctx, c.db.Conn, c.db.Put, func(conn *sql.Conn) error { return statement(c.db.On(conn)) })
 }
 
 func (c *conns) repeat(
@@ -65,7 +65,7 @@ func bounds(db *mysql.Database) (set, setBack string) {
 // grant is once for a statement that acquires. It waits for a lock for boundWait at most, and no
 // heartbeat waits for it.
 func (c *conns) grant(ctx context.Context, statement func(mysqldb.DBTX) error) error {
-	return c.repeat(ctx, c.kept.Take, c.kept.GiveBack, func(conn *sql.Conn) error { return statement(c.db.On(conn)) })
+	return c.repeat(ctx, c.kept.Take, c.kept.Put, func(conn *sql.Conn) error { return statement(c.db.On(conn)) })
 }
 
 // grantOne is grant for a single row, which takes no time: if grant would need more round trips

@@ -55,9 +55,9 @@ func (t *ticketRows) enqueue(ctx context.Context, by lease.By, asks []lease.Acqu
 	return tickets, nil
 }
 
-// inTurn is acquireExclusive for the requests whose keys have no tickets. For the others it names
-// the holders.
-func (t *ticketRows) inTurn(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
+// acquireUnticketed is acquireExclusive for the requests whose keys have no tickets. For the others
+// it names the holders.
+func (t *ticketRows) acquireUnticketed(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	queued, err := read(ctx, t.conns, func(on mysqldb.DBTX) ([][]byte, error) {
 		return t.q.QueuedKeys(ctx, on, askedKeys(asks))
 	})
@@ -88,7 +88,7 @@ func (t *ticketRows) inTurn(ctx context.Context, by lease.By, asks []lease.Acqui
 	}
 	alone := pick(asks, first)
 	for n := range alone {
-		alone[n].InTurn = false
+		alone[n].NoTickets = false
 	}
 	return t.acquireAt(ctx, by, alone, first, answers)
 }
@@ -116,7 +116,7 @@ func (d *leaseDriver) Entry(ctx context.Context, key string, handle lease.Handle
 				Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Dead: r.HolderDead == 1, Remaining: micros(r.RemainingUs),
 			},
 		},
-		Left: micros(r.HoldUs), Waits: r.Waits,
+		Remaining: micros(r.HoldUs), Waits: r.Waits,
 	}, err
 }
 

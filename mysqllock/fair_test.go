@@ -16,7 +16,7 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 		us, them := r.join("us"), r.join("them")
 		r.enterShared(them, ask("a"))
 		over := ask("a")
-		over.Over = true
+		over.DespiteReaders = true
 		if got := r.acquire(us, over)[0]; got.Token == 0 {
 			r.Fatalf("over readers: %+v", got)
 		}

@@ -44,7 +44,7 @@ func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	default:
 		ours, err = q.Guard(ctx, on, []byte(f.Key), f.Token, f.Handle[:])
 	}
-	return fenced(ours, err, whatOf(f))
+	return fenced(ours, err, describe(f))
 }
 
 // guardPermits locks all permits of an acquisition, and none of others'; none where one is missing.
@@ -109,16 +109,16 @@ func (g Guards) CheckFence(ctx context.Context, tx *sql.Tx, f dblock.Fence, reso
 	return fenced(ours, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
-// isGone reports that the database does not have the acquisition of a fence. It reads what is
+// isLost reports that the database does not have the acquisition of a fence. It reads what is
 // committed, on a connection of its own. A guard that finds no row locks its place at REPEATABLE
 // READ, the servers' default, and with it the places of neighbouring keys, until the caller's
 // transaction ends. So an acquisition that this process does not hold any more is looked for first.
 // If that fails, the guard decides.
-func (d *leaseDriver) isGone(ctx context.Context, f dblock.Fence) bool {
+func (d *leaseDriver) isLost(ctx context.Context, f dblock.Fence) bool {
 	if d.db.Exhausted() {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, longestLook)
+	ctx, cancel := context.WithTimeout(ctx, maxWatch)
 	defer cancel()
 	backs := []lease.ReleaseRequest{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}}
 	switch f.Mode {
@@ -135,16 +135,16 @@ func (d *leaseDriver) isGone(ctx context.Context, f dblock.Fence) bool {
 	return err == nil && (len(rows) == 0 || id(rows[0].Handle.String) != f.Handle)
 }
 
-// longestLook is how long isGone waits for a connection and an answer.
-const longestLook = time.Second
+// maxWatch is how long isLost waits for a connection and an answer.
+const maxWatch = time.Second
 
 // errFenced says that a lease is not ours any more.
 func errFenced(what string) error {
 	return fmt.Errorf("%w: %s is not ours any more: roll back", dblock.ErrFenced, what)
 }
 
-// whatOf names the lease of a fence.
-func whatOf(f dblock.Fence) string { return fmt.Sprintf("lease %q with token %d", f.Key, f.Token) }
+// describe names the lease of a fence.
+func describe(f dblock.Fence) string { return fmt.Sprintf("lease %q with token %d", f.Key, f.Token) }
 
 // fenced reads the answer of a guard.
 func fenced[T any](ours []T, err error, what string) error {

@@ -15,7 +15,7 @@ import (
 // over is an ask for what a member held that is gone.
 func over(key string, gone member.ID) lease.AcquireRequest {
 	a := ask(key)
-	a.Label, a.Gone = "taken over", gone
+	a.Label, a.DeadMember = "taken over", gone
 	return a
 }
 
@@ -73,10 +73,10 @@ func TestGuard(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		r.ok((Guards{}).Guard(r.ctx, tx, fence))
 		began := time.Now()
-		if got := r.release(back, free); got[0] != (lease.ReleaseResult{Stood: true}) || got[1] != (lease.ReleaseResult{Freed: true}) {
+		if got := r.release(back, free); got[0] != (lease.ReleaseResult{Held: true}) || got[1] != (lease.ReleaseResult{Freed: true}) {
 			r.Errorf("released under a guard: %+v", got)
 		}
-		if got := r.release(back); got[0] != (lease.ReleaseResult{Stood: true}) {
+		if got := r.release(back); got[0] != (lease.ReleaseResult{Held: true}) {
 			r.Errorf("released under a guard: %+v", got)
 		}
 		if _, err := r.ExpireIn(r.ctx, []lease.ReleaseRequest{back}, time.Hour); r.Classify(err) != sqlerr.Busy {

@@ -90,9 +90,9 @@ var _ dblock.Locker = (*LeaseLocker)(nil)
 
 // By default what is watched is polled for seldom, and the rest so often that it matters little.
 const (
-	defaultWatch    = 2 * time.Millisecond
-	defaultPoll     = time.Second
-	defaultDeafPoll = 100 * time.Millisecond
+	defaultWatch          = 2 * time.Millisecond
+	defaultPoll           = time.Second
+	defaultUnnotifiedPoll = 100 * time.Millisecond
 )
 
 // NewLeaseLocker makes a LeaseLocker in the database of pool, which stays its owner's. It keeps one
@@ -118,7 +118,7 @@ func NewLeaseLocker(ctx context.Context, pool *sql.DB, o LeaseOptions) (*LeaseLo
 		return nil, &dblock.InvalidError{Field: "LeaseOptions.Watch", Reason: fmt.Sprintf("%v is not within 1ms to 1s", watch)}
 	}
 	lo, err := lease.Options{
-		UnnotifiedPoll: cmp.Or(o.Poll, defaultDeafPoll), Label: o.Label, Observer: o.Observer, Log: o.Log, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
+		UnnotifiedPoll: cmp.Or(o.Poll, defaultUnnotifiedPoll), Label: o.Label, Observer: o.Observer, Log: o.Log, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
 	}.WithDefaults("LeaseOptions", defaultPoll)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func NewLeaseLocker(ctx context.Context, pool *sql.DB, o LeaseOptions) (*LeaseLo
 		return nil, err
 	}
 	key := shareKey{pool, o.Schema, m.TTL, m.Margin, watch}
-	s, err := shares.Enter(key, m, func() (*leaseDriver, lease.Backend, error) { return openDriver(ctx, pool, o.Schema, watch) })
+	s, err := shares.Open(key, m, func() (*leaseDriver, lease.Backend, error) { return openDriver(ctx, pool, o.Schema, watch) })
 	if err != nil {
 		return nil, err
 	}
@@ -195,8 +195,8 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 // Others are the driver's.
 func (l *LeaseLocker) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var err error
-	if !l.locker.Holds(f) && l.driver.isGone(ctx, f) {
-		err = errFenced(whatOf(f))
+	if !l.locker.Holds(f) && l.driver.isLost(ctx, f) {
+		err = errFenced(describe(f))
 	} else {
 		err = l.guards.Guard(ctx, tx, f)
 	}
@@ -292,7 +292,7 @@ func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore 
 		mysql.Discard(conn)
 		return nil, err
 	}
-	return func() { mysql.SetBack(ctx, conn, fmt.Sprintf("SET SESSION wait_timeout = %d", before)) }, nil
+	return func() { mysql.Reset(ctx, conn, fmt.Sprintf("SET SESSION wait_timeout = %d", before)) }, nil
 }
 
 // Sweep removes rows that were not used for an hour: dead members, free keys. It only saves space;

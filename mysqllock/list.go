@@ -70,13 +70,13 @@ func (d *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseR
 	return held, nil
 }
 
-// Look reads one lease.
-func (d *leaseDriver) Look(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
+// Get reads one lease.
+func (d *leaseDriver) Get(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
 	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.LookAtLeaseRow, error) {
 		return d.q.LookAtLease(ctx, on, []byte(key))
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return d.lookBeside(ctx, key)
+		return d.getShared(ctx, key)
 	}
 	if err != nil {
 		return l, false, err
@@ -90,8 +90,8 @@ func (d *leaseDriver) Look(ctx context.Context, key string) (l lease.HeldLease, 
 	}, true, nil
 }
 
-// lookBeside reads a holder of a key that none holds exclusively, or else the key's last token.
-func (d *leaseDriver) lookBeside(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
+// getShared reads a holder of a key that none holds exclusively, or else the key's last token.
+func (d *leaseDriver) getShared(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
 	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.LookAtSharedOrPermitsRow, error) {
 		return d.q.LookAtSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
 	})

@@ -13,9 +13,9 @@ import (
 func (l *leaseRows) takeOne(ctx context.Context, by lease.By, a lease.AcquireRequest) (taken, token int64, err error) {
 	p := mysqldb.AcquireLeaseParams{
 		Handle: a.Handle[:], Keeper: keeper(by, a), HoldUs: a.Hold.Microseconds(), Label: []byte(a.Label), Data: a.Data,
-		LeaseKey: []byte(a.Key), Instead: a.Instead[:], Gone: a.Gone[:], MemberID: by.Member[:], Beat: by.Heartbeat,
+		LeaseKey: []byte(a.Key), Instead: a.Instead[:], Gone: a.DeadMember[:], MemberID: by.Member[:], Beat: by.Heartbeat,
 	}
-	if a.Over {
+	if a.DespiteReaders {
 		p.Pending = 1
 	}
 	err = l.grantOne(ctx, func(on mysqldb.DBTX) error {

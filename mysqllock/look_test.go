@@ -38,7 +38,7 @@ func (r rig) looking(w lease.Watch, told []lease.LeaseState, keys ...string) <-c
 		var got []lease.LeaseState
 		for r.ctx.Err() == nil && len(got) == 0 {
 			var err error
-			if got, err = w.Look(r.ctx, keys, nil, told, time.Second); err != nil {
+			if got, err = w.Watch(r.ctx, keys, nil, told, time.Second); err != nil {
 				r.Error(err)
 				break
 			}
@@ -105,7 +105,7 @@ func TestLookPassesOverWhatWasTold(t *testing.T) {
 		told := []lease.LeaseState{{Key: "a", Token: a.Token}, {Key: "b", Token: b.Token}}
 		for _, keys := range [][]string{{"a"}, {"a", "b", "nobody's"}} {
 			began := time.Now()
-			got, err := w.Look(r.ctx, keys, nil, told, 100*time.Millisecond)
+			got, err := w.Watch(r.ctx, keys, nil, told, 100*time.Millisecond)
 			if took := time.Since(began); err != nil || len(got) > 0 || took < 100*time.Millisecond {
 				r.Errorf("saw %+v, %v, after %v", got, err, took)
 			}
@@ -147,7 +147,7 @@ func TestAWatchIsNotPooled(t *testing.T) {
 		ctx, cancel := context.WithCancel(r.ctx)
 		ended := make(chan error, 1)
 		go func() {
-			_, err := w.Look(ctx, []string{"k"}, nil, nil, time.Second)
+			_, err := w.Watch(ctx, []string{"k"}, nil, nil, time.Second)
 			ended <- err
 		}()
 		cancel()
@@ -185,7 +185,7 @@ func TestLookOutlastsALimit(t *testing.T) {
 	each(t, limits, func(r rig) {
 		w := r.watching()
 		began := time.Now()
-		if _, err := w.Look(r.ctx, []string{"k"}, nil, nil, 800*time.Millisecond); err != nil {
+		if _, err := w.Watch(r.ctx, []string{"k"}, nil, nil, 800*time.Millisecond); err != nil {
 			r.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})

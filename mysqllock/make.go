@@ -54,7 +54,7 @@ func (l *leaseRows) makeDivided(
 		var still []int
 		clear(got)
 		still, err = l.see(ctx, by, fresh, got, made)
-		suspect(still, got)
+		markContended(still, got)
 	}
 	for n, i := range missing {
 		answers[i] = got[n]
@@ -70,9 +70,9 @@ func (c *conns) hasTime(ctx context.Context) bool {
 	return c.db.MariaDB || !has || time.Until(deadline) > 2*boundWait
 }
 
-// suspect marks rows that are still missing: this process's member seems to be gone, or another
-// transaction has locked the gap.
-func suspect(missing []int, answers []lease.AcquireResult) {
+// markContended marks rows that are still missing: this process's member seems to be gone, or
+// another transaction has locked the gap.
+func markContended(missing []int, answers []lease.AcquireResult) {
 	for _, i := range missing {
 		answers[i].MemberGone = true
 	}

@@ -216,7 +216,7 @@ func (p *permitRows) releasePermits(ctx context.Context, backs []lease.ReleaseRe
 		}
 		for i, b := range backs {
 			was := answers[i]
-			answers[i] = lease.ReleaseResult{Freed: (was.Freed || was.Stood) && !stands[b.Handle], Stood: stands[b.Handle]}
+			answers[i] = lease.ReleaseResult{Freed: (was.Freed || was.Held) && !stands[b.Handle], Held: stands[b.Handle]}
 		}
 		if len(ours) == 0 || n > passes {
 			return answers, nil
@@ -227,7 +227,7 @@ func (p *permitRows) releasePermits(ctx context.Context, backs []lease.ReleaseRe
 		}
 		if freed == int64(len(ours)) {
 			for i, a := range answers {
-				answers[i] = lease.ReleaseResult{Freed: a.Freed || a.Stood}
+				answers[i] = lease.ReleaseResult{Freed: a.Freed || a.Held}
 			}
 			return answers, nil
 		}

@@ -160,7 +160,7 @@ func TestGuardPermits(t *testing.T) {
 		if got := r.takePermitsOf(them, theirs)[0]; got.Token == 0 {
 			r.Errorf("what nobody has, beside a guard: %+v", got)
 		}
-		if got := r.release(permitsBack(ours))[0]; got != (lease.ReleaseResult{Stood: true}) {
+		if got := r.release(permitsBack(ours))[0]; got != (lease.ReleaseResult{Held: true}) {
 			r.Errorf("released below a guard: %+v", got)
 		}
 		if got := r.release(permitsBack(theirs))[0]; !got.Freed {

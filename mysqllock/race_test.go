@@ -73,7 +73,7 @@ func TestRace(t *testing.T) {
 						}
 						var left []lease.ReleaseRequest
 						for i, b := range backs {
-							if got[i].Stood {
+							if got[i].Held {
 								stood.Add(1)
 								left = append(left, b)
 							} else if !got[i].Freed {
@@ -189,11 +189,11 @@ func TestHeartbeatsAmongAcquires(t *testing.T) {
 						back := lease.ReleaseRequest{Key: a.Key, Token: got[0].Token, Handle: a.Handle}
 						for stood := true; stood; {
 							got, err := r.releaseBatch([]lease.ReleaseRequest{back})
-							if err != nil || !got[0].Freed && !got[0].Stood {
+							if err != nil || !got[0].Freed && !got[0].Held {
 								r.Errorf("release: %+v, %v", got, err)
 								return
 							}
-							stood = got[0].Stood
+							stood = got[0].Held
 						}
 					}
 				}

@@ -25,7 +25,7 @@ func (d *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]leas
 	case lease.KindPermits:
 		return d.permits.releasePermits(ctx, b.Requests)
 	case lease.KindShared:
-		return release(ctx, b.Requests, d.readers.freeShared, d.readers.standingShared)
+		return release(ctx, b.Requests, d.readers.freeShared, d.readers.findHeld)
 	}
 	return d.leases.release(ctx, b.Requests)
 }
@@ -35,7 +35,7 @@ func (d *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]leas
 // that has its token counts as freed if its row is free now. One without its token does not: the
 // acquisition may be under way still.
 func (l *leaseRows) release(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
-	return release(ctx, backs, l.free, l.standing)
+	return release(ctx, backs, l.free, l.findHeld)
 }
 
 // release frees rows, and looks which of them still stand if it has not freed all.
@@ -94,9 +94,9 @@ func (l *leaseRows) freeAlike(ctx context.Context, backs []lease.ReleaseRequest,
 	return freed, err
 }
 
-// standing reads which rows are still ours, and notes which of the others were freed: all, where
+// findHeld reads which rows are still ours, and notes which of the others were freed: all, where
 // they are as many as were freed.
-func (l *leaseRows) standing(
+func (l *leaseRows) findHeld(
 	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
 ) (left []int, err error) {
 	keys := make([][]byte, len(at))
@@ -116,13 +116,13 @@ func (l *leaseRows) standing(
 		case !r.Handle.Valid:
 			answers[i].Freed = freed > 0 && b.Token != 0
 		case id(r.Handle.String) == b.Handle && (b.Token == 0 || b.Token == r.Token):
-			answers[i].Stood = true
+			answers[i].Held = true
 			left = append(left, i)
 		}
 	}
 	if freed == int64(len(at)-len(left)) {
 		for _, i := range at {
-			answers[i].Freed = !answers[i].Stood
+			answers[i].Freed = !answers[i].Held
 		}
 	}
 	return left, err
@@ -153,7 +153,7 @@ func (l *leaseRows) releaseSet(ctx context.Context, backs []lease.ReleaseRequest
 			}
 			return answers, nil
 		}
-		if at, err = l.standing(ctx, backs, at, 0, answers); err != nil {
+		if at, err = l.findHeld(ctx, backs, at, 0, answers); err != nil {
 			return nil, err
 		}
 		if len(at) == 0 || n == passes || !again(ctx, n) {

@@ -101,7 +101,7 @@ func LockRows[K any](
 		if mysql.ErrorNumber(err) != mysql.NoSuchIndex {
 			break
 		}
-		verdicts.forget(verdictOf(from, where, keys[0])) // it was dropped, or this is another database: look again
+		verdicts.remove(verdictOf(from, where, keys[0])) // it was dropped, or this is another database: look again
 	}
 	switch {
 	case mysql.IsLocked(err) && o.Wait == dblock.NoWait():
@@ -167,8 +167,8 @@ func (l locking[K]) query(keys []K, part string) (string, []any) {
 	var query strings.Builder
 	query.WriteString("SELECT " + l.hint)
 	args := mark(&query, l.where, keys)
-	if l.beside != "" {
-		fmt.Fprintf(&query, ", LENGTH(%s)", l.beside)
+	if l.unindexed != "" {
+		fmt.Fprintf(&query, ", LENGTH(%s)", l.unindexed)
 	}
 	fmt.Fprintf(&query, " FROM %s ", l.from)
 	if part != "" {
@@ -233,7 +233,7 @@ func mark[K any](query *strings.Builder, where string, keys []K) (args []any) {
 func (l locking[K]) marks(r *sql.Rows) (of []int, err error) {
 	var text string
 	places := []any{&text}
-	if l.beside != "" {
+	if l.unindexed != "" {
 		places = append(places, new(sql.NullInt64))
 	}
 	if err := r.Scan(places...); err != nil {

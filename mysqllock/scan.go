@@ -33,7 +33,7 @@ func (e *ScanError) Error() string {
 // access is how the rows of a table are locked.
 type access struct {
 	index       string // by which, in quotes; empty: by any
-	beside      string // a column that is not in that index, in quotes; empty: there is none
+	unindexed   string // a column that is not in that index, in quotes; empty: there is none
 	partitioned bool
 }
 
@@ -111,7 +111,7 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, 
 	if a.index, err = rowlock.Name("index", name, "`"); err != nil {
 		return err
 	}
-	if a.beside, err = beside(table, lines, name); err != nil {
+	if a.unindexed, err = unindexedColumn(table, lines, name); err != nil {
 		return err
 	}
 	// Whether the values are of a kind by which the index can be searched.
@@ -130,8 +130,9 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, 
 
 func isPrimary(index string) bool { return strings.EqualFold(index, "PRIMARY") }
 
-// beside is a column that an index does not have. Every index has those of the primary key.
-func beside(table mysql.Table, lines []map[string]string, index string) (string, error) {
+// unindexedColumn is a column that an index does not have. Every index has those of the primary
+// key.
+func unindexedColumn(table mysql.Table, lines []map[string]string, index string) (string, error) {
 	for _, column := range table.Columns {
 		if !slices.ContainsFunc(lines, func(i map[string]string) bool {
 			return (i["Key_name"] == index || isPrimary(i["Key_name"])) && strings.EqualFold(i["Column_name"], column)
@@ -267,7 +268,7 @@ func (c *cache) put(text string, a access) {
 	c.allowed[text] = a
 }
 
-func (c *cache) forget(text string) {
+func (c *cache) remove(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.allowed, text)

@@ -80,8 +80,8 @@ func (e *sessionDriver) ID(key string) (session.ID, error) {
 	return session.ID(strings.ToLower(key)), nil
 }
 
-// Most is a bound of reason: the server has none, but for its memory.
-func (e *sessionDriver) Most() int { return 10_000 }
+// MaxLocks is a bound of reason: the server has none, but for its memory.
+func (e *sessionDriver) MaxLocks() int { return 10_000 }
 
 // Classify returns the class of an error. A deadlock of named locks rolls nothing back: the call
 // may be sent again.

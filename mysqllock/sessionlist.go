@@ -47,7 +47,7 @@ func SessionLocks(ctx context.Context, pool *sql.DB, schema string) ([]dblock.Se
 	seen := make(map[string]bool)
 	for _, k := range known {
 		l := dblock.SessionLock{ID: string(k.LockID), Namespace: string(k.Namespace), Key: string(k.LockKey), Session: strconv.FormatInt(k.ConnID, 10)}
-		marked := waitMark(session.ID(l.ID))
+		marked := waiterLockName(session.ID(l.ID))
 		for _, h := range held {
 			if h.ID == marked && h.Session != l.Session {
 				l.Waiters++

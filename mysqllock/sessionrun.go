@@ -73,7 +73,7 @@ func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, er
 		}
 		texts[i] = text
 	}
-	answers, err := c.ask(ctx, texts)
+	answers, err := c.query(ctx, texts)
 	for i, yes := range answers {
 		done[rest[i]] = yes
 	}
@@ -139,11 +139,11 @@ func step(s session.Step) (string, error) {
 	case session.Free, session.Drop:
 		return freed(quote(string(s.ID))), nil
 	case session.Show:
-		return "GET_LOCK(" + quote(waitMark(s.ID)) + ", 0)", nil
+		return "GET_LOCK(" + quote(waiterLockName(s.ID)) + ", 0)", nil
 	case session.Hide:
-		return freed(quote(waitMark(s.ID))), nil
-	case session.Look:
-		return "IFNULL(IS_USED_LOCK(" + quote(waitMark(s.ID)) + ") <> CONNECTION_ID(), 0)", nil
+		return freed(quote(waiterLockName(s.ID))), nil
+	case session.HasWaiters:
+		return "IFNULL(IS_USED_LOCK(" + quote(waiterLockName(s.ID)) + ") <> CONNECTION_ID(), 0)", nil
 	}
 	return "", fmt.Errorf("%w: step %d with a session lock", dblock.ErrUnsupported, s.Op)
 }
@@ -152,8 +152,8 @@ func step(s session.Step) (string, error) {
 // failure of the whole statement.
 func freed(name string) string { return "IFNULL(RELEASE_LOCK(" + name + "), 0)" }
 
-// waitMark is the name of the lock that a waiting session has.
-func waitMark(id session.ID) string { return NameOf("", "dblock/waits", string(id)) }
+// waiterLockName is the name of the lock that a waiting session has.
+func waiterLockName(id session.ID) string { return NameOf("", "dblock/waits", string(id)) }
 
 func quote(name string) string { return "'" + name + "'" }
 
@@ -163,15 +163,15 @@ func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, er
 	for i, s := range steps {
 		name := string(s.ID)
 		if s.Op == session.Show || s.Op == session.Hide {
-			name = waitMark(s.ID)
+			name = waiterLockName(s.ID)
 		}
 		texts[i] = "IFNULL(IS_USED_LOCK(" + quote(name) + ") = CONNECTION_ID(), 0)"
 	}
-	return c.ask(ctx, texts)
+	return c.query(ctx, texts)
 }
 
-// ask has expressions evaluated, in their order.
-func (c *sessionConn) ask(ctx context.Context, texts []string) ([]bool, error) {
+// query has expressions evaluated, in their order.
+func (c *sessionConn) query(ctx context.Context, texts []string) ([]bool, error) {
 	return c.read(c.conn.QueryRowContext(ctx, concat(texts)), len(texts))
 }
 

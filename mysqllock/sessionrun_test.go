@@ -71,7 +71,7 @@ func batchesOn(t *testing.T, db *sql.DB) *sessionConn {
 		frees := batchOf(t, e, session.Free, n)[n/2:]
 		var looks []session.Step
 		for _, s := range frees {
-			looks = append(looks, session.Step{ID: s.ID, Op: session.Look})
+			looks = append(looks, session.Step{ID: s.ID, Op: session.HasWaiters})
 		}
 		fresh := batchOf(t, e, session.Take, 2*n)[n:]
 		got = runs(t, ours, slices.Concat(frees, looks, fresh))

@@ -42,25 +42,25 @@ func (w *sessionWatch) Close() {
 	_ = w.conn.Close()
 }
 
-// lookEvery is the time between two looks of a statement.
-const lookEvery = 2 * time.Millisecond
+// watchStep is the time between two looks of a statement.
+const watchStep = 2 * time.Millisecond
 
 // The statement reads no table, so that it keeps no snapshot: it counts up to a thousand, pauses at
 // each number, and ends at the first one at which a lock is free.
 const (
 	tenOf    = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
-	lookStep = "SELECT step.n FROM (SELECT a.n + 10 * b.n + 100 * c.n AS n FROM " + tenOf + " a CROSS JOIN " + tenOf + " b CROSS JOIN " + tenOf + " c) step" +
+	watchSQL = "SELECT step.n FROM (SELECT a.n + 10 * b.n + 100 * c.n AS n FROM " + tenOf + " a CROSS JOIN " + tenOf + " b CROSS JOIN " + tenOf + " c) step" +
 		" WHERE step.n < %d AND IF(IF(step.n = 0, 0, SLEEP(%f)) = 0, %s, 0) LIMIT 1"
 )
 
-// Look is one statement, and another one if a lock is free, which says which.
-func (w *sessionWatch) Look(ctx context.Context, ids []session.ID, d time.Duration) ([]session.ID, error) {
+// Watch is one statement, and another one if a lock is free, which says which.
+func (w *sessionWatch) Watch(ctx context.Context, ids []session.ID, d time.Duration) ([]session.ID, error) {
 	free := make([]string, len(ids))
 	for i, id := range ids {
 		// Of a name that depends on nothing the server would look once, before it begins to count.
 		free[i] = "IS_FREE_LOCK(IF(step.n < 0, '', " + quote(string(id)) + "))"
 	}
-	query := fmt.Sprintf(lookStep, min(int64(d/lookEvery)+1, mostSteps), lookEvery.Seconds(), strings.Join(free, " OR "))
+	query := fmt.Sprintf(watchSQL, min(int64(d/watchStep)+1, maxSteps), watchStep.Seconds(), strings.Join(free, " OR "))
 	var step int64
 	switch err := w.conn.QueryRowContext(ctx, query).Scan(&step); err {
 	case nil:

@@ -27,7 +27,7 @@ func (r *readerRows) acquireShared(ctx context.Context, by lease.By, asks []leas
 	for n := 1; ; n++ {
 		var err error
 		if n > 1 || !looks {
-			if left, err = r.enter(ctx, by, asks, left, answers); err != nil {
+			if left, err = r.insert(ctx, by, asks, left, answers); err != nil {
 				return failed(answers, left, err)
 			}
 		}
@@ -58,8 +58,8 @@ func places(n int) []int {
 	return at
 }
 
-// enter lets those at the given places in where keys are open; the others are left.
-func (r *readerRows) enter(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (left []int, err error) {
+// insert lets those at the given places in where keys are open; the others are left.
+func (r *readerRows) insert(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (left []int, err error) {
 	args := []any{by.Member[:], by.Heartbeat}
 	one := true
 	for _, i := range at {
@@ -81,14 +81,14 @@ func (r *readerRows) enter(ctx context.Context, by lease.By, asks []lease.Acquir
 		}
 		return nil, nil
 	}
-	if left, err = r.readBack(ctx, asks, at, answers, entered); err != nil {
+	if left, err = r.readGranted(ctx, asks, at, answers, entered); err != nil {
 		return at, half(err, true)
 	}
 	return left, nil
 }
 
-// readBack reports which of the requests at the given indexes were granted, as so many were.
-func (r *readerRows) readBack(
+// readGranted reports which of the requests at the given indexes were granted, as so many were.
+func (r *readerRows) readGranted(
 	ctx context.Context, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult, entered int64,
 ) (left []int, err error) {
 	backs := make([]lease.ReleaseRequest, len(at))
@@ -172,7 +172,7 @@ func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.Acquire
 			answers[i] = lease.AcquireResult{}
 		case !row.Alive, row.Shared && !row.Handle.Valid, !freeFor(row, a):
 		default:
-			free[a.Key] = a.Gone
+			free[a.Key] = a.DeadMember
 		}
 		answers[i].Shared = false // readers exclude no request here
 	}
@@ -290,14 +290,14 @@ func (r *readerRows) endShared(ctx context.Context, backs []lease.ReleaseRequest
 	return ended, err
 }
 
-// standingShared is standing for readers.
-func (r *readerRows) standingShared(
+// findHeld is standing for readers.
+func (r *readerRows) findHeld(
 	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
 ) (left []int, err error) {
 	tokens, err := r.readerTokens(ctx, pick(backs, at))
 	for _, i := range at {
 		if tokens[backs[i].Handle] != 0 {
-			answers[i] = lease.ReleaseResult{Stood: true}
+			answers[i] = lease.ReleaseResult{Held: true}
 			left = append(left, i)
 			continue
 		}
@@ -305,7 +305,7 @@ func (r *readerRows) standingShared(
 	}
 	if freed == int64(len(at)-len(left)) {
 		for _, i := range at {
-			answers[i].Freed = !answers[i].Stood
+			answers[i].Freed = !answers[i].Held
 		}
 	}
 	return left, err

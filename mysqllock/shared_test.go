@@ -26,7 +26,7 @@ func (r rig) write(by lease.By, key string, looks bool) (lease.ReleaseRequest, b
 	a := ask(key)
 	got, err := r.leases.acquireExclusive(r.ctx, by, []lease.AcquireRequest{a})
 	if err == nil && got[0].Shared {
-		a.Over = true
+		a.DespiteReaders = true
 		got, err = r.leases.acquireExclusive(r.ctx, by, []lease.AcquireRequest{a})
 	}
 	if err != nil {
@@ -35,7 +35,7 @@ func (r rig) write(by lease.By, key string, looks bool) (lease.ReleaseRequest, b
 	if err != nil || got[0].Token == 0 {
 		return lease.ReleaseRequest{}, false
 	}
-	if !a.Over || !looks {
+	if !a.DespiteReaders || !looks {
 		return lease.ReleaseRequest{Key: key, Handle: a.Handle}, true
 	}
 	for {
@@ -67,7 +67,7 @@ func (r rig) write(by lease.By, key string, looks bool) (lease.ReleaseRequest, b
 func (r rig) giveBack(b lease.ReleaseRequest) {
 	for {
 		got, err := r.releaseBatch([]lease.ReleaseRequest{b})
-		if err != nil || !got[0].Freed && !got[0].Stood {
+		if err != nil || !got[0].Freed && !got[0].Held {
 			r.Errorf("release: %+v, %v", got, err)
 			return
 		}
@@ -214,7 +214,7 @@ func TestOverInABatch(t *testing.T) {
 		us, them := r.join("us"), r.join("them")
 		r.enterShared(them, ask("a"), ask("b"))
 		asks := []lease.AcquireRequest{ask("a"), ask("b"), ask("c")}
-		asks[1].Over = true
+		asks[1].DespiteReaders = true
 		got := r.acquire(us, asks...)
 		if !got[0].Shared || got[0].Held || got[0].Token != 0 || got[1].Token == 0 || got[2].Token == 0 {
 			r.Fatalf("over one of two that are shared: %+v", got)
@@ -234,7 +234,7 @@ func TestOverInABatch(t *testing.T) {
 		}
 		// So does one that died, and the alike of a batch find none of them free.
 		again := ask("b")
-		again.Over = true
+		again.DespiteReaders = true
 		r.take(us, again)
 		r.kill(us)
 		if gone, err := r.Evict(r.ctx, us.Member); err != nil || !gone {
@@ -288,7 +288,7 @@ func TestReap(t *testing.T) {
 			}
 		}
 		count(3)
-		if got := r.release(lease.ReleaseRequest{Key: "k", Handle: second.Handle, Mode: dblock.ModeShared})[0]; got != (lease.ReleaseResult{Stood: true}) {
+		if got := r.release(lease.ReleaseRequest{Key: "k", Handle: second.Handle, Mode: dblock.ModeShared})[0]; got != (lease.ReleaseResult{Held: true}) {
 			r.Errorf("released below a guard: %+v", got)
 		}
 		r.ok(tx.Rollback())

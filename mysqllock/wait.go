@@ -123,18 +123,18 @@ func (w *watch) Close() {
 	_ = w.conn.Close()
 }
 
-// mostSteps is how many steps the statement counts up to.
-const mostSteps = 1000
+// maxSteps is how many steps the statement counts up to.
+const maxSteps = 1000
 
-// Look is one statement.
-func (w *watch) Look(
+// Watch is one statement.
+func (w *watch) Watch(
 	ctx context.Context, keys []string, turns []lease.Handle, told []lease.LeaseState, d time.Duration,
 ) ([]lease.LeaseState, error) {
 	handles := make(mysql.List, len(turns))
 	for i := range turns {
 		handles[i] = turns[i][:]
 	}
-	args := []any{min(int64(d/w.e.watch)+1, mostSteps), w.e.watch.Microseconds(), values(keys)}
+	args := []any{min(int64(d/w.e.watch)+1, maxSteps), w.e.watch.Microseconds(), values(keys)}
 	for _, s := range told {
 		args = append(args, []byte(s.Key), s.Token)
 	}

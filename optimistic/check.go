@@ -16,11 +16,11 @@ func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*driver.Pla
 	if p := t.plan.Load(); p != nil {
 		return p, nil
 	}
-	facts, err := t.d.Look(ctx, db, t.spec)
+	facts, err := t.d.Inspect(ctx, db, t.spec)
 	if err != nil {
 		return nil, t.worded(ctx, t.spec.Table, false, err)
 	}
-	p, err := t.judge(facts)
+	p, err := t.check(facts)
 	if err != nil {
 		return nil, err
 	}
@@ -31,9 +31,9 @@ func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*driver.Pla
 	return p, nil
 }
 
-// judge says what is wrong with a table, and what to alter. Whether its key is unique is judged
+// check says what is wrong with a table, and what to alter. Whether its key is unique is judged
 // later.
-func (t *Table[V, DB]) judge(facts driver.Facts) (*driver.Plan, error) {
+func (t *Table[V, DB]) check(facts driver.Facts) (*driver.Plan, error) {
 	s := t.spec
 	if len(facts.All) == 0 {
 		return nil, invalid("table", "there is no table %s where the connection looks: name its schema as well, or create it", s.Table)
@@ -48,7 +48,7 @@ func (t *Table[V, DB]) judge(facts driver.Facts) (*driver.Plan, error) {
 	}
 	for _, name := range s.Columns {
 		c, known := facts.All[t.dialect.Fold(name)]
-		if err := t.judgeVersion(name, c, known); err != nil {
+		if err := t.checkVersion(name, c, known); err != nil {
 			return nil, err
 		}
 		p.Token = append(p.Token, c)
@@ -56,7 +56,7 @@ func (t *Table[V, DB]) judge(facts driver.Facts) (*driver.Plan, error) {
 	return p, nil
 }
 
-func (t *Table[V, DB]) judgeVersion(name string, c driver.Column, known bool) error {
+func (t *Table[V, DB]) checkVersion(name string, c driver.Column, known bool) error {
 	s := t.spec
 	want := t.definition()
 	switch {

@@ -155,7 +155,7 @@ func (t *Table[V, DB]) compared(p *driver.Plan, rows []driver.Row) (err error) {
 	for i := range rows {
 		r := &rows[i]
 		if r.Key, err = t.d.Key(p.KeyColumn, r.Key); err != nil {
-			t.forget()
+			t.dropPlan()
 			return err
 		}
 		if err := t.expect(p, &r.Expected); err != nil {

@@ -17,7 +17,7 @@ func Attempts(n int) Option { return attempt.Opt(func(p *attempt.Plan) { p.Attem
 // and a bound (full jitter); the bound is first after the first attempt, then twice as long each
 // time, up to most, which is at most a minute. Zero for both: no pauses. Default: 2 ms and 100 ms.
 func Backoff(first, most time.Duration) Option {
-	return attempt.Opt(func(p *attempt.Plan) { p.First, p.Most = first, most })
+	return attempt.Opt(func(p *attempt.Plan) { p.First, p.Max = first, most })
 }
 
 // OnConflict has f called after each attempt that failed with an error that is tried again, the

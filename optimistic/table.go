@@ -171,7 +171,7 @@ func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any, r *driver.Row)
 		return nil, err
 	}
 	if r.Key, err = t.d.Key(p.KeyColumn, key); err != nil {
-		t.forget()
+		t.dropPlan()
 	}
 	return p, err
 }
@@ -187,7 +187,7 @@ func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error
 	}
 	what := Row{Table: t.spec.Table, Key: key}.name()
 	if errors.As(err, new(*driver.AlteredError)) {
-		t.forget()
+		t.dropPlan()
 		return fmt.Errorf("%w: %s: nothing was written: roll back and repeat: %w", dblock.ErrConflict, what, err)
 	}
 	err = t.worded(ctx, what, wrote, err)
@@ -198,7 +198,7 @@ func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error
 			return err
 		}
 	}
-	t.forget()
+	t.dropPlan()
 	return err
 }
 
@@ -208,7 +208,7 @@ func (t *Table[V, DB]) worded(ctx context.Context, what string, wrote bool, err 
 	return attempt.Worded(is, known, what, err)
 }
 
-func (t *Table[V, DB]) forget() {
+func (t *Table[V, DB]) dropPlan() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.plan.Store(nil)
@@ -263,7 +263,7 @@ func (t *Table[V, DB]) columns(p *driver.Plan, names []string) ([]driver.Column,
 		c, known := p.All[folded]
 		switch {
 		case !known:
-			t.forget() // it may have it by now
+			t.dropPlan() // it may have it by now
 			return nil, invalid("set", "%s has no column %q", t.spec.Table, name)
 		case seen[folded]:
 			return nil, invalid("set", "the column %q is set twice", name)

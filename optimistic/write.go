@@ -145,7 +145,7 @@ func (t *Table[V, DB]) write(ctx context.Context, db DB, op driver.Op, key any, 
 		}
 		switch {
 		case rows > 1: // the index was dropped since it was looked for
-			t.forget()
+			t.dropPlan()
 			return next, &TooManyError{Table: t.spec.Table, Key: key, Rows: rows}
 		case rows == 1 && (op == driver.Delete || op == driver.DeleteAny):
 			return next, nil
@@ -195,7 +195,7 @@ func (t *Table[V, DB]) expect(p *driver.Plan, r *driver.Raw) (err error) {
 	switch t.spec.Kind {
 	case driver.Int:
 		if uint64(r.N) >= p.Token[0].Max {
-			t.forget() // the column may be larger by now
+			t.dropPlan() // the column may be larger by now
 			return invalid("expected", "the version %d is the last one that the column %q can hold: ALTER TABLE and make it BIGINT",
 				r.N, p.Token[0].Name)
 		}
@@ -210,7 +210,7 @@ func (t *Table[V, DB]) expect(p *driver.Plan, r *driver.Raw) (err error) {
 				continue
 			}
 			if r.Sent[i], err = t.d.Value(c, r.Values[i]); err != nil {
-				t.forget()
+				t.dropPlan()
 				return err
 			}
 		}

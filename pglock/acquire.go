@@ -32,7 +32,7 @@ func (d *leaseDriver) acquireExclusive(ctx context.Context, by lease.By, asks []
 	if err := lease.CheckKeys(asks); err != nil {
 		return nil, err
 	}
-	if len(asks) == 1 && !asks[0].Contended && !asks[0].InTurn {
+	if len(asks) == 1 && !asks[0].Contended && !asks[0].NoTickets {
 		answer, err := d.acquireOne(ctx, by, asks[0])
 		if answer.Token != 0 || err != nil {
 			return []lease.AcquireResult{answer}, err
@@ -42,7 +42,7 @@ func (d *leaseDriver) acquireExclusive(ctx context.Context, by lease.By, asks []
 }
 
 func (d *leaseDriver) acquireMany(ctx context.Context, by lease.By, asks []lease.AcquireRequest, together bool) ([]lease.AcquireResult, error) {
-	p := pgdb.AcquireLeasesParams{MemberID: postgres.UUID(by.Member), Beat: by.Heartbeat, LockTimeout: batchTimeout(ctx, len(asks)), Together: together, InTurn: asks[0].InTurn}
+	p := pgdb.AcquireLeasesParams{MemberID: postgres.UUID(by.Member), Beat: by.Heartbeat, LockTimeout: batchTimeout(ctx, len(asks)), Together: together, InTurn: asks[0].NoTickets}
 	for _, a := range asks {
 		p.LeaseKeys = append(p.LeaseKeys, a.Key)
 		p.Handles = append(p.Handles, postgres.UUID(a.Handle))
@@ -50,8 +50,10 @@ func (d *leaseDriver) acquireMany(ctx context.Context, by lease.By, asks []lease
 	p.Insteads = unlessNone(asks, func(a lease.AcquireRequest) (pgtype.UUID, bool) {
 		return postgres.UUID(a.Instead), a.Instead != lease.Handle{}
 	})
-	p.Gones = unlessNone(asks, func(a lease.AcquireRequest) (pgtype.UUID, bool) { return postgres.UUID(a.Gone), a.Gone != member.ID{} })
-	p.Overs = unlessNone(asks, func(a lease.AcquireRequest) (bool, bool) { return a.Over, a.Over })
+	p.Gones = unlessNone(asks, func(a lease.AcquireRequest) (pgtype.UUID, bool) {
+		return postgres.UUID(a.DeadMember), a.DeadMember != member.ID{}
+	})
+	p.Overs = unlessNone(asks, func(a lease.AcquireRequest) (bool, bool) { return a.DespiteReaders, a.DespiteReaders })
 	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
 	rows, err := d.q.AcquireLeases(ctx, d.db, p)
 	if err != nil && !together {
@@ -71,7 +73,7 @@ func (d *leaseDriver) acquireMany(ctx context.Context, by lease.By, asks []lease
 		}
 		found.note(r.LeaseKey, r.Handle, r.Granted, refused)
 	}
-	return found.answers(asks), nil
+	return found.results(asks), nil
 }
 
 // unlessNone lists something of each ask; nothing where no ask has it, which is the usual case and
@@ -90,9 +92,9 @@ func unlessNone[T any](asks []lease.AcquireRequest, of func(lease.AcquireRequest
 // answered is what a statement says of a batch: the token of each acquisition that it granted, and
 // by key why the others were refused.
 type answered struct {
-	granted map[acquisition]int64
-	refused map[string]lease.AcquireResult
-	gone    bool
+	granted    map[acquisition]int64
+	refused    map[string]lease.AcquireResult
+	memberGone bool
 }
 
 // acquisition is a row's key and handle. The acquisitions of a set have one handle.
@@ -108,7 +110,7 @@ func (b *answered) note(key string, handle pgtype.UUID, granted int64, refused l
 	}
 	switch {
 	case key == "":
-		b.gone = true
+		b.memberGone = true
 	case granted != 0:
 		b.granted[acquisition{key, handle.Bytes}] = granted
 	default:
@@ -117,9 +119,9 @@ func (b *answered) note(key string, handle pgtype.UUID, granted int64, refused l
 	}
 }
 
-// answers returns the answer to each ask. It grants only what the statement returned under the
+// results returns the answer to each ask. It grants only what the statement returned under the
 // ask's handle.
-func (b *answered) answers(asks []lease.AcquireRequest) []lease.AcquireResult {
+func (b *answered) results(asks []lease.AcquireRequest) []lease.AcquireResult {
 	answers := make([]lease.AcquireResult, len(asks))
 	for i, a := range asks {
 		if token := b.granted[acquisition{a.Key, a.Handle}]; token != 0 {
@@ -127,7 +129,7 @@ func (b *answered) answers(asks []lease.AcquireRequest) []lease.AcquireResult {
 			continue
 		}
 		answers[i] = b.refused[a.Key]
-		answers[i].MemberGone = b.gone
+		answers[i].MemberGone = b.memberGone
 	}
 	return answers
 }

@@ -12,9 +12,9 @@ type batcher interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// between runs a query between others, whose rows are not read, and after a pending look: in one
-// round trip where tx can, in three through database/sql, which has no batches.
-func between(
+// aroundSavepoint runs a query between others, whose rows are not read, and after a pending look:
+// in one round trip where tx can, in three through database/sql, which has no batches.
+func aroundSavepoint(
 	ctx context.Context, tx Tx, view *view, before, after []string, read func(pgx.Rows) error, query string, args []any,
 ) error {
 	if b, ok := tx.(batcher); ok && (view.pending || len(before) > 0) {

@@ -43,7 +43,7 @@ func Claim[T any](
 	conditions := rowlock.Postgres.Conditions(query)
 	v := &view{tables: tables, claim: &conditions}
 	if _, v.pending = tx.(batcher); !v.pending {
-		if err := v.look(ctx, tx); err != nil {
+		if err := v.query(ctx, tx); err != nil {
 			return nil, txError(ctx, "rows of a claim", err)
 		}
 	}
@@ -52,7 +52,7 @@ func Claim[T any](
 		rows, err = pgx.CollectRows(answer, row)
 		return err
 	}
-	if err := between(ctx, tx, v, nil, nil, read, rowlock.Claim(query, n, lock), args); err != nil {
+	if err := aroundSavepoint(ctx, tx, v, nil, nil, read, rowlock.Claim(query, n, lock), args); err != nil {
 		return nil, txError(ctx, "rows of a claim", err)
 	}
 	return rows, nil

@@ -51,7 +51,7 @@ func (d *leaseDriver) Entry(ctx context.Context, key string, handle lease.Handle
 				Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead, Remaining: max(0, postgres.FromMicros(r.RemainingUs)),
 			},
 		},
-		Left: max(0, postgres.FromMicros(r.HoldUs)), Waits: r.Waits,
+		Remaining: max(0, postgres.FromMicros(r.HoldUs)), Waits: r.Waits,
 	}, err
 }
 
@@ -80,5 +80,5 @@ func (d *leaseDriver) passOn(ctx context.Context, backs []lease.ReleaseRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return returned(backs, alike(rows, func(r pgdb.PassOnRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) })), nil
+	return releaseResults(backs, alike(rows, func(r pgdb.PassOnRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) })), nil
 }

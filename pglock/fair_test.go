@@ -45,7 +45,7 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 	if got[0].Token == 0 {
 		t.Fatalf("a reader: %+v", got[0])
 	}
-	over[0].Over = true
+	over[0].DespiteReaders = true
 	got, err = e.acquireExclusive(ctx, us, over)
 	ok(err)
 	if got[0].Token == 0 {
@@ -145,7 +145,7 @@ func TestReleasesABatchOfOneKey(t *testing.T) {
 		{Key: "a", Handle: waits[0].Handle}, {Key: "a", Handle: held.Handle}, {Key: "a", Handle: waits[1].Handle},
 	})
 	ok(err)
-	if freed := slices.IndexFunc(returned, func(r lease.ReleaseResult) bool { return r.Freed }); freed != 1 || returned[0].Stood || returned[2].Freed {
+	if freed := slices.IndexFunc(returned, func(r lease.ReleaseResult) bool { return r.Freed }); freed != 1 || returned[0].Held || returned[2].Freed {
 		t.Errorf("released: %+v", returned)
 	}
 	for i, w := range waits {

@@ -41,7 +41,7 @@ func FuzzKeys(f *testing.F) {
 		case keyOf(id) != n || len(id) != 8:
 			t.Errorf("raw %q is %q", name, id)
 		}
-		if mark(int64(one)) == int64(one) || (mark(int64(one)) == mark(int64(other))) != same {
+		if waiterKey(int64(one)) == int64(one) || (waiterKey(int64(one)) == waiterKey(int64(other))) != same {
 			t.Errorf("the marks of %d and %d", one, other)
 		}
 		if err := session.CheckNamespace(namespace, false, "RawKeys"); err != nil && !errors.Is(err, dblock.ErrInvalid) {

@@ -108,7 +108,7 @@ func NewLeaseLocker(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*L
 		return nil, err
 	}
 	key := shareKey{pool, o.Schema, m.TTL, m.Margin, int32(max(ownConns, 2*o.MaxInFlight))}
-	s, err := shares.Enter(key, m, func() (*leaseDriver, lease.Backend, error) { return openDriver(ctx, key) })
+	s, err := shares.Open(key, m, func() (*leaseDriver, lease.Backend, error) { return openDriver(ctx, key) })
 	if err != nil {
 		return nil, err
 	}

@@ -63,11 +63,11 @@ func (d *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseR
 	return held, nil
 }
 
-// Look reads one lease.
-func (d *leaseDriver) Look(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
+// Get reads one lease.
+func (d *leaseDriver) Get(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
 	r, err := d.q.LookAtLease(ctx, d.db, key)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return d.lookBeside(ctx, key)
+		return d.getShared(ctx, key)
 	}
 	if err != nil {
 		return l, false, sqlerr.Unwritten(err)
@@ -79,8 +79,8 @@ func (d *leaseDriver) Look(ctx context.Context, key string) (l lease.HeldLease, 
 	}, true, nil
 }
 
-// lookBeside reads a holder of a key that none holds exclusively, or else the key's last token.
-func (d *leaseDriver) lookBeside(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
+// getShared reads a holder of a key that none holds exclusively, or else the key's last token.
+func (d *leaseDriver) getShared(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
 	r, err := d.q.LookAtSharedOrPermits(ctx, d.db, key)
 	switch {
 	case err == nil:

@@ -108,9 +108,9 @@ BEGIN
 	PERFORM pg_catalog.set_config('lock_timeout', before, true), pg_catalog.set_config('dblock.refused', refused::text, true);
 END $dblock$;`
 
-	// answer has as many rows as the number of the key that was refused: every driver returns a
+	// refusedSQL has as many rows as the number of the key that was refused: every driver returns a
 	// count for a message with several statements.
-	answer = "SELECT FROM pg_catalog.generate_series(1, pg_catalog.current_setting('dblock.refused')::int)"
+	refusedSQL = "SELECT FROM pg_catalog.generate_series(1, pg_catalog.current_setting('dblock.refused')::int)"
 )
 
 // Waits that have no bound, as dblock.wait has them.
@@ -139,7 +139,7 @@ func lockTx(ctx context.Context, tx Tx, mode string, wait dblock.TxWait, keys []
 		numbers[i] = strconv.FormatInt(int64(key), 10)
 	}
 	statement, bound, over := keysStatement(mode, wait)
-	message := fmt.Sprintf(arguments, strings.Join(numbers, ","), bound) + statement + answer
+	message := fmt.Sprintf(arguments, strings.Join(numbers, ","), bound) + statement + refusedSQL
 	tag, err := tx.Exec(ctx, message, pgx.QueryExecModeSimpleProtocol, postgres.CheckPath{})
 	if err != nil {
 		return txError(ctx, "advisory locks", err)

@@ -20,7 +20,7 @@ const briefly = "10"
 func (d *leaseDriver) acquireOne(ctx context.Context, by lease.By, a lease.AcquireRequest) (lease.AcquireResult, error) {
 	r, err := d.q.AcquireLease(ctx, d.db, pgdb.AcquireLeaseParams{
 		Handle: postgres.UUID(a.Handle), Detached: a.Detached, HoldUs: postgres.ToMicros(a.Hold), Label: a.Label, Data: a.Data,
-		MemberID: postgres.UUID(by.Member), Beat: by.Heartbeat, LockTimeout: briefly, LeaseKey: a.Key, Instead: postgres.UUID(a.Instead), Gone: postgres.UUID(a.Gone), Over: a.Over,
+		MemberID: postgres.UUID(by.Member), Beat: by.Heartbeat, LockTimeout: briefly, LeaseKey: a.Key, Instead: postgres.UUID(a.Instead), Gone: postgres.UUID(a.DeadMember), Over: a.DespiteReaders,
 	})
 	if errors.Is(err, pgx.ErrNoRows) || postgres.IsLocked(err) {
 		return lease.AcquireResult{}, nil

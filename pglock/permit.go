@@ -31,7 +31,7 @@ func (d *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []le
 		}
 		found.note(r.LeaseKey, r.Handle, r.Granted, refused)
 	}
-	answers := found.answers(asks)
+	answers := found.results(asks)
 	for i := range answers {
 		answers[i].Held = answers[i].Held && answers[i].Usable < asks[i].Permits // else what is free was locked for a moment
 	}

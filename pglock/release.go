@@ -46,7 +46,7 @@ func (d *leaseDriver) releaseMany(ctx context.Context, backs []lease.ReleaseRequ
 	if err != nil {
 		return nil, err
 	}
-	return returned(backs, rows), nil
+	return releaseResults(backs, rows), nil
 }
 
 func keysAndHandles(backs []lease.ReleaseRequest) (keys []string, handles []pgtype.UUID) {
@@ -56,12 +56,12 @@ func keysAndHandles(backs []lease.ReleaseRequest) (keys []string, handles []pgty
 	return keys, handles
 }
 
-// returned says what became of each.
-func returned(backs []lease.ReleaseRequest, rows []pgdb.ReleaseSharedRow) []lease.ReleaseResult {
+// releaseResults says what became of each.
+func releaseResults(backs []lease.ReleaseRequest, rows []pgdb.ReleaseSharedRow) []lease.ReleaseResult {
 	found := make(map[handled]lease.ReleaseResult, len(rows))
 	for _, r := range rows {
 		of := handled{r.LeaseKey, r.Handle}
-		found[of] = lease.ReleaseResult{Freed: r.Freed || found[of].Freed, Stood: true}
+		found[of] = lease.ReleaseResult{Freed: r.Freed || found[of].Freed, Held: true}
 	}
 	answers := make([]lease.ReleaseResult, len(backs))
 	for i, b := range backs {

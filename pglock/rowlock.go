@@ -173,7 +173,7 @@ func run(
 	ctx context.Context, tx Tx, view *view, name string, wait dblock.TxWait, read func(pgx.Rows) error, query string, args ...any,
 ) error {
 	before, after := guardsOf(wait)
-	err := between(ctx, tx, view, before, after, read, query, args)
+	err := aroundSavepoint(ctx, tx, view, before, after, read, query, args)
 	bound, bounded := root.WaitBound(wait)
 	if refusable := bounded || wait == dblock.NoWait(); !refusable || !postgres.IsLocked(err) {
 		return txError(ctx, name, err)

@@ -91,7 +91,7 @@ func NewSessionLocker(ctx context.Context, pool *pgxpool.Pool, o SessionOptions)
 	}
 	so, err := session.Options{
 		Label: o.Label, Observer: o.Observer, Log: o.Log, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll,
-		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Shared: true, Hears: true,
+		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Shared: true, Notifies: true,
 	}.WithDefaults("SessionOptions", defaultPoll)
 	if err != nil {
 		return nil, err

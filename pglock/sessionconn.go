@@ -30,8 +30,8 @@ type sessionDriver struct {
 	label     string
 	idle      time.Duration
 
-	most int // locks a connection; set by the first one
-	q    pgdb.Queries
+	maxLocks int // locks a connection; set by the first one
+	q        pgdb.Queries
 }
 
 var _ session.Driver = (*sessionDriver)(nil)
@@ -57,9 +57,9 @@ func idOf(key int64) session.ID {
 	return session.ID(id[:])
 }
 
-// Most leaves four fifths of the server's lock table, as it is said to be, to others; it has room
-// for about twice of that.
-func (e *sessionDriver) Most() int { return e.most }
+// MaxLocks leaves four fifths of the server's lock table, as it is said to be, to others; it has
+// room for about twice of that.
+func (e *sessionDriver) MaxLocks() int { return e.maxLocks }
 
 // Classify returns the class of an error.
 func (e *sessionDriver) Classify(err error) sqlerr.Class { return postgres.Classify(err) }
@@ -104,8 +104,8 @@ func (e *sessionDriver) prepare(ctx context.Context, c *sessionConn) error {
 	if err := server.SessionLocks(); err != nil {
 		return err
 	}
-	if e.most == 0 {
-		e.most = max(1, server.LockCapacity/5)
+	if e.maxLocks == 0 {
+		e.maxLocks = max(1, server.LockCapacity/5)
 	}
 	c.backend = server.Backend
 	seconds := strconv.FormatInt(max(1, int64(e.idle/(3*time.Second))), 10)
@@ -167,8 +167,8 @@ type sessionConn struct {
 	q       pgdb.Queries
 	tracer  pgx.QueryTracer // the host's; nil: it has none
 
-	args   []byte // of the last statement, and its answer: kept for their room
-	answer []byte
+	args  []byte // of the last statement, and its answer: kept for their room
+	reply []byte
 }
 
 // Has looks the locks up.
@@ -179,7 +179,7 @@ func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, er
 	}
 	has := make([]bool, len(steps))
 	for i, s := range steps {
-		has[i] = slices.Contains(rows, ownRow(s))
+		has[i] = slices.Contains(rows, lockRow(s))
 	}
 	return has, nil
 }
@@ -188,8 +188,8 @@ func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, er
 // share.
 const waitBits = 7255594130963576273
 
-// ownRow is the row of the lock that a step is about.
-func ownRow(s session.Step) pgdb.OwnSessionLocksRow {
+// lockRow is the row of the lock that a step is about.
+func lockRow(s session.Step) pgdb.OwnSessionLocksRow {
 	row := pgdb.OwnSessionLocksRow{LockID: keyOf(s.ID)}
 	switch s.Op {
 	case session.TakeShared, session.FreeShared, session.DropShared:
@@ -197,7 +197,7 @@ func ownRow(s session.Step) pgdb.OwnSessionLocksRow {
 	case session.Show, session.Hide:
 		row.LockID, row.Halves, row.Shared = row.LockID^waitBits, true, true
 	case session.Intend, session.Forgo:
-		row.LockID, row.Halves = mark(row.LockID), true
+		row.LockID, row.Halves = waiterKey(row.LockID), true
 	}
 	return row
 }

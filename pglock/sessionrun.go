@@ -63,14 +63,14 @@ func (c *sessionConn) exec(ctx context.Context, statement string, args ...[]byte
 		return nil, err
 	}
 	result := c.conn.PgConn().ExecStatement(ctx, prepared, args, binaryFormat, binaryFormat)
-	c.answer = c.answer[:0]
+	c.reply = c.reply[:0]
 	for result.NextRow() {
 		for _, value := range result.Values() {
-			c.answer = append(c.answer, value...)
+			c.reply = append(c.reply, value...)
 		}
 	}
 	_, err = result.Close()
-	return c.answer, err
+	return c.reply, err
 }
 
 // binaryFormat is that of all arguments, and of all columns.
@@ -92,7 +92,7 @@ func (c *sessionConn) arrays(steps []session.Step) [][]byte {
 	marks := len(b)
 	b = header(b, pgtype.Int8OID, n)
 	for _, s := range steps {
-		b = binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(mark(keyOf(s.ID))))
+		b = binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(waiterKey(keyOf(s.ID))))
 	}
 	ops := len(b)
 	b = header(b, pgtype.Int2OID, n)
@@ -111,9 +111,9 @@ func header(b []byte, element uint32, n int) []byte {
 	return b
 }
 
-// mark is the second number of a key, which marks sessions that wait for exclusive mode:
+// waiterKey is the second number of a key, which marks sessions that wait for exclusive mode:
 // that of SplitMix64, so that keys which are close to each other are far apart.
-func mark(key int64) int64 {
+func waiterKey(key int64) int64 {
 	z := uint64(key) + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb

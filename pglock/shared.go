@@ -18,7 +18,9 @@ func (d *leaseDriver) acquireShared(ctx context.Context, by lease.By, asks []lea
 	for _, a := range asks {
 		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, postgres.UUID(a.Handle))
 	}
-	p.Gones = unlessNone(asks, func(a lease.AcquireRequest) (pgtype.UUID, bool) { return postgres.UUID(a.Gone), a.Gone != member.ID{} })
+	p.Gones = unlessNone(asks, func(a lease.AcquireRequest) (pgtype.UUID, bool) {
+		return postgres.UUID(a.DeadMember), a.DeadMember != member.ID{}
+	})
 	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
 	rows, err := d.q.AcquireShared(ctx, d.db, p)
 	if err != nil {
@@ -30,7 +32,7 @@ func (d *leaseDriver) acquireShared(ctx context.Context, by lease.By, asks []lea
 			Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead, Remaining: max(0, postgres.FromMicros(r.RemainingUs)),
 		}})
 	}
-	return found.answers(asks), nil
+	return found.results(asks), nil
 }
 
 // Readers is one statement in a snapshot of its own.

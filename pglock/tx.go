@@ -134,7 +134,7 @@ func runTx(ctx context.Context, pool TxBeginner, modes pgx.TxOptions, fn func(pg
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if err := tx.stands(ctx, conn); err != nil {
+	if err := tx.checkOpen(ctx, conn); err != nil {
 		return err
 	}
 	return errCommit(ctx, tx.Commit(ctx), cut.Load())
@@ -156,8 +156,8 @@ func (t *ownTx) Rollback(ctx context.Context) error {
 	return t.Tx.Rollback(ctx)
 }
 
-// stands returns why a transaction whose fn has returned nil can't be committed.
-func (t *ownTx) stands(ctx context.Context, conn *pgx.Conn) error {
+// checkOpen returns why a transaction whose fn has returned nil can't be committed.
+func (t *ownTx) checkOpen(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case t.ended, conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I': // the server would take COMMIT, with a warning
 		return fmt.Errorf("%w: its function committed it or rolled it back: leave that to RunTx", dblock.ErrTxEnded)

@@ -108,11 +108,11 @@ func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
 		v.pending = true
 		return v, nil
 	}
-	return v, v.look(ctx, tx)
+	return v, v.query(ctx, tx)
 }
 
-// look asks the server.
-func (v *view) look(ctx context.Context, tx Tx) error {
+// query asks the server.
+func (v *view) query(ctx context.Context, tx Tx) error {
 	answer, err := tx.Query(ctx, tableFacts, append([]any{postgres.CheckPath{}}, v.args()...)...)
 	if err != nil {
 		return err

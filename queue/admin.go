@@ -17,7 +17,7 @@ import (
 // Errors: ErrNoJob; ErrState if it is not dead; ErrDuplicate if another job has its unique key, and
 // dblock.ErrBusy if an open transaction is taking it; and those of the database.
 func (q *Queue) Retry(ctx context.Context, id ID) error {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return err
 	}
 	defer q.calls.Done()
@@ -66,7 +66,7 @@ const reviveStep = 200 // dead jobs that one statement retries
 //
 // Errors: dblock.ErrInvalid, and those of the database; some are retried then.
 func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return 0, err
 	}
 	defer q.calls.Done()
@@ -88,7 +88,7 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 		var dead []driver.Record
 		err := q.db.patiently(ctx, "listing dead jobs", func(ctx context.Context) (err error) {
 			dead, err = q.driver.Admin().List(ctx, &driver.ListRequest{
-				Queue: queue, State: driver.Dead, Before: before, BeforeID: last, Most: reviveStep,
+				Queue: queue, State: driver.Dead, Before: before, BeforeID: last, Max: reviveStep,
 			})
 			return err
 		})
@@ -137,18 +137,18 @@ func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record) (revived i
 //
 // Errors: ErrNoJob; dblock.ErrBusy if the job kept changing state; and those of the database.
 func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return 0, err
 	}
 	defer q.calls.Done()
-	return q.endWaiting(ctx, id, func(r driver.Record, x *driver.SyncBatch, p driver.Place) {
+	return q.endWaiting(ctx, id, func(r driver.Record, x *driver.SyncBatch, p driver.Position) {
 		q.dropIn(x, p)
 	}, func(ctx context.Context, r driver.Record) (done bool, err error) {
 		if r.State == driver.Dead {
-			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.DeadJob, Job: r.ID})
+			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{Kind: driver.DeadJob, Job: r.ID})
 			return n > 0, err
 		}
-		done, err = q.driver.Admin().AskToCancel(ctx, r.Member, r.Claim, r.ID)
+		done, err = q.driver.Admin().RequestCancel(ctx, r.Member, r.Claim, r.ID)
 		if done && err == nil {
 			word := driver.Notification{Member: r.Member}
 			q.notices.heard(word)
@@ -159,7 +159,7 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 }
 
 // dropIn has a batch end a job as cancelled.
-func (q *Queue) dropIn(x *driver.SyncBatch, p driver.Place) {
+func (q *Queue) dropIn(x *driver.SyncBatch, p driver.Position) {
 	x.Completed = append(x.Completed, p)
 	if q.o.History > 0 {
 		x.History = append(x.History, historyOf(p, outcomeCancelled, ErrCancelled.Error()))
@@ -171,12 +171,12 @@ func (q *Queue) dropIn(x *driver.SyncBatch, p driver.Place) {
 // Errors: ErrNoJob; ErrState if a worker has it (Cancel it), and if it is dead; dblock.ErrBusy if
 // the job kept changing state; and those of the database.
 func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return err
 	}
 	defer q.calls.Done()
-	_, err := q.endWaiting(ctx, id, func(r driver.Record, x *driver.SyncBatch, p driver.Place) {
-		x.Discarded = []driver.Discard{{Place: p, Attempt: r.Attempt, Failure: failure(errors.New(reason))}}
+	_, err := q.endWaiting(ctx, id, func(r driver.Record, x *driver.SyncBatch, p driver.Position) {
+		x.Discarded = []driver.Discard{{Position: p, Attempt: r.Attempt, Failure: failure(errors.New(reason))}}
 		x.KeepDiscarded = q.o.History > 0
 	}, func(_ context.Context, r driver.Record) (bool, error) {
 		return false, fmt.Errorf("%w: %v is %v, and does not wait", ErrState, id, JobState(r.State))
@@ -195,7 +195,7 @@ func (q *Queue) observeEnd(r driver.Record, x *driver.SyncBatch) {
 
 // endWaiting ends a job that waits by way of a claim, which is made and ended in one transaction;
 // others says what becomes of one that does not wait.
-func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *driver.SyncBatch, driver.Place),
+func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *driver.SyncBatch, driver.Position),
 	others func(context.Context, driver.Record) (done bool, err error),
 ) (JobState, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
@@ -237,14 +237,14 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 
 // endOnce is one try of endWaiting. It returns what has ended a job that waited. done is false if
 // the job has moved.
-func (q *Queue) endOnce(ctx context.Context, r driver.Record, end func(driver.Record, *driver.SyncBatch, driver.Place),
+func (q *Queue) endOnce(ctx context.Context, r driver.Record, end func(driver.Record, *driver.SyncBatch, driver.Position),
 	others func(context.Context, driver.Record) (done bool, err error),
 ) (x *driver.SyncBatch, done bool, err error) {
 	switch r.State {
 	case driver.Completed, driver.Cancelled, driver.Discarded:
 		return nil, false, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, ID(r.ID), JobState(r.State))
 	case driver.Ready, driver.Scheduled, driver.Retrying, driver.Blocked:
-		p := driver.Place{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
+		p := driver.Position{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
 		x = &driver.SyncBatch{Member: member.NewID(), Take: &driver.Take{Claim: p.Claim, Job: r}, Closed: []driver.ID{p.Claim}}
 		end(r, x, p)
 		got, err := q.driver.Sync(ctx, x)
@@ -266,7 +266,7 @@ const purgeStep = 1000 // jobs that one statement drops
 //
 // Errors: dblock.ErrInvalid, and those of the database; some are dropped then.
 func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (purged int, err error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return 0, err
 	}
 	defer q.calls.Done()
@@ -280,7 +280,7 @@ func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (pur
 	for {
 		full := false
 		err := q.db.inSteps(ctx, "dropping dead jobs", purgeStep, func(ctx context.Context, most int) error {
-			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.DeadJobs, Queue: queue, Age: age, Most: most})
+			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{Kind: driver.DeadJobs, Queue: queue, Age: age, Max: most})
 			purged, full = purged+n, n == most
 			return err
 		})

@@ -93,8 +93,8 @@ func (r *attempt) limit() time.Duration {
 	return r.w.o.Timeout
 }
 
-// errOver is what next returns once the middlewares have returned.
-var errOver = errors.New("queue: the middleware has returned: the job has ended")
+// errJobEnded is what next returns once the middlewares have returned.
+var errJobEnded = errors.New("queue: the middleware has returned: the job has ended")
 
 // call calls the handler through the middlewares. It returns after the handler has, even if a
 // middleware does not wait for it: the handler may use the job's transaction until then.
@@ -106,7 +106,7 @@ func (r *attempt) call(ctx context.Context) error {
 		handling.Lock()
 		defer handling.Unlock()
 		if over {
-			return errOver
+			return errJobEnded
 		}
 		return callback.Sound(r.h.run(ctx, r))
 	}
@@ -131,7 +131,7 @@ func (r *attempt) decide() {
 	see := &r.w.q.o.Observer
 	switch {
 	case r.state == attemptSkipped: // whatever a middleware makes of it
-		r.w.sync.handBack(r.job)
+		r.w.sync.releaseUnbegun(r.job)
 	case r.err == nil:
 		if see.Completed != nil {
 			see.Completed(r.info, time.Since(r.began))
@@ -142,7 +142,7 @@ func (r *attempt) decide() {
 		}
 		r.w.sync.ended(end{claimedJob: r.job, outcome: outcomeCompleted})
 	case r.state == attemptRefused: // to be refused, and counted, with the others of its claim
-		r.w.sync.handBack(r.job)
+		r.w.sync.releaseUnbegun(r.job)
 	case r.job.cancelled.Load():
 		r.drop(ErrCancelled)
 	case errors.As(r.err, &s):
@@ -155,7 +155,7 @@ func (r *attempt) decide() {
 	case errors.As(r.err, &d):
 		r.discard(reason(r.err, d, d.error))
 	case r.job.claim.owner.ctx.Err() != nil: // the worker stops, or has lost its claims
-		r.w.sync.handBack(r.job)
+		r.w.sync.releaseUnbegun(r.job)
 	case errors.As(r.err, &p):
 		r.w.q.trouble(p.doing, p.err)
 		r.w.sync.ended(end{claimedJob: r.job, outcome: outcomeRescheduled, attempt: r.job.Attempt, delay: pace.Jitter(p.again)})

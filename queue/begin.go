@@ -19,8 +19,8 @@ import (
 
 // beginning is a job whose attempt is to begin, and is to be recorded before.
 type beginning struct {
-	of    *incarnation
-	place driver.Place
+	of       *incarnation
+	position driver.Position
 }
 
 // newBegins makes the queue of those that wait for a statement.
@@ -34,12 +34,12 @@ func (q *Queue) newBegins() *batch.Queue[beginning, driver.Beginning] {
 }
 
 // beginMerged records the beginnings of one member.
-func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]batch.Answer[driver.Beginning], error) {
-	places, at := make([]driver.Place, len(all)), make(map[driver.ID]int, len(all))
+func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]batch.Result[driver.Beginning], error) {
+	places, at := make([]driver.Position, len(all)), make(map[driver.ID]int, len(all))
 	for i, b := range all {
-		places[i], at[b.place.Job] = b.place, i
+		places[i], at[b.position.Job] = b.position, i
 	}
-	answers := make([]batch.Answer[driver.Beginning], len(all))
+	answers := make([]batch.Result[driver.Beginning], len(all))
 	err := q.db.again(ctx, "recording that jobs begin", func(ctx context.Context) error {
 		clear(answers)
 		begun, locked, err := q.driver.BeginJobs(ctx, all[0].of.life.ID, places)
@@ -64,24 +64,24 @@ func (j *claimedJob) recordsBeginning() bool {
 func (w *worker) begin(j *claimedJob) bool {
 	ctx := j.claim.owner.ctx
 	for n := 1; j.recordsBeginning(); n++ {
-		got, err := w.q.begins.Do(ctx, beginning{j.claim.owner, j.place()})
+		got, err := w.q.begins.Do(ctx, beginning{j.claim.owner, j.position()})
 		j.begun = j.begun || got != driver.BeginLocked
 		switch {
 		case !w.state.is(working) || ctx.Err() != nil:
-			w.sync.handBack(j)
+			w.sync.releaseUnbegun(j)
 		case err != nil:
 			w.q.trouble(recordingABeginning, err)
 			w.sync.ended(end{claimedJob: j, outcome: outcomeRescheduled, attempt: j.Attempt, delay: pace.Jitter(beginAgain)})
 		case got == driver.BeginRecorded:
 			return true
 		case got == driver.BeginLocked:
-			if n%restsToTell == 0 {
+			if n%restsToReport == 0 {
 				w.q.trouble(recordingABeginning, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, ID(j.ID)))
 			}
 			_ = pace.Sleep(ctx, pace.Jitter(min(firstRest<<min(n, 10), longestRest)))
 			continue
 		default: // to be refused, and counted, with the others of its claim
-			w.sync.handBack(j)
+			w.sync.releaseUnbegun(j)
 		}
 		return false
 	}

@@ -77,11 +77,11 @@ func (b *buffer) next() (j *claimedJob) {
 	return j
 }
 
-// nextLook is after how long strand is to look.
-func (b *buffer) nextLook(now time.Time) time.Duration {
+// nextCheck is after how long strand is to look.
+func (b *buffer) nextCheck(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return max(b.looked.Add(strandLook).Sub(now), 0)
+	return max(b.looked.Add(strandCheck).Sub(now), 0)
 }
 
 // strand takes off the jobs that have waited for handlers for too long, but for as many as handlers
@@ -90,7 +90,7 @@ func (b *buffer) nextLook(now time.Time) time.Duration {
 func (b *buffer) strand(now time.Time) (jobs []*claimedJob) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	late, keep := now.Sub(b.looked) > 2*strandLook, 2*(b.begun-b.taken)
+	late, keep := now.Sub(b.looked) > 2*strandCheck, 2*(b.begun-b.taken)
 	b.looked, b.taken = now, b.begun
 	n, then := 0, now.Add(-strandAfter)
 	for n < len(b.ready) && b.ready[n].came.Before(then) {
@@ -150,8 +150,8 @@ func (b *buffer) unreadBytes() int {
 	return b.bytes
 }
 
-// takeBack takes all jobs off.
-func (b *buffer) takeBack() (jobs []*claimedJob) {
+// drain takes all jobs off.
+func (b *buffer) drain() (jobs []*claimedJob) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	jobs = append(b.ready, b.unread...)

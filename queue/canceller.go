@@ -9,9 +9,9 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// hearEvery is how often a worker that has jobs looks whether some of them are to be cancelled, or
+// cancelPoll is how often a worker that has jobs looks whether some of them are to be cancelled, or
 // their queue is paused, though it was not notified.
-const hearEvery = time.Second
+const cancelPoll = time.Second
 
 // canceller looks what operators want of a worker: that its jobs are cancelled, and its queue is
 // paused.
@@ -23,7 +23,7 @@ type canceller struct {
 // run cancels jobs, and hands back what has not begun if the queue is paused, until ctx ends.
 func (c *canceller) run(ctx context.Context) {
 	q, s := c.w.q, c.w.sync
-	for c.waits(ctx, pace.Jitter(hearEvery)) {
+	for c.waits(ctx, pace.Jitter(cancelPoll)) {
 		s.mu.Lock()
 		now, idle, unbegun := s.now, s.out.held == 0 && !s.requests, s.unbegun()
 		s.requests = false
@@ -72,8 +72,8 @@ func (c *canceller) waits(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// leave leaves word.
-func (c *canceller) leave() {
+// request leaves word.
+func (c *canceller) request() {
 	select {
 	case c.word <- struct{}{}:
 	default:
@@ -92,7 +92,7 @@ func (c *canceller) cancelRequested(ctx context.Context, m member.ID) (open bool
 		var ended []driver.ID
 		stand := make(map[driver.ID]bool)
 		for _, r := range requests {
-			if r.Stands {
+			if r.Active {
 				stand[r.Job] = true
 			} else {
 				ended = append(ended, r.Job)
@@ -103,7 +103,7 @@ func (c *canceller) cancelRequested(ctx context.Context, m member.ID) (open bool
 			c.w.q.notices.cancel(stand)
 		}
 		if len(ended) > 0 {
-			_, err = c.w.q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.JobRequests, Member: m, Jobs: ended})
+			_, err = c.w.q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{Kind: driver.JobRequests, Member: m, Jobs: ended})
 		}
 		if err != nil || len(requests) < driver.CancelStep {
 			return open, err

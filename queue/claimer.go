@@ -23,15 +23,15 @@ const (
 	// job is passed over for a while. If it was another job, the next claim fails, too.
 	firstPass   = time.Second // it doubles each time
 	longestPass = time.Minute
-	mostPassed  = 100 // jobs that are passed over at once
+	maxSkipped  = 100 // jobs that are passed over at once
 )
 
 // claimer decides when a worker claims how many jobs, and from where on. The mutex of its syncer
 // guards it.
 type claimer struct {
-	o            *WorkerOptions
-	timeout      time.Duration // of other statements
-	mostPatience time.Duration
+	o           *WorkerOptions
+	timeout     time.Duration // of other statements
+	maxPatience time.Duration
 
 	asking   int       // claims under way
 	coming   int       // how many jobs they claim at most
@@ -74,7 +74,7 @@ func (c *claimer) claimable(now time.Time, held, readable int) (most int, wait t
 	if room <= 0 {
 		return 0, long
 	}
-	if pause := c.nextAsk().Sub(now); pause > 0 && !c.woken && !c.more {
+	if pause := c.nextClaim().Sub(now); pause > 0 && !c.woken && !c.more {
 		return 0, pause
 	}
 	if pause := claimWait - now.Sub(c.asked); pause > 0 && room < min(capacity/4, c.limit) {
@@ -100,8 +100,8 @@ func (c *claimer) ahead(now time.Time) int {
 	return min(c.rate.in(now, last, strandAfter+4*claim), int(min(busy, 1e6)), c.o.Ahead)
 }
 
-// nextAsk is when it claims though nothing has happened in this process.
-func (c *claimer) nextAsk() time.Time {
+// nextClaim is when it claims though nothing has happened in this process.
+func (c *claimer) nextClaim() time.Time {
 	if due := c.hints.due; !due.IsZero() && due.Before(c.nextPoll) {
 		return due
 	}
@@ -114,14 +114,14 @@ func (c *claimer) request(now time.Time, id driver.ID, most int, beat int64) (r 
 	c.coming += most
 	c.asked, c.woken = now, false
 	return &driver.ClaimRequest{
-		Claim: id, Queue: c.o.Queue, Most: most, Inline: c.inline, From: c.cursors.from(now), Not: c.passing(now), Beat: beat,
+		Claim: id, Queue: c.o.Queue, Max: most, Inline: c.inline, From: c.cursors.from(now), Not: c.passing(now), Heartbeat: beat,
 	}, c.hints.asked(now)
 }
 
 // landed notes that a claim has an answer, or will get none.
 func (c *claimer) landed(r *driver.ClaimRequest) {
 	c.asking--
-	c.coming -= r.Most
+	c.coming -= r.Max
 }
 
 // got takes over what a claim brought: void rows are of no job. took is how long it took.
@@ -135,13 +135,13 @@ func (c *claimer) got(b *syncBatch, jobs []driver.Job, void int, now time.Time, 
 		c.limit = min(2*c.limit, c.o.Batch)
 	}
 	if r.From == nil {
-		c.patience = min(max(2*took, c.timeout), c.mostPatience)
+		c.patience = min(max(2*took, c.timeout), c.maxPatience)
 	}
 	c.took += (took - c.took) / 8
-	c.more = len(jobs)+void == r.Most
+	c.more = len(jobs)+void == r.Max
 	c.cursors.saw(r, jobs, now, took)
 	if void > 0 {
-		c.cursors.forget() // they are of what has jobs
+		c.cursors.reset() // they are of what has jobs
 	}
 	if !c.more {
 		c.nextPoll = now.Add(pace.Jitter(c.o.Poll))
@@ -157,8 +157,8 @@ func (c *claimer) got(b *syncBatch, jobs []driver.Job, void int, now time.Time, 
 
 // late takes over that a claim was cut off.
 func (c *claimer) late(r *driver.ClaimRequest) {
-	c.limit = max(r.Most/2, 1)
-	c.patience = min(morePatience*c.patience, c.mostPatience)
+	c.limit = max(r.Max/2, 1)
+	c.patience = min(morePatience*c.patience, c.maxPatience)
 	if r.From == nil {
 		c.cursors.late(time.Now())
 	}
@@ -172,19 +172,19 @@ func (c *claimer) isRefused(r *driver.ClaimRequest, is sqlerr.Class) (pass bool)
 	if !is.MayBeOfOne() || isConflict && c.refused < conflictsToPart {
 		return false
 	}
-	c.limit = max(r.Most/2, 1)
-	return r.Most == 1
+	c.limit = max(r.Max/2, 1)
+	return r.Max == 1
 }
 
-// passOver has the first job that is ready be passed over from now on.
-func (c *claimer) passOver(ready []driver.Record) {
+// skipFirst has the first job that is ready be passed over from now on.
+func (c *claimer) skipFirst(ready []driver.Record) {
 	now := time.Now()
 	for _, r := range ready {
 		p := c.passed[r.ID]
 		if p.until.After(now) {
 			continue
 		}
-		if c.passed == nil || len(c.passed) >= mostPassed {
+		if c.passed == nil || len(c.passed) >= maxSkipped {
 			c.passed = make(map[driver.ID]pass)
 		}
 		c.passed[r.ID] = pass{p.times + 1, now.Add(pace.Jitter(min(firstPass<<min(p.times, 10), longestPass)))}
@@ -221,7 +221,7 @@ func (c *claimer) ran(took time.Duration) {
 // back may stand before the cursors.
 func (c *claimer) holdsBack() {
 	c.rate = rate{}
-	c.cursors.forget()
+	c.cursors.reset()
 }
 
 // rate is how many jobs a second have ended lately.

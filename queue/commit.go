@@ -58,8 +58,8 @@ func (r *attempt) commit(ctx context.Context) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.o.Timeout)
 	defer cancel()
 	began := time.Now()
-	place := r.job.place()
-	x := driver.SyncBatch{Member: r.job.claim.owner.life.ID, Completed: []driver.Place{place}}
+	place := r.job.position()
+	x := driver.SyncBatch{Member: r.job.claim.owner.life.ID, Completed: []driver.Position{place}}
 	if q.o.History > 0 {
 		x.History = []driver.HistoryEntry{historyOf(place, outcomeCompleted, "")}
 	}
@@ -103,7 +103,7 @@ func (r *attempt) clearUp(failed error) error {
 		stand, alive := 0, false
 		err := q.lookups.do(ctx, func() (err error) {
 			if stand, err = q.driver.CountJobs(ctx, []driver.ID{r.job.ID}, true); err == nil && stand == 0 {
-				alive, err = q.driver.Members().Stands(ctx, r.job.claim.owner.life.ID) // in this order
+				alive, err = q.driver.Members().Exists(ctx, r.job.claim.owner.life.ID) // in this order
 			}
 			return err
 		})
@@ -119,7 +119,7 @@ func (r *attempt) clearUp(failed error) error {
 			r.state = attemptRefused
 			return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 		}
-		if n%restsToTell == 0 || !q.driver.IsLocked(err) {
+		if n%restsToReport == 0 || !q.driver.IsLocked(err) {
 			q.trouble(lookingForCommit, err)
 		}
 		if pace.Sleep(r.job.claim.owner.ctx, pace.Jitter(min(10*time.Millisecond<<min(n, 10), time.Second))) != nil {

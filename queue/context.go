@@ -13,12 +13,12 @@ type jobContext struct {
 	above    context.Context
 	deadline time.Time // zero: none
 
-	mu   sync.Mutex
-	made context.Context // nil: not yet
-	stop context.CancelCauseFunc
-	free context.CancelFunc
-	over bool
-	why  error // of its end before it was made
+	mu    sync.Mutex
+	made  context.Context // nil: not yet
+	stop  context.CancelCauseFunc
+	free  context.CancelFunc
+	ended bool
+	why   error // of its end before it was made
 }
 
 var _ context.Context = (*jobContext)(nil)
@@ -43,7 +43,7 @@ func (c *jobContext) real() context.Context {
 	}
 	ctx, stop := context.WithCancelCause(c.above)
 	c.made, c.stop, c.free = ctx, stop, func() {}
-	if c.over { // before the time is looked at
+	if c.ended { // before the time is looked at
 		stop(c.why)
 	}
 	if !c.deadline.IsZero() {
@@ -56,8 +56,8 @@ func (c *jobContext) real() context.Context {
 func (c *jobContext) end(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.over {
-		c.over, c.why = true, why
+	if !c.ended {
+		c.ended, c.why = true, why
 	}
 	if c.made != nil {
 		c.stop(why)

@@ -83,7 +83,7 @@ func (m *cursors) saw(r *driver.ClaimRequest, jobs []driver.Job, now time.Time, 
 			m.at[j.Priority] = cursor{first: j.ReadyAt}
 		}
 	}
-	if n := len(jobs); n > 0 && n == r.Most {
+	if n := len(jobs); n > 0 && n == r.Max {
 		if k, known := m.at[jobs[n-1].Priority]; known {
 			k.more = true
 			m.at[jobs[n-1].Priority] = k
@@ -104,5 +104,5 @@ func (m *cursors) due() time.Time {
 // if there are any. What stands before them waits for that long.
 func (m *cursors) late(now time.Time) { m.whole, m.took = now, m.usual*2+wholeSeldom/4 }
 
-// forget has the next claim begin at the start.
-func (m *cursors) forget() { m.whole = time.Time{} }
+// reset has the next claim begin at the start.
+func (m *cursors) reset() { m.whole = time.Time{} }

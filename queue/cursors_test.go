@@ -15,7 +15,7 @@ func TestMarks(t *testing.T) {
 	job := func(priority int16, s int) driver.Job { return driver.Job{Priority: priority, ReadyAt: at(s)} }
 	var m cursors
 	claim := func(most int, jobs ...driver.Job) []driver.ReadyCursor {
-		r := &driver.ClaimRequest{Most: most, From: m.from(now)}
+		r := &driver.ClaimRequest{Max: most, From: m.from(now)}
 		m.saw(r, jobs, now, time.Millisecond)
 		return r.From
 	}
@@ -31,7 +31,7 @@ func TestMarks(t *testing.T) {
 		driver.ReadyCursor{Priority: 0, ReadyAt: at(9)}, driver.ReadyCursor{Priority: 5, ReadyAt: at(20)})
 	expect("nothing is left of the urgent ones", claim(2, job(5, 24)), driver.ReadyCursor{Priority: 0, ReadyAt: at(9)}, driver.ReadyCursor{Priority: 5, ReadyAt: at(22)})
 	expect("nor of the others", claim(2), driver.ReadyCursor{Priority: 0, ReadyAt: at(9)}, driver.ReadyCursor{Priority: 5, ReadyAt: at(23)})
-	m.forget()
+	m.reset()
 	expect("after a failure", claim(2))
 	expect("nothing is known", claim(2), none...)
 	now = now.Add(wholeEvery)
@@ -42,8 +42,8 @@ func TestMarks(t *testing.T) {
 	if got := claim(1); len(got) != maxCursors {
 		t.Errorf("it knows of %d priorities, want %d", len(got), maxCursors)
 	}
-	m.forget()
-	m.saw(&driver.ClaimRequest{Most: 1}, nil, now, time.Second)
+	m.reset()
+	m.saw(&driver.ClaimRequest{Max: 1}, nil, now, time.Second)
 	if rest := m.due().Sub(now); rest != wholeSeldom {
 		t.Errorf("after a claim of a second the next whole one is in %v, want %v", rest, wholeSeldom)
 	}
@@ -58,7 +58,7 @@ func TestMarksOfLateClaims(t *testing.T) {
 	if from := m.from(now); from != nil {
 		t.Errorf("from %v, though nothing was claimed yet", from)
 	}
-	m.saw(&driver.ClaimRequest{Most: 1}, []driver.Job{{ReadyAt: now}}, now, time.Second)
+	m.saw(&driver.ClaimRequest{Max: 1}, []driver.Job{{ReadyAt: now}}, now, time.Second)
 	now = now.Add(time.Hour)
 	if from := m.from(now); from != nil {
 		t.Errorf("from %v, though the last whole claim was long ago", from)
@@ -80,7 +80,7 @@ func TestMarksOnABusyServer(t *testing.T) {
 	var m cursors
 	began, now := 0, time.Now()
 	for range 100 {
-		r := &driver.ClaimRequest{Most: 1, From: m.from(now)}
+		r := &driver.ClaimRequest{Max: 1, From: m.from(now)}
 		if r.From == nil {
 			began++
 		}
@@ -102,7 +102,7 @@ func TestMarksBeginAtTheStartUntilAClaimSucceeds(t *testing.T) {
 			t.Fatalf("a claim begins at %v, and none has succeeded", from)
 		}
 	}
-	m.saw(&driver.ClaimRequest{Most: 1}, []driver.Job{{Priority: 1, ReadyAt: now}}, now, 0)
+	m.saw(&driver.ClaimRequest{Max: 1}, []driver.Job{{Priority: 1, ReadyAt: now}}, now, 0)
 	if from := m.from(now); len(from) != 1 || from[0].Priority != 1 {
 		t.Errorf("the next one begins at %v", from)
 	}

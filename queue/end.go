@@ -53,8 +53,8 @@ type claimedJob struct {
 	context   atomic.Pointer[jobContext] // of its handler; nil: it has not begun
 }
 
-func (j *claimedJob) place() driver.Place {
-	return driver.Place{Claim: j.claim.id, Job: j.ID, Keyed: j.Keyed}
+func (j *claimedJob) position() driver.Position {
+	return driver.Position{Claim: j.claim.id, Job: j.ID, Keyed: j.Keyed}
 }
 
 // outcome is what becomes of a job with one attempt. See the diagram in doc.go.
@@ -64,7 +64,7 @@ const (
 	outcomeCompleted   outcome = iota
 	outcomeCancelled           // dropped
 	outcomeRescheduled         // for later
-	outcomeHandedBack          // ready again, in its place in the order
+	outcomeReleased            // ready again, in its place in the order
 	outcomeDiscarded           // kept with the dead
 )
 
@@ -85,7 +85,7 @@ func (e *end) admitsNext() bool { return e.Keyed && !e.staysQueued() }
 
 // staysQueued reports that the job has not ended for good.
 func (e *end) staysQueued() bool {
-	return e.outcome == outcomeRescheduled || e.outcome == outcomeHandedBack
+	return e.outcome == outcomeRescheduled || e.outcome == outcomeReleased
 }
 
 // endUnbegun ends a job that was not begun, or has yet to be begun again.
@@ -93,7 +93,7 @@ func endUnbegun(j *claimedJob) end {
 	if j.cancelled.Load() {
 		return end{claimedJob: j, outcome: outcomeCancelled, failure: ErrCancelled.Error()}
 	}
-	return end{claimedJob: j, outcome: outcomeHandedBack, attempt: j.Attempt}
+	return end{claimedJob: j, outcome: outcomeReleased, attempt: j.Attempt}
 }
 
 // syncBatch is one sync with the database, and what it is about.
@@ -115,27 +115,27 @@ type syncBatch struct {
 func (b *syncBatch) add(e *end, history bool) {
 	switch e.outcome {
 	case outcomeCompleted, outcomeCancelled:
-		b.Completed = append(b.Completed, e.place())
+		b.Completed = append(b.Completed, e.position())
 		if history {
-			b.History = append(b.History, historyOf(e.place(), e.outcome, e.failure))
+			b.History = append(b.History, historyOf(e.position(), e.outcome, e.failure))
 		}
-	case outcomeRescheduled, outcomeHandedBack:
-		r := driver.Reschedule{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Records: e.begun, Delay: e.delay}
-		if e.outcome == outcomeHandedBack {
+	case outcomeRescheduled, outcomeReleased:
+		r := driver.Reschedule{Position: e.position(), Attempt: e.attempt, Failure: e.failure, Records: e.begun, Delay: e.delay}
+		if e.outcome == outcomeReleased {
 			r.ReadyAt = e.ReadyAt
 		}
 		b.Rescheduled = append(b.Rescheduled, r)
 	case outcomeDiscarded:
 		b.KeepDiscarded = history
-		b.Discarded = append(b.Discarded, driver.Discard{Place: e.place(), Attempt: e.attempt, Failure: e.failure})
+		b.Discarded = append(b.Discarded, driver.Discard{Position: e.position(), Attempt: e.attempt, Failure: e.failure})
 	}
 }
 
-func historyOf(p driver.Place, o outcome, reason string) driver.HistoryEntry {
+func historyOf(p driver.Position, o outcome, reason string) driver.HistoryEntry {
 	if o == outcomeCancelled {
-		return driver.HistoryEntry{Place: p, Outcome: driver.OutcomeCancelled, Reason: reason}
+		return driver.HistoryEntry{Position: p, Outcome: driver.OutcomeCancelled, Reason: reason}
 	}
-	return driver.HistoryEntry{Place: p, Outcome: driver.OutcomeCompleted}
+	return driver.HistoryEntry{Position: p, Outcome: driver.OutcomeCompleted}
 }
 
 // close says that nothing is outstanding of a claim.

@@ -52,7 +52,7 @@ func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 // duplicates. The IDs are in the order of the tasks; with ErrOutcomeUnknown, too, and with a
 // *DuplicateError, which says that all others are enqueued.
 func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return nil, err
 	}
 	defer q.calls.Done()
@@ -174,7 +174,7 @@ func (e *enqueuer) insertDistinct(ctx context.Context, jobs []driver.Insert, wai
 			continue
 		}
 		if is == sqlerr.Unresolved {
-			if dups, stand := e.stand(ctx, jobs); stand {
+			if dups, stand := e.checkDuplicates(ctx, jobs); stand {
 				return dups, nil
 			}
 		}
@@ -185,9 +185,9 @@ func (e *enqueuer) insertDistinct(ctx context.Context, jobs []driver.Insert, wai
 	}
 }
 
-// stand reports that all jobs of a statement without an answer are there, or another one with the
-// same unique key. None may be, though they were: they are done.
-func (e *enqueuer) stand(ctx context.Context, jobs []driver.Insert) (dups []driver.Duplicate, stand bool) {
+// checkDuplicates reports that all jobs of a statement without an answer are there, or another one
+// with the same unique key. None may be, though they were: they are done.
+func (e *enqueuer) checkDuplicates(ctx context.Context, jobs []driver.Insert) (dups []driver.Duplicate, stand bool) {
 	bound := e.o.Timeout / 2
 	if ctx.Err() != nil { // the caller waits no more
 		bound = min(bound, time.Second)

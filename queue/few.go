@@ -9,17 +9,17 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// few lets a few calls at a time use the database. It is for calls that may meet locked rows, and
-// of which there may be many: each rests without a connection, and asks again. All others of the
-// process have the rest of the connections meanwhile.
-type few chan struct{}
+// semaphore lets a few calls at a time use the database. It is for calls that may meet locked rows,
+// and of which there may be many: each rests without a connection, and asks again. All others of
+// the process have the rest of the connections meanwhile.
+type semaphore chan struct{}
 
 const atOnce = 2
 
-func newFew() few { return make(few, atOnce) }
+func newSemaphore() semaphore { return make(semaphore, atOnce) }
 
 // do runs f when its turn has come.
-func (s few) do(ctx context.Context, f func() error) error {
+func (s semaphore) do(ctx context.Context, f func() error) error {
 	select {
 	case s <- struct{}{}:
 	case <-ctx.Done():

@@ -147,14 +147,14 @@ func (g *registry) backoffOf(kind string, backoff func(int, error) time.Duration
 	return backoff
 }
 
-// tellsUnknown returns whether to report that a kind has no handler.
-func (g *registry) tellsUnknown(kind string, now time.Time) bool {
+// reportsUnknown returns whether to report that a kind has no handler.
+func (g *registry) reportsUnknown(kind string, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at, told := g.unknown[kind]; told && now.Sub(at) < tellUnknown {
+	if at, told := g.unknown[kind]; told && now.Sub(at) < reportUnknown {
 		return false
 	}
-	if len(g.unknown) >= mostUnknown {
+	if len(g.unknown) >= maxUnknown {
 		clear(g.unknown)
 	}
 	g.unknown[kind] = now

@@ -39,9 +39,9 @@ func (r *attempt) beginTx(ctx context.Context) (tx any, life context.Context, er
 	if limit := r.limit(); limit >= 0 {
 		inTime = time.AfterFunc(limit, r.free).Stop
 	}
-	var first *driver.Place
+	var first *driver.Position
 	if r.state == attemptWaits && r.job.recordsBeginning() {
-		place := r.job.place()
+		place := r.job.position()
 		first = &place
 	}
 	tx, w, got, err := r.h.begin(life, r.job.claim.owner.life.ID, first)

@@ -103,7 +103,7 @@ const (
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return nil, err
 	}
 	defer q.calls.Done()
@@ -125,7 +125,7 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
-	found, err := q.driver.Admin().List(ctx, &driver.ListRequest{Queue: name, State: driver.State(f.State), Most: f.Limit})
+	found, err := q.driver.Admin().List(ctx, &driver.ListRequest{Queue: name, State: driver.State(f.State), Max: f.Limit})
 	if err != nil {
 		return nil, q.db.explain(sqlerr.Unwritten(err), "listing jobs")
 	}
@@ -141,7 +141,7 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 //
 // Errors: ErrNoJob, and those of the database.
 func (q *Queue) Show(ctx context.Context, id ID) (Record, error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return Record{}, err
 	}
 	defer q.calls.Done()

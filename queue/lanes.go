@@ -94,25 +94,25 @@ type keyLockedError struct{ error }
 
 func (e *keyLockedError) Unwrap() error { return e.error }
 
-// keyedAnswer is a call, and what became of it.
-type keyedAnswer struct {
+// keyedResult is a call, and what became of it.
+type keyedResult struct {
 	keyedCall
-	batch.Answer[[]driver.Duplicate]
+	batch.Result[[]driver.Duplicate]
 }
 
 // insertKeyed enqueues the tasks of several callers: in one statement, if no key is locked and the
 // server refuses none.
-func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]batch.Answer[[]driver.Duplicate], error) {
+func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]batch.Result[[]driver.Duplicate], error) {
 	wait := keyWait
 	switch {
 	case !slices.ContainsFunc(calls, func(c keyedCall) bool { return c.lane != noLane }):
 		wait = 0 // they lock no key
-	case again && !calls[0].several && batch.StandAside(ctx):
+	case again && !calls[0].several && batch.Yield(ctx):
 		wait = 0
 	case again:
 		wait = keyWaitAgain
 	}
-	all, open := make([]keyedAnswer, len(calls)), make([]*keyedAnswer, 0, len(calls))
+	all, open := make([]keyedResult, len(calls)), make([]*keyedResult, 0, len(calls))
 	for i, c := range calls {
 		all[i].keyedCall = c
 		if !again && len(calls) > 1 && e.keyed.IsBlocked(c.lane) { // since the call came
@@ -122,15 +122,15 @@ func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again boo
 		open = append(open, &all[i])
 	}
 	e.insertCalls(ctx, open, wait, new(sqlerr.Trial))
-	answers := make([]batch.Answer[[]driver.Duplicate], len(calls))
+	answers := make([]batch.Result[[]driver.Duplicate], len(calls))
 	for i := range all {
-		answers[i] = all[i].Answer
+		answers[i] = all[i].Result
 	}
 	return answers, nil
 }
 
 // insertCalls runs one statement, and more if that fails because of some of the calls.
-func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration, trial *sqlerr.Trial) {
+func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait time.Duration, trial *sqlerr.Trial) {
 	if len(calls) == 0 {
 		return
 	}
@@ -148,7 +148,7 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedAnswer, wait t
 	case err == nil:
 		trial.Worked()
 	case errors.As(err, &locked):
-		slices.SortStableFunc(calls, func(a, b *keyedAnswer) int { return cmp.Compare(a.lane, b.lane) })
+		slices.SortStableFunc(calls, func(a, b *keyedResult) int { return cmp.Compare(a.lane, b.lane) })
 		if to = divide(calls); to == len(calls) {
 			for _, c := range calls {
 				c.waits()
@@ -170,7 +170,7 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedAnswer, wait t
 
 // divide returns where calls are divided, which are sorted by their lanes: in the middle, or beside
 // it, so that calls stay together that have the same keys. It returns their number if they all do.
-func divide(calls []*keyedAnswer) int {
+func divide(calls []*keyedResult) int {
 	half := len(calls) / 2
 	for i := range len(calls) {
 		at := half - i/2 // beside the middle, on either side in turn
@@ -185,7 +185,7 @@ func divide(calls []*keyedAnswer) int {
 }
 
 // waits has a call wait in its lane.
-func (c *keyedAnswer) waits() { c.Alone, c.Behind = true, c.lane }
+func (c *keyedResult) waits() { c.Alone, c.Behind = true, c.lane }
 
 // key is the lane of a call that has to wait; empty: it need not.
 func (c keyedCall) key() string {

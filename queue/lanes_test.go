@@ -110,9 +110,9 @@ func TestCallsAreDividedByTheirKeys(t *testing.T) {
 		5: {callOf("a"), callOf("a"), callOf("a"), callOf("a"), callOf("a"), callOf("a", "b")},
 		6: {callOf("a", "b"), callOf("b", "a"), callOf("a", "b", "a"), callOf("a", "b"), callOf("a", "b"), callOf("b", "a", "b")}, // not at all
 	} {
-		var all []*keyedAnswer
+		var all []*keyedResult
 		for _, c := range calls {
-			all = append(all, &keyedAnswer{keyedCall: c})
+			all = append(all, &keyedResult{keyedCall: c})
 		}
 		if at := divide(all); at != want {
 			t.Errorf("%d calls are divided at %d, want %d", len(calls), at, want)

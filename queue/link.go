@@ -37,7 +37,7 @@ func (functions) EnqueueIn(ctx context.Context, q *Queue, tx *driver.CallerTx, t
 	if q == nil {
 		return nil, &dblock.InvalidError{Field: "q", Reason: "it is nil"}
 	}
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return nil, err
 	}
 	defer q.calls.Done()

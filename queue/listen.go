@@ -12,13 +12,13 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// ear is the one connection on which a process listens, while it has workers.
-type ear struct {
+// subscription is the one connection on which a process listens, while it has workers.
+type subscription struct {
 	mu    sync.Mutex
 	users int
 	off   bool // there will never be anything to hear
 	end   context.CancelFunc
-	over  chan struct{}
+	done  chan struct{}
 }
 
 // listens has the process listen until leave is called, which returns once the last one's
@@ -27,33 +27,33 @@ func (n *notices) listens() (leave func()) {
 	if n.q.o.PollOnly {
 		return func() {}
 	}
-	e := &n.ear
+	e := &n.subscription
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.users++
 	if e.users == 1 && !e.off {
 		ctx, end := context.WithCancel(context.Background())
 		over := make(chan struct{})
-		e.end, e.over = end, over
+		e.end, e.done = end, over
 		go func() {
 			defer close(over)
 			defer end()
 			n.listen(ctx)
 		}()
 	}
-	return e.leave
+	return e.stop
 }
 
-func (e *ear) leave() {
+func (e *subscription) stop() {
 	e.mu.Lock()
 	e.users--
 	if e.users > 0 || e.end == nil {
 		e.mu.Unlock()
 		return
 	}
-	over := e.over
+	over := e.done
 	e.end()
-	e.end, e.over = nil, nil
+	e.end, e.done = nil, nil
 	e.mu.Unlock()
 	<-over
 }
@@ -71,9 +71,9 @@ func (n *notices) listen(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, dblock.ErrUnsupported) {
-			n.ear.mu.Lock()
-			n.ear.off = true
-			n.ear.mu.Unlock()
+			n.subscription.mu.Lock()
+			n.subscription.off = true
+			n.subscription.mu.Unlock()
 			n.q.o.Log.Info("queue: workers learn of other processes' jobs when they poll", "error", err)
 			return
 		}

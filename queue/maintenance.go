@@ -22,11 +22,11 @@ type maintenanceTask struct {
 }
 
 const (
-	pruneEvery   = 10 * time.Minute
-	pruneStep    = 1000        // rows that one statement deletes
-	goneFor      = time.Hour   // after it has expired the row of a member is deleted
-	electAgain   = time.Minute // after an error that goes on
-	mostFailures = 3           // of a task in a row: then another process is to be elected
+	pruneEvery  = 10 * time.Minute
+	pruneStep   = 1000        // rows that one statement deletes
+	goneFor     = time.Hour   // after it has expired the row of a member is deleted
+	electAgain  = time.Minute // after an error that goes on
+	maxFailures = 3           // of a task in a row: then another process is to be elected
 )
 
 // maintainer does the maintenance of a worker.
@@ -48,7 +48,7 @@ func (m *maintainer) tasks() []maintenanceTask {
 	if m.w.o.Rescue >= 0 {
 		all = append(all, maintenanceTask{"rescue", m.w.o.Rescue, "rescuing the jobs of processes that are gone", func(ctx context.Context) error {
 			_, _, err := m.q.rescue(ctx, m.w.o.Backoff)
-			return errors.Join(err, m.forget(ctx))
+			return errors.Join(err, m.deleteMembers(ctx))
 		}})
 	}
 	if m.q.o.History > 0 {
@@ -143,7 +143,7 @@ func (m *maintainer) repeat(ctx context.Context, tasks []maintenanceTask, giveUp
 	all.Wait()
 }
 
-// repeatOne calls giveUp after mostFailures failures in a row, and after fewer if they have taken
+// repeatOne calls giveUp after maxFailures failures in a row, and after fewer if they have taken
 // as long as it takes to replace a process that is gone: slow failures are no better.
 func (m *maintainer) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()) {
 	var first time.Time // when the first failure in a row began
@@ -161,7 +161,7 @@ func (m *maintainer) repeatOne(ctx context.Context, t maintenanceTask, giveUp fu
 		default:
 			failures++
 		}
-		if failures == mostFailures || failures > 0 && time.Since(first) >= 2*m.q.member.TTL()+m.q.o.Timeout {
+		if failures == maxFailures || failures > 0 && time.Since(first) >= 2*m.q.member.TTL()+m.q.o.Timeout {
 			giveUp()
 			failures = 0
 		}
@@ -171,17 +171,17 @@ func (m *maintainer) repeatOne(ctx context.Context, t maintenanceTask, giveUp fu
 	}
 }
 
-// forget deletes, now and then, old requests to cancel jobs that have ended, and the rows of
+// deleteMembers deletes, now and then, old requests to cancel jobs that have ended, and the rows of
 // processes that are gone. Rescues evict only those that had claims.
-func (m *maintainer) forget(ctx context.Context) error {
+func (m *maintainer) deleteMembers(ctx context.Context) error {
 	if time.Since(m.forgot) <= pruneEvery {
 		return nil
 	}
 	m.forgot = time.Now()
 	return m.q.db.within(ctx, func(ctx context.Context) error {
-		_, err := m.q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.StaleRequests})
+		_, err := m.q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{Kind: driver.StaleRequests})
 		if err == nil {
-			gone := driver.PruneRequest{What: driver.GoneMembers, Age: goneFor, Most: pruneStep}
+			gone := driver.PruneRequest{Kind: driver.GoneMembers, Age: goneFor, Max: pruneStep}
 			_, err = m.q.driver.Maintenance().Prune(ctx, &gone)
 		}
 		return err
@@ -240,17 +240,17 @@ func (e *election) close(ctx context.Context) error {
 // PruneHistory deletes what is older than Options.History days, and returns how many rows that
 // were; nothing, if no history is kept. Workers do so by themselves.
 func (q *Queue) PruneHistory(ctx context.Context) (pruned int, err error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return 0, err
 	}
 	defer q.calls.Done()
 	if q.o.History == 0 {
 		return 0, nil
 	}
-	for range mostSteps {
+	for range maxSteps {
 		full := false
 		err := q.db.inSteps(ctx, "deleting old history", pruneStep, func(ctx context.Context, most int) error {
-			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{What: driver.OldHistory, Age: time.Duration(q.o.History) * driver.Day, Most: most})
+			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{Kind: driver.OldHistory, Age: time.Duration(q.o.History) * driver.Day, Max: most})
 			pruned, full = pruned+n, n == most
 			return err
 		})

@@ -17,9 +17,9 @@ import (
 
 // notices knows the workers of this process, tells them of jobs, and tells other processes.
 type notices struct {
-	q      *Queue
-	sender *sender
-	ear    ear
+	q            *Queue
+	sender       *sender
+	subscription subscription
 
 	mu      sync.RWMutex
 	workers map[*worker]struct{}
@@ -85,7 +85,7 @@ func (n *notices) heard(one driver.Notification) {
 	defer n.mu.RUnlock()
 	for w := range n.workers {
 		if w.sync.isOf(one.Member) {
-			w.cancels.leave()
+			w.cancels.request()
 		}
 	}
 }
@@ -112,14 +112,14 @@ type hints struct {
 }
 
 const (
-	hintStep  = 500 * time.Microsecond
-	hintsMost = 10 * time.Millisecond
-	busyMost  = 5 * time.Millisecond // what one waits for whose handlers are all busy, beside
+	hintStep     = 500 * time.Microsecond
+	maxHintDelay = 10 * time.Millisecond
+	maxBusyDelay = 5 * time.Millisecond // what one waits for whose handlers are all busy, beside
 )
 
 func (h *hints) heard(now time.Time, busy, of int) {
 	if h.due.IsZero() {
-		h.due = now.Add(rand.N(h.window+1) + busyMost*time.Duration(min(busy, of))/time.Duration(of))
+		h.due = now.Add(rand.N(h.window+1) + maxBusyDelay*time.Duration(min(busy, of))/time.Duration(of))
 	}
 }
 
@@ -135,7 +135,7 @@ func (h *hints) got(jobs int) {
 	if jobs > 0 {
 		h.window /= 2
 	} else {
-		h.window = min(h.window+hintStep, hintsMost)
+		h.window = min(h.window+hintStep, maxHintDelay)
 	}
 }
 
@@ -214,7 +214,7 @@ func (s *sender) run() {
 			s.stop()
 		default:
 			if failed++; failed < sendTries && !s.isClosing() {
-				s.putBack(notices)
+				s.requeue(notices)
 				break
 			}
 			s.trouble("telling other processes of jobs", err)
@@ -242,7 +242,7 @@ func (s *sender) take() (notices []driver.Notification, calls int) {
 	return notices, calls
 }
 
-func (s *sender) putBack(notices []driver.Notification) {
+func (s *sender) requeue(notices []driver.Notification) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range notices {

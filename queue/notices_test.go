@@ -58,7 +58,7 @@ func TestAHerdIsSpread(t *testing.T) {
 		t.Errorf("%.1f asks a job, which waits for %v", asks, wait)
 	}
 	var h hints
-	h.window = hintsMost
+	h.window = maxHintDelay
 	for range 40 {
 		h.got(1)
 	}
@@ -68,7 +68,7 @@ func TestAHerdIsSpread(t *testing.T) {
 	for range 1000 {
 		h.got(0)
 	}
-	if h.window != hintsMost {
+	if h.window != maxHintDelay {
 		t.Errorf("one that never does waits for %v", h.window)
 	}
 }
@@ -79,7 +79,7 @@ func TestWhoIsBusyLeavesJobsToOthers(t *testing.T) {
 	for _, c := range []struct {
 		busy int
 		want time.Duration
-	}{{0, 0}, {50, busyMost / 2}, {100, busyMost}, {300, busyMost}} {
+	}{{0, 0}, {50, maxBusyDelay / 2}, {100, maxBusyDelay}, {300, maxBusyDelay}} {
 		var h hints
 		h.heard(now, c.busy, 100)
 		if wait := h.due.Sub(now); wait != c.want {

@@ -34,9 +34,9 @@ const (
 	// endWait is how long an end may wait for others to be sent with.
 	endWait = 3 * time.Millisecond
 
-	firstRest   = 10 * time.Millisecond
-	longestRest = 250 * time.Millisecond
-	restsToTell = 8 // after so many rests Observer.Trouble is called
+	firstRest     = 10 * time.Millisecond
+	longestRest   = 250 * time.Millisecond
+	restsToReport = 8 // after so many rests Observer.Trouble is called
 )
 
 // apart is how an end is sent that did not go with others.

@@ -15,7 +15,7 @@ import (
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) Pause(ctx context.Context, queue string) error {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return err
 	}
 	defer q.calls.Done()
@@ -32,7 +32,7 @@ func (q *Queue) Pause(ctx context.Context, queue string) error {
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) Resume(ctx context.Context, queue string) error {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return err
 	}
 	defer q.calls.Done()

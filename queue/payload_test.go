@@ -22,7 +22,7 @@ func (raw) Decode(data []byte, into any) error {
 // changed that in place.
 func TestAPayloadIsTheHandlersOwn(t *testing.T) {
 	t.Parallel()
-	r := &attempt{h: &handler{codec: raw{}, begin: func(context.Context, member.ID, *driver.Place) (any, driver.HandlerTx, driver.Beginning, error) {
+	r := &attempt{h: &handler{codec: raw{}, begin: func(context.Context, member.ID, *driver.Position) (any, driver.HandlerTx, driver.Beginning, error) {
 		panic("it has begun")
 	}}, job: &claimedJob{Job: driver.Job{Payload: []byte("secret")}}}
 	for range 2 {

@@ -14,7 +14,7 @@ import (
 
 const (
 	promoteStep = 1000 // jobs that one statement promotes
-	mostSteps   = 100  // of one call
+	maxSteps    = 100  // of one call
 	urgentShare = 10   // so many times as long as the look for urgent jobs took, there is no other one
 
 	everDue      = 100 * 365 * 24 * time.Hour
@@ -25,7 +25,7 @@ const (
 // Promote has jobs be ready whose time has come, of all queues, and returns how many. Workers do so
 // by themselves (WorkerOptions.Promote).
 func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return 0, err
 	}
 	defer q.calls.Done()
@@ -63,7 +63,7 @@ func (p *promoter) promote(ctx context.Context) (promoted int, err error) {
 // of the backlog itself are promoted now and then.
 func (p *promoter) promotePlain(ctx context.Context) (promoted int, err error) {
 	var urgentAgain time.Time
-	for range mostSteps {
+	for range maxSteps {
 		began := time.Now()
 		n, err := p.promoteStep(ctx, everDue)
 		promoted += n
@@ -88,7 +88,7 @@ func (p *promoter) promotePlain(ctx context.Context) (promoted int, err error) {
 // later.
 func (p *promoter) promoteUrgent(ctx context.Context) (promoted int) {
 	_ = p.db.within(ctx, func(ctx context.Context) (err error) {
-		promoted, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Urgent: true, Most: promoteStep})
+		promoted, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Urgent: true, Max: promoteStep})
 		return err
 	})
 	return promoted
@@ -219,11 +219,11 @@ func (g *groupPromotion) promote(groups []driver.Group) error {
 	if len(groups) == 1 && g.waits < groupWaits {
 		wait = groupWait
 	}
-	for range mostSteps {
+	for range maxSteps {
 		g.promoteRecent()
 		n := 0
 		err := g.p.db.patiently(g.ctx, "promoting groups", func(ctx context.Context) (err error) {
-			n, err = g.p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Groups: groups, After: g.after, Wait: wait, Most: promoteStep})
+			n, err = g.p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Groups: groups, After: g.after, Wait: wait, Max: promoteStep})
 			return err
 		})
 		locked := g.p.db.driver.IsLocked(err)
@@ -267,7 +267,7 @@ func (p *promoter) promoteStep(ctx context.Context, since time.Duration) (n int,
 	const doing = "promoting"
 	step := func(ctx context.Context) error {
 		return p.db.repeat(ctx, doing, func(ctx context.Context) (err error) {
-			n, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Since: since, Most: promoteStep})
+			n, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Since: since, Max: promoteStep})
 			return err
 		})
 	}

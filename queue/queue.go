@@ -32,8 +32,8 @@ type Queue struct {
 	reconciler *reconciler // gives back claims without a reply
 	election   *election   // of the one worker that does the maintenance
 	begins     *batch.Queue[beginning, driver.Beginning]
-	managing   few // Cancel, Discard and Retry
-	lookups    few // of commits that got no answer
+	managing   semaphore // Cancel, Discard and Retry
+	lookups    semaphore // of commits that got no answer
 
 	mu       sync.RWMutex
 	closed   chan struct{}   // not nil: Close was called, and Work refuses; closed itself when Close has returned
@@ -53,7 +53,7 @@ func newQueue(d driver.Driver, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{driver: d, o: o, member: member.New(d.Members(), mo), db: newStatements(d, o.Timeout), managing: newFew(), lookups: newFew()}
+	q := &Queue{driver: d, o: o, member: member.New(d.Members(), mo), db: newStatements(d, o.Timeout), managing: newSemaphore(), lookups: newSemaphore()}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())
 	q.handlers = &registry{codec: o.Codec, all: make(map[string]*handler), unknown: make(map[string]time.Time)}
@@ -95,15 +95,15 @@ func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Unlock()
 	err = errors.Join(err, q.enqueuer.close(ctx), q.begins.Close(ctx),
 		clock.Await(ctx, clock.After(q.calls.Wait), "calls are still under way"))
-	left, late := member.Leave(ctx, func() error { return q.leave(ctx) })
+	left, late := member.AwaitDeregister(ctx, func() error { return q.stop(ctx) })
 	if !left {
 		late = fmt.Errorf("%w: %s: %w", dblock.ErrOutcomeUnknown, leaving, context.Cause(ctx))
 	}
 	return errors.Join(err, late)
 }
 
-// enter begins a call, which ends with calls.Done. It refuses once nothing is to begin any more.
-func (q *Queue) enter() error {
+// begin begins a call, which ends with calls.Done. It refuses once nothing is to begin any more.
+func (q *Queue) begin() error {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	if q.refuses {
@@ -115,8 +115,8 @@ func (q *Queue) enter() error {
 
 const leaving = "leaving: what this process had is ready for others when its TTL is over"
 
-// leave ends what goes on in the background, and deletes this process's member.
-func (q *Queue) leave(ctx context.Context) error {
+// stop ends what goes on in the background, and deletes this process's member.
+func (q *Queue) stop(ctx context.Context) error {
 	q.unrecord()
 	q.records.Wait()
 	q.notices.sender.close(ctx)

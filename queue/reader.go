@@ -18,13 +18,13 @@ const (
 	// A piece is what is read at once: as many bytes as take about pieceTime to read, or a quarter
 	// of Options.Timeout if that is shorter.
 	firstPiece = 256 << 10
-	mostPiece  = 4 << 20
+	maxPiece   = 4 << 20
 	pieceTime  = 100 * time.Millisecond
 
 	// readTries is how often a piece is tried before its jobs are handed back. One job that can't
-	// be read in time gets twice the time each time, up to mostPatience.
-	readTries    = 8
-	mostPatience = 30 * time.Second
+	// be read in time gets twice the time each time, up to maxPatience.
+	readTries   = 8
+	maxPatience = 30 * time.Second
 )
 
 // payloadReader reads payloads that did not come with the claims of their jobs.
@@ -84,7 +84,7 @@ func (p *payloadReader) read(ctx context.Context, jobs []*claimedJob) {
 			break
 		}
 		if p.w.state.is(stopping) || ctx.Err() != nil || n == readTries || jobs[0].claim.owner.ctx.Err() != nil {
-			p.w.sync.handBack(jobs...)
+			p.w.sync.releaseUnbegun(jobs...)
 			return
 		}
 		p.w.q.trouble("reading the payloads of jobs", err)
@@ -93,21 +93,21 @@ func (p *payloadReader) read(ctx context.Context, jobs []*claimedJob) {
 			p.w.buffer.unpiece(jobs[half:])
 			jobs = jobs[:half]
 		} else {
-			patience = min(2*patience, p.w.q.db.mostPatience())
+			patience = min(2*patience, p.w.q.db.maxPatience())
 		}
 		_ = pace.Sleep(ctx, pace.Jitter(10*time.Millisecond<<n))
 	}
 	missing := func(j *claimedJob) bool { return j.Unread }
 	if gone := slices.DeleteFunc(slices.Clone(jobs), func(j *claimedJob) bool { return !j.Unread }); len(gone) > 0 {
-		p.w.sync.handBack(gone...) // to be refused, and counted
+		p.w.sync.releaseUnbegun(gone...) // to be refused, and counted
 		jobs = slices.DeleteFunc(jobs, missing)
 	}
 	if !p.w.buffer.filled(jobs) {
-		p.w.sync.handBack(jobs...)
+		p.w.sync.releaseUnbegun(jobs...)
 		return
 	}
 	if p.w.state.is(resting) { // since they were claimed
-		p.w.sync.giveBack(p.w.buffer.takeBack())
+		p.w.sync.release(p.w.buffer.drain())
 	}
 }
 
@@ -143,7 +143,7 @@ func (p *payloadReader) pieceTook(jobs []*claimedJob, took time.Duration) {
 	defer p.mu.Unlock()
 	switch {
 	case took < wanted/2 && bytes >= p.piece/2:
-		p.piece = min(2*p.piece, mostPiece)
+		p.piece = min(2*p.piece, maxPiece)
 	case took > 2*wanted:
 		p.piece = max(min(p.piece, bytes)/2, 1)
 	}

@@ -75,15 +75,15 @@ func (c *reconciler) reconcile(ctx context.Context, m member.ID) {
 		if c.claims.has(claim) {
 			continue
 		}
-		if err := c.giveBackClaim(ctx, m, claim); err != nil {
+		if err := c.releaseRest(ctx, m, claim); err != nil {
 			c.q.trouble("giving back a claim that got no answer", err)
 		}
 	}
 }
 
-// giveBackClaim has the jobs of a claim be ready again: its reply was lost, and none has begun.
+// releaseRest has the jobs of a claim be ready again: its reply was lost, and none has begun.
 // Those that others want cancelled are dropped.
-func (c *reconciler) giveBackClaim(ctx context.Context, m member.ID, claim driver.ID) error {
+func (c *reconciler) releaseRest(ctx context.Context, m member.ID, claim driver.ID) error {
 	claims, jobs, err := c.q.driver.Maintenance().Adopt(ctx, &driver.AdoptRequest{From: m, Heir: m, Claim: claim})
 	if err != nil || len(claims) == 0 {
 		return err
@@ -92,7 +92,7 @@ func (c *reconciler) giveBackClaim(ctx context.Context, m member.ID, claim drive
 	x := &driver.SyncBatch{Closed: claims}
 	for _, j := range jobs {
 		r.jobs[j.Job] = j
-		x.Rescheduled = append(x.Rescheduled, driver.Reschedule{Place: j.Place, Attempt: j.Attempt})
+		x.Rescheduled = append(x.Rescheduled, driver.Reschedule{Position: j.Position, Attempt: j.Attempt})
 	}
 	if err := errors.Join(r.end(x), r.last()); err != nil {
 		return err
@@ -101,16 +101,16 @@ func (c *reconciler) giveBackClaim(ctx context.Context, m member.ID, claim drive
 	return nil
 }
 
-// firstLook is after how long a claim that got no answer is looked for again, and then after twice
+// firstCheck is after how long a claim that got no answer is looked for again, and then after twice
 // as long each time, until the heartbeats come sooner. It may be on its way when it is looked for
 // first.
-const firstLook = 100 * time.Millisecond
+const firstCheck = 100 * time.Millisecond
 
-// doubt has a claim that got no answer looked for at once and soon. Its statement does nothing if
-// it begins after two more heartbeats.
-func (c *reconciler) doubt(life *member.Incarnation, pause time.Duration) {
-	life.Suspect()
+// releaseClaim has a claim that got no answer looked for at once and soon. Its statement does
+// nothing if it begins after two more heartbeats.
+func (c *reconciler) releaseClaim(life *member.Incarnation, pause time.Duration) {
+	life.CheckSoon()
 	if pause < c.q.member.TTL()/3 && !life.Lost() {
-		time.AfterFunc(pause, func() { c.doubt(life, 2*pause) })
+		time.AfterFunc(pause, func() { c.releaseClaim(life, 2*pause) })
 	}
 }

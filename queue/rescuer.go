@@ -24,7 +24,7 @@ var errWorkerGone = errors.New("its worker is gone")
 //
 // The backoff is that of the kind's handler in this process, or the default of WorkerOptions.
 func (q *Queue) Rescue(ctx context.Context) (again, dead int, err error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return 0, 0, err
 	}
 	defer q.calls.Done()
@@ -95,14 +95,14 @@ func (r *rescue) of(m member.ID) error {
 	if err != nil {
 		return q.db.explain(err, "looking whether a member is gone")
 	}
-	for range mostSteps {
+	for range maxSteps {
 		if !gone {
 			return nil
 		}
 		var claims []driver.ID
 		var jobs []driver.Orphan
 		err := q.db.inSteps(r.ctx, "taking the claims of a member that is gone", adoptStep, func(ctx context.Context, most int) (err error) {
-			claims, jobs, err = q.driver.Maintenance().Adopt(ctx, &driver.AdoptRequest{From: m, Heir: r.heir, Most: most})
+			claims, jobs, err = q.driver.Maintenance().Adopt(ctx, &driver.AdoptRequest{From: m, Heir: r.heir, Max: most})
 			return err
 		})
 		if err != nil || len(claims) == 0 {
@@ -168,13 +168,13 @@ func (r *rescue) ends(claims []driver.ID, jobs []driver.Orphan) *driver.SyncBatc
 		attempt := min(j.Attempt+1, j.MaxAttempts)
 		begun := j.Begun > j.Attempt || j.Attempt >= j.MaxAttempts
 		known := j.Begun >= 0 || attempt == j.MaxAttempts // the last attempt is always recorded
-		burial := driver.Discard{Place: j.Place, Attempt: attempt, Failure: errWorkerGone.Error()}
+		burial := driver.Discard{Position: j.Position, Attempt: attempt, Failure: errWorkerGone.Error()}
 		switch {
 		case known && !begun:
-			x.Rescheduled = append(x.Rescheduled, driver.Reschedule{Place: j.Place, Attempt: j.Attempt, Records: j.Begun != j.Attempt})
+			x.Rescheduled = append(x.Rescheduled, driver.Reschedule{Position: j.Position, Attempt: j.Attempt, Records: j.Begun != j.Attempt})
 		case attempt < j.MaxAttempts:
 			x.Rescheduled = append(x.Rescheduled, driver.Reschedule{
-				Place: j.Place, Attempt: attempt, Failure: burial.Failure, Records: true, Delay: r.q.pauseAfter(j.Kind, r.backoff, int(attempt), errWorkerGone),
+				Position: j.Position, Attempt: attempt, Failure: burial.Failure, Records: true, Delay: r.q.pauseAfter(j.Kind, r.backoff, int(attempt), errWorkerGone),
 			})
 		case j.Keyed:
 			r.goesApart(burial, false)
@@ -200,7 +200,7 @@ func (r *rescue) drop(x *driver.SyncBatch, cancelled []driver.ID) {
 	asked := setOf(cancelled)
 	x.Rescheduled = slices.DeleteFunc(x.Rescheduled, func(d driver.Reschedule) bool {
 		if asked[d.Job] {
-			r.goesApart(driver.Discard{Place: d.Place, Attempt: d.Attempt, Failure: d.Failure}, true)
+			r.goesApart(driver.Discard{Position: d.Position, Attempt: d.Attempt, Failure: d.Failure}, true)
 		}
 		return asked[d.Job]
 	})
@@ -251,7 +251,7 @@ func (r *rescue) endApart(ctx context.Context, j *lastEnd) error {
 		x := &driver.SyncBatch{Discarded: []driver.Discard{j.Discard}}
 		if j.dropped {
 			x.Discarded = nil
-			r.q.dropIn(x, j.Place)
+			r.q.dropIn(x, j.Position)
 		}
 		cancelled, err = r.sync(ctx, x)
 		return err

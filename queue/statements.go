@@ -77,7 +77,7 @@ func (s *statements) repeat(ctx context.Context, what string, f func(context.Con
 
 // patiently is within for statements that may have to pass over many rows that were deleted, and
 // which the server can't clean up yet. One that was cut off has twice the time when it is sent
-// again, up to mostPatience: else it would be cut off each time.
+// again, up to maxPatience: else it would be cut off each time.
 func (s *statements) patiently(ctx context.Context, doing string, f func(context.Context) error) error {
 	_, err := s.cutOff(ctx, doing, f)
 	return err
@@ -100,7 +100,7 @@ func (s *statements) cutOff(ctx context.Context, doing string, f func(context.Co
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.patience[doing] = min(patience, s.mostPatience())
+	s.patience[doing] = min(patience, s.maxPatience())
 	return cut, err
 }
 
@@ -111,8 +111,8 @@ func (s *statements) patienceFor(doing string) time.Duration {
 	return max(s.patience[doing], s.timeout)
 }
 
-// mostPatience returns how long a statement may take at most.
-func (s *statements) mostPatience() time.Duration { return max(mostPatience, s.timeout) }
+// maxPatience returns how long a statement may take at most.
+func (s *statements) maxPatience() time.Duration { return max(maxPatience, s.timeout) }
 
 // step is how large the next statement is of those that do the same.
 type step struct {
@@ -146,7 +146,7 @@ func (s *statements) stepped(doing string, n int, took time.Duration, cut bool) 
 
 // inSteps is again for a statement of many rows: at most most. One that is cut off is repeated for
 // half as many rows, as each may take long, and with twice the time, as what it passes over may
-// take long. If it is cut off after mostPatience it is not repeated.
+// take long. If it is cut off after maxPatience it is not repeated.
 func (s *statements) inSteps(ctx context.Context, doing string, most int, f func(ctx context.Context, n int) error) error {
 	for {
 		n, patience, began := s.step(doing, most), s.patienceFor(doing), time.Now()
@@ -156,7 +156,7 @@ func (s *statements) inSteps(ctx context.Context, doing string, most int, f func
 		if err == nil || cut {
 			s.stepped(doing, n, time.Since(began), cut)
 		}
-		if !cut || patience >= s.mostPatience() {
+		if !cut || patience >= s.maxPatience() {
 			return err
 		}
 	}

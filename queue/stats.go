@@ -56,7 +56,7 @@ type QueueStats struct {
 //
 // Errors: those of the database.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
-	if err := q.enter(); err != nil {
+	if err := q.begin(); err != nil {
 		return Stats{}, err
 	}
 	defer q.calls.Done()

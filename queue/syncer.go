@@ -39,7 +39,7 @@ func newSyncer(w *worker) *syncer {
 	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs)}
 	s.out = outbox{flushAt: max(w.o.Batch/2, 1), history: w.q.o.History > 0, claims: make(map[*claim]struct{})}
 	s.claims = claimer{
-		o: &w.o, timeout: w.q.o.Timeout, mostPatience: w.q.db.mostPatience(), limit: w.o.Batch, patience: w.q.o.Timeout, inline: inlineBytes / w.o.Batch,
+		o: &w.o, timeout: w.q.o.Timeout, maxPatience: w.q.db.maxPatience(), limit: w.o.Batch, patience: w.q.o.Timeout, inline: inlineBytes / w.o.Batch,
 	}
 	return s
 }
@@ -49,7 +49,7 @@ func (s *syncer) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		b, wait := s.form()
+		b, wait := s.nextBatch()
 		switch {
 		case b != nil:
 			s.sync(ctx, b)
@@ -91,9 +91,9 @@ func (s *syncer) join(ctx context.Context) error {
 	return nil
 }
 
-// form makes the next batch; nil: there is none yet, and it is to be asked again after wait, or
-// when something has changed.
-func (s *syncer) form() (b *syncBatch, wait time.Duration) {
+// nextBatch makes the next batch; nil: there is none yet, and it is to be asked again after wait,
+// or when something has changed.
+func (s *syncer) nextBatch() (b *syncBatch, wait time.Duration) {
 	now := time.Now()
 	s.strand(now)
 	s.mu.Lock()
@@ -115,7 +115,7 @@ func (s *syncer) form() (b *syncBatch, wait time.Duration) {
 		most, pause = s.claims.claimable(now, s.out.held, s.w.reader.readable(s.claims.bytes, s.claims.limit))
 		wait = min(wait, pause)
 	}
-	wait = min(wait, s.nextLook(now))
+	wait = min(wait, s.nextCheck(now))
 	if most > 0 && (s.now == nil || s.now.ctx.Err() != nil) {
 		return nil, noIncarnation
 	}
@@ -185,7 +185,7 @@ func (s *syncer) observe(ctx context.Context, b *syncBatch, got driver.SyncResul
 		if see.Lost != nil {
 			see.Lost(queue, lost)
 		}
-		b.owner.life.Suspect()
+		b.owner.life.CheckSoon()
 	}
 	if b.Claim != nil && see.Claimed != nil {
 		see.Claimed(queue, len(got.Jobs), took)
@@ -214,7 +214,7 @@ func (s *syncer) tally(ctx context.Context, b *syncBatch, got driver.SyncResult)
 	alive := false
 	stand, err := s.q.driver.CountJobs(ctx, jobs, false)
 	if err == nil {
-		alive, err = s.q.driver.Members().Stands(ctx, b.owner.life.ID) // in this order
+		alive, err = s.q.driver.Members().Exists(ctx, b.owner.life.ID) // in this order
 	}
 	switch {
 	case err != nil:
@@ -231,7 +231,7 @@ func (s *syncer) tally(ctx context.Context, b *syncBatch, got driver.SyncResult)
 func (s *syncer) leavesJobs(b *syncBatch) bool {
 	stopping := s.w.state.is(stopping)
 	return slices.ContainsFunc(b.ends, func(e end) bool {
-		return e.outcome == outcomeHandedBack || stopping && (e.admitsNext() || e.outcome == outcomeRescheduled && e.delay == 0)
+		return e.outcome == outcomeReleased || stopping && (e.admitsNext() || e.outcome == outcomeRescheduled && e.delay == 0)
 	})
 }
 
@@ -292,7 +292,7 @@ func (s *syncer) begins(b *syncBatch, c *claim) {
 	}
 	for i := range c.jobs {
 		j := &c.jobs[i]
-		s.out.add(end{claimedJob: j, outcome: outcomeHandedBack, attempt: j.Attempt})
+		s.out.add(end{claimedJob: j, outcome: outcomeReleased, attempt: j.Attempt})
 	}
 }
 

@@ -12,8 +12,8 @@ const (
 	// handed back, for other processes.
 	strandAfter = 250 * time.Millisecond
 
-	// strandLook is how often a worker looks for such jobs.
-	strandLook = strandAfter / 2
+	// strandCheck is how often a worker looks for such jobs.
+	strandCheck = strandAfter / 2
 )
 
 // ended notes the end of a job, to be sent.
@@ -48,8 +48,8 @@ func (s *syncer) ran(j *claimedJob) {
 	s.claims.ran(j.took)
 }
 
-// handBack ends jobs that were not begun, or have yet to be begun again.
-func (s *syncer) handBack(jobs ...*claimedJob) {
+// releaseUnbegun ends jobs that were not begun, or have yet to be begun again.
+func (s *syncer) releaseUnbegun(jobs ...*claimedJob) {
 	for _, j := range jobs {
 		e := endUnbegun(j)
 		if e.outcome == outcomeCancelled {
@@ -59,20 +59,20 @@ func (s *syncer) handBack(jobs ...*claimedJob) {
 	}
 }
 
-// giveBack hands back jobs for others. This worker claims none ahead until it knows again how many
+// release hands back jobs for others. This worker claims none ahead until it knows again how many
 // jobs end.
-func (s *syncer) giveBack(jobs []*claimedJob) {
+func (s *syncer) release(jobs []*claimedJob) {
 	if len(jobs) == 0 {
 		return
 	}
 	s.mu.Lock()
 	s.claims.holdsBack()
 	s.mu.Unlock()
-	s.handBack(jobs...)
+	s.releaseUnbegun(jobs...)
 }
 
-// leave ends the present incarnation: nothing is left to send.
-func (s *syncer) leave() {
+// endIncarnation ends the present incarnation: nothing is left to send.
+func (s *syncer) endIncarnation() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now != nil {
@@ -83,22 +83,22 @@ func (s *syncer) leave() {
 // unbegun is how many jobs wait for handlers, all of which are busy; s.mu is held.
 func (s *syncer) unbegun() int { return max(s.out.running()-s.w.o.Concurrency, 0) }
 
-// nextLook is after how long strand is to look; s.mu is held.
-func (s *syncer) nextLook(now time.Time) time.Duration {
+// nextCheck is after how long strand is to look; s.mu is held.
+func (s *syncer) nextCheck(now time.Time) time.Duration {
 	const long = time.Minute
 	if s.unbegun() == 0 {
 		return long
 	}
-	return s.buffer.nextLook(now)
+	return s.buffer.nextCheck(now)
 }
 
 // strand hands back jobs that have waited for handlers.
 func (s *syncer) strand(now time.Time) {
 	s.mu.Lock()
-	due := !s.w.state.is(stopping) && s.nextLook(now) <= 0
+	due := !s.w.state.is(stopping) && s.nextCheck(now) <= 0
 	s.mu.Unlock()
 	if due {
-		s.giveBack(s.buffer.strand(now))
+		s.release(s.buffer.strand(now))
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *syncer) pause() {
 	s.w.state.change(working, resting)
 	s.pauses++
 	s.mu.Unlock()
-	s.giveBack(s.buffer.takeBack())
+	s.release(s.buffer.drain())
 }
 
 // stop has nothing be claimed any more. Handlers hand back what was not begun.

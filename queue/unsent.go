@@ -26,7 +26,7 @@ func (s *syncer) unsent(b *syncBatch, err error, late bool) {
 	}
 	back := b.ends
 	if apart {
-		tell = len(b.ends) == 1 && b.ends[0].apart.rests%restsToTell == restsToTell-1
+		tell = len(b.ends) == 1 && b.ends[0].apart.rests%restsToReport == restsToReport-1
 		back = s.out.setApart(b, locked)
 		if !locked {
 			s.slows(is)
@@ -39,19 +39,19 @@ func (s *syncer) unsent(b *syncBatch, err error, late bool) {
 		if late {
 			s.claims.late(b.Claim)
 		} else {
-			s.claims.cursors.forget() // what it would have claimed may stand before them
+			s.claims.cursors.reset() // what it would have claimed may stand before them
 		}
 		pass = len(b.ends) == 0 && s.claims.isRefused(b.Claim, is)
 	}
 	again := is == sqlerr.Retryable && s.claims.refused < conflictsToPart || apart
 	s.mu.Unlock()
 	if pass {
-		s.passOver()
+		s.skipFirst()
 	}
 	if b.Claim != nil {
 		s.q.reconciler.claims.drop(b.Claim.Claim)
 		if unknown {
-			s.q.reconciler.doubt(b.owner.life, firstLook)
+			s.q.reconciler.releaseClaim(b.owner.life, firstCheck)
 		}
 	}
 	if tell && apart {
@@ -94,14 +94,14 @@ func (s *syncer) slows(is sqlerr.Class) {
 	}
 }
 
-// passOver has the first job that is ready be passed over from now on.
-func (s *syncer) passOver() {
+// skipFirst has the first job that is ready be passed over from now on.
+func (s *syncer) skipFirst() {
 	s.mu.Lock()
 	most := len(s.claims.passed) + 1
 	s.mu.Unlock()
 	var ready []driver.Record
 	err := s.q.db.within(s.q.recorded, func(ctx context.Context) (err error) {
-		ready, err = s.q.driver.Admin().List(ctx, &driver.ListRequest{Queue: s.w.o.Queue, State: driver.Ready, Most: most})
+		ready, err = s.q.driver.Admin().List(ctx, &driver.ListRequest{Queue: s.w.o.Queue, State: driver.Ready, Max: most})
 		return err
 	})
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *syncer) passOver() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.claims.passOver(ready)
+	s.claims.skipFirst(ready)
 }
 
 // cancelEnds takes over a sync that has not taken place, as some of its jobs are to be cancelled:

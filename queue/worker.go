@@ -31,7 +31,7 @@ type worker struct {
 	upkeep   *maintainer    // does what one process does for all
 	handlers sync.WaitGroup
 
-	left atomic.Int64 // when a job was left to other processes, in nanoseconds; 0: never
+	postponedAt atomic.Int64 // when a job was left to other processes, in nanoseconds; 0: never
 }
 
 // workerState is what a worker does.
@@ -109,7 +109,7 @@ func (w *worker) run(ctx context.Context) error {
 		defer w.q.records.Done()
 		defer close(recorded)
 		syncs.Wait()
-		w.sync.leave()
+		w.sync.endIncarnation()
 	}()
 	behind.Go(func() { w.upkeep.run(ctx) })
 	behind.Go(func() { w.cancels.run(ctx) })
@@ -119,7 +119,7 @@ func (w *worker) run(ctx context.Context) error {
 	w.sync.stop() // before Pause no longer finds it
 	w.q.notices.quit(w)
 	behind.Wait()
-	w.sync.handBack(w.buffer.takeBack()...)
+	w.sync.releaseUnbegun(w.buffer.drain()...)
 	err := w.await()
 	settle := w.q.o.Timeout
 	if err != nil { // some never will
@@ -177,13 +177,13 @@ func (w *worker) handle() {
 	}()
 	for j := w.buffer.next(); j != nil; j = w.buffer.next() {
 		if !w.state.is(working) || j.claim.owner.ctx.Err() != nil {
-			w.sync.handBack(j)
+			w.sync.releaseUnbegun(j)
 			continue
 		}
 		h := w.q.handlers.of(j.Kind)
 		switch {
 		case h == nil:
-			w.leave(j)
+			w.postpone(j)
 		case h.begin != nil, w.begin(j): // a handler with a transaction begins when it has that
 			w.do(j, h)
 		}

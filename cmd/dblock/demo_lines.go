@@ -17,7 +17,7 @@ import (
 
 // saleLine is one strategy's line of the demo's table.
 type saleLine struct {
-	store    sale.Shop
+	store    sale.Store
 	strategy strategy
 	results  []sale.Result
 	latency  *hdrhistogram.Histogram // of all rounds

@@ -98,7 +98,7 @@ func (s *shop) openMySQL(ctx context.Context, dsn string) error {
 }
 
 // sells returns what sells by a strategy.
-func (s *shop) sells(ctx context.Context, by strategy) (sale.Shop, error) {
+func (s *shop) sells(ctx context.Context, by strategy) (sale.Store, error) {
 	store, err := s.store(ctx, by.options)
 	if err != nil || by.plain == nil {
 		return store, err

@@ -2,61 +2,61 @@ package batch
 
 import "context"
 
-// turn is a statement in flight.
-type turn[Q, A any] struct {
+// inFlight is a statement in flight.
+type inFlight[Q, A any] struct {
 	q     *Queue[Q, A]
 	lanes []*lane[Q, A]
 	aside bool
 }
 
-type turnKey struct{}
+type yielderKey struct{}
 
-// ofTurn is what a Run may ask of its turn, whatever the types of its queue.
-type ofTurn interface {
-	standAside() bool
+// yielder is what a Run may ask of its turn, whatever the types of its queue.
+type yielder interface {
+	yield() bool
 	key() string
 }
 
-func withTurn(ctx context.Context, t ofTurn) context.Context {
-	return context.WithValue(ctx, turnKey{}, t)
+func withYielder(ctx context.Context, t yielder) context.Context {
+	return context.WithValue(ctx, yielderKey{}, t)
 }
 
 // alone is the context of a single caller, which a statement of another queue may be calling.
 func alone(ctx context.Context) context.Context {
-	if ctx.Value(turnKey{}) == nil {
+	if ctx.Value(yielderKey{}) == nil {
 		return ctx
 	}
-	return withTurn(ctx, nil)
+	return withYielder(ctx, nil)
 }
 
-// StandAside is called by Run, with its context, before its statement waits for a lock. The
+// Yield is called by Run, with its context, before its statement waits for a lock. The
 // statement then counts against Options.Waiters and no longer against MaxInFlight. No statement
 // that carries one of its keys begins before it has ended, as that one would wait, too. It returns
 // false if there are too many already, or if the statement is that of a single caller. Then Run
 // must not wait, and must answer Alone.
-func StandAside(ctx context.Context) bool {
-	t, ok := ctx.Value(turnKey{}).(ofTurn)
-	return ok && t.standAside()
+func Yield(ctx context.Context) bool {
+	t, ok := ctx.Value(yielderKey{}).(yielder)
+	return ok && t.yield()
 }
 
 // Key is called by Run, with its context. It returns the key of the lane of all requests in the
 // statement. It is empty if there are several, or if the statement is that of a single caller.
 func Key(ctx context.Context) string {
-	t, ok := ctx.Value(turnKey{}).(ofTurn)
+	t, ok := ctx.Value(yielderKey{}).(yielder)
 	if !ok {
 		return ""
 	}
 	return t.key()
 }
 
-func (t *turn[Q, A]) key() string {
+func (t *inFlight[Q, A]) key() string {
 	if len(t.lanes) != 1 {
 		return ""
 	}
 	return t.lanes[0].key
 }
 
-func (t *turn[Q, A]) standAside() bool {
+func (t *inFlight[Q, A]) yield() bool {
 	t.q.mu.Lock()
 	defer t.q.mu.Unlock()
 	switch {

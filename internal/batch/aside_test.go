@@ -12,9 +12,9 @@ import (
 
 // alone answers every request of a statement Alone.
 func (s statement) alone(behind string) {
-	answers := make([]Answer[int], len(s.batch))
+	answers := make([]Result[int], len(s.batch))
 	for i := range answers {
-		answers[i] = Answer[int]{Alone: true, Behind: behind}
+		answers[i] = Result[int]{Alone: true, Behind: behind}
 	}
 	s.reply <- result{answers: answers}
 }
@@ -27,14 +27,14 @@ func TestAStatementAsideLeavesItsPlace(t *testing.T) {
 		a := r.next(t)
 		ends = append(ends, r.do(t.Context(), "b", 2), r.do(t.Context(), "a", 3))
 		r.quiet(t)
-		if r.IsBlocked("a") || !StandAside(a.ctx) || !StandAside(a.ctx) || !r.IsBlocked("a") || r.IsBlocked("b") {
+		if r.IsBlocked("a") || !Yield(a.ctx) || !Yield(a.ctx) || !r.IsBlocked("a") || r.IsBlocked("b") {
 			t.Fatal("the only statement can't stand aside, or its key is not known as blocked")
 		}
 		b := r.next(t)
 		if got := b.numbers(); !slices.Equal(got, []int{2}) {
 			t.Fatalf("sent %v, want b's alone: a second statement of a's would wait, too", got)
 		}
-		if StandAside(b.ctx) {
+		if Yield(b.ctx) {
 			t.Error("two statements stand aside, where one may")
 		}
 		b.answer()
@@ -60,7 +60,7 @@ func TestCloseWaitsForWhatStandsAside(t *testing.T) {
 		ends := []chan error{r.do(t.Context(), "x", 0), r.do(t.Context(), "a", 1)}
 		r.next(t).answer()
 		a := r.next(t)
-		if !StandAside(a.ctx) {
+		if !Yield(a.ctx) {
 			t.Fatal("it may not stand aside")
 		}
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -88,7 +88,7 @@ func TestALoneCallerNeverStandsAside(t *testing.T) {
 		inner := newRig(func(o *Options[order, int]) { o.Waiters = 1 })
 		ends = append(ends, inner.do(a.ctx, "b", 2))
 		b := inner.next(t)
-		if StandAside(b.ctx) || Key(b.ctx) != "" || StandAside(t.Context()) || Key(t.Context()) != "" {
+		if Yield(b.ctx) || Key(b.ctx) != "" || Yield(t.Context()) || Key(t.Context()) != "" {
 			t.Error("a lone caller stands aside, or has a key")
 		}
 		b.answer()
@@ -124,7 +124,7 @@ func TestARequestWaitsBehindWhatWasLocked(t *testing.T) {
 		a := r.next(t)
 		ends = append(ends, r.do(t.Context(), "b", 3), r.do(t.Context(), "a", 4), r.do(t.Context(), "c", 5))
 		answers := echo(a.batch)
-		answers[0] = Answer[int]{Alone: true, Behind: "b"}
+		answers[0] = Result[int]{Alone: true, Behind: "b"}
 		a.reply <- result{answers: answers}
 		for _, wanted := range [][]int{{1, 3}, {5, 4}} {
 			s := r.next(t)

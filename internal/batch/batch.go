@@ -28,8 +28,8 @@ func (q *Queue[Q, A]) laneOf(key string) *lane[Q, A] {
 	return l
 }
 
-// forget drops an empty lane, so that the map holds only lanes in use.
-func (q *Queue[Q, A]) forget(l *lane[Q, A]) {
+// dropIdle drops an empty lane, so that the map holds only lanes in use.
+func (q *Queue[Q, A]) dropIdle(l *lane[Q, A]) {
 	if l.idle() && !l.ready {
 		delete(q.lanes, l.key)
 	}
@@ -42,7 +42,7 @@ func (q *Queue[Q, A]) dispatch() {
 			q.beginLater()
 			return
 		}
-		b := q.form()
+		b := q.nextBatch()
 		if len(b.calls) == 0 {
 			continue
 		}
@@ -85,9 +85,9 @@ func (q *Queue[Q, A]) offer(l *lane[Q, A]) {
 	}
 }
 
-// form takes the next batch off the ready lanes: the first lane, and further ones while they may
-// share a statement with it.
-func (q *Queue[Q, A]) form() batch[Q, A] {
+// nextBatch takes the next batch off the ready lanes: the first lane, and further ones while they
+// may share a statement with it.
+func (q *Queue[Q, A]) nextBatch() batch[Q, A] {
 	var b batch[Q, A]
 	for range len(q.ready) {
 		l := q.ready[0]
@@ -98,7 +98,7 @@ func (q *Queue[Q, A]) form() batch[Q, A] {
 		}
 		l.ready = false
 		if l.live == 0 {
-			q.forget(l)
+			q.dropIdle(l)
 			continue
 		}
 		if !l.mayBegin(q.o.PerKey) { // a statement of its stands aside since it was offered
@@ -115,7 +115,7 @@ func (q *Queue[Q, A]) form() batch[Q, A] {
 		}
 	}
 	for _, l := range b.lanes {
-		l.beside = len(b.lanes) > 1
+		l.shared = len(b.lanes) > 1
 		q.offer(l) // where it had more than fits, and may have another statement
 	}
 	return b
@@ -143,14 +143,14 @@ func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 // division is how a batch is sent: in one statement, or in parts after an error.
 type division struct {
 	sqlerr.Trial
-	began time.Time
-	over  error // the time for what waits for locks is up: this is the error of all that are left
+	began   time.Time
+	expired error // the time for what waits for locks is up: this is the error of all that are left
 }
 
 // execute runs one statement and hands out its answers.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
-	t := turn[Q, A]{q: q, lanes: b.lanes}
-	skipped := q.run(withTurn(context.Background(), &t), q.inTime(b.calls), &division{began: time.Now()})
+	t := inFlight[Q, A]{q: q, lanes: b.lanes}
+	skipped := q.run(withYielder(context.Background(), &t), q.inTime(b.calls), &division{began: time.Now()})
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range b.lanes {
@@ -158,12 +158,12 @@ func (q *Queue[Q, A]) execute(b batch[Q, A]) {
 			l.rests = 0
 		}
 	}
-	q.putBack(skipped)
+	q.requeue(skipped)
 	q.settle(&t)
 }
 
 // settle notes that a statement has ended, and sends what waited for it.
-func (q *Queue[Q, A]) settle(t *turn[Q, A]) {
+func (q *Queue[Q, A]) settle(t *inFlight[Q, A]) {
 	if t.aside {
 		q.aside--
 	} else {
@@ -175,7 +175,7 @@ func (q *Queue[Q, A]) settle(t *turn[Q, A]) {
 			l.blocked--
 		}
 		q.offer(l)
-		q.forget(l)
+		q.dropIdle(l)
 	}
 	q.dispatch()
 	q.drained()
@@ -193,16 +193,16 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division)
 		reqs[i] = c.req
 		again = again || c.alone
 	}
-	answers, err := []Answer[A](nil), d.over
+	answers, err := []Result[A](nil), d.expired
 	if err == nil {
 		answers, err = q.send(ctx, reqs, again)
 	}
 	switch {
 	case err == nil && decides(answers):
 		d.Worked()
-	case err == nil, d.over != nil:
+	case err == nil, d.expired != nil:
 	case q.o.MaxWait > 0 && time.Since(d.began) >= q.o.MaxWait && q.o.Blocked(err):
-		d.over = err
+		d.expired = err
 	default:
 		if from, to := d.Split(len(calls), q.o.Classify(err)); to > 0 {
 			first, others := slices.Clone(calls[from:to]), slices.Concat(calls[:from], calls[to:])
@@ -212,13 +212,13 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division)
 	for i, c := range calls {
 		switch {
 		case err != nil:
-			q.deliver(c, Answer[A]{Err: err})
+			q.deliver(c, Result[A]{Err: err})
 		case !answers[i].Alone:
 			q.deliver(c, answers[i])
 		case c.alone && time.Since(c.since) >= q.o.MaxWait:
-			q.deliver(c, Answer[A]{Err: q.stayedLocked(c.lane.key)})
-		case c.ended.Load(): // its caller has left, and nothing was decided
-			q.deliver(c, Answer[A]{Err: q.stayedLocked(c.lane.key)})
+			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
+		case c.settled.Load(): // its caller has left, and nothing was decided
+			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
 		default:
 			c.behind = answers[i].Behind
 			if !c.alone {
@@ -236,19 +236,19 @@ func (q *Queue[Q, A]) inTime(calls []*call[Q, A]) []*call[Q, A] {
 	return slices.DeleteFunc(calls, func(c *call[Q, A]) bool {
 		late := c.alone && q.o.MaxWait > 0 && time.Since(c.since) >= q.o.MaxWait+longestRest
 		if late {
-			q.deliver(c, Answer[A]{Err: q.stayedLocked(c.lane.key)})
+			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
 		}
 		return late
 	})
 }
 
 // decides reports whether any request is answered, and not to be asked again.
-func decides[A any](answers []Answer[A]) bool {
-	return slices.ContainsFunc(answers, func(a Answer[A]) bool { return !a.Alone })
+func decides[A any](answers []Result[A]) bool {
+	return slices.ContainsFunc(answers, func(a Result[A]) bool { return !a.Alone })
 }
 
 // send runs one statement, and checks that it answers each request.
-func (q *Queue[Q, A]) send(ctx context.Context, reqs []Q, again bool) ([]Answer[A], error) {
+func (q *Queue[Q, A]) send(ctx context.Context, reqs []Q, again bool) ([]Result[A], error) {
 	answers, err := q.o.Run(ctx, reqs, again)
 	if err == nil && len(answers) != len(reqs) {
 		err = fmt.Errorf("%w: the server sent %d answers to %d requests", dblock.ErrOutcomeUnknown, len(answers), len(reqs))
@@ -256,9 +256,9 @@ func (q *Queue[Q, A]) send(ctx context.Context, reqs []Q, again bool) ([]Answer[
 	return answers, err
 }
 
-// putBack queues skipped calls again, at the head of the lane of the lock that they wait for. Each
+// requeue queues skipped calls again, at the head of the lane of the lock that they wait for. Each
 // key then has a statement of its own. A lane rests if one of its calls was skipped before.
-func (q *Queue[Q, A]) putBack(skipped []*call[Q, A]) {
+func (q *Queue[Q, A]) requeue(skipped []*call[Q, A]) {
 	byLane := make(map[*lane[Q, A]][]*call[Q, A])
 	for _, c := range skipped {
 		if c.behind != "" {
@@ -295,7 +295,7 @@ func (q *Queue[Q, A]) rest(l *lane[Q, A]) {
 		defer q.mu.Unlock()
 		l.resting = false
 		q.offer(l)
-		q.forget(l)
+		q.dropIdle(l)
 		q.dispatch()
 	})
 }

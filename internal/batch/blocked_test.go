@@ -25,7 +25,7 @@ func TestABatchThatIsBlockedEndsInTime(t *testing.T) {
 				if bounded {
 					o.Blocked = func(err error) bool { return errors.Is(err, locked) }
 				}
-				o.Run = func(context.Context, []order, bool) ([]Answer[int], error) {
+				o.Run = func(context.Context, []order, bool) ([]Result[int], error) {
 					time.Sleep(time.Second)
 					return nil, locked
 				}

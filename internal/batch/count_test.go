@@ -14,7 +14,7 @@ import (
 func TestAWrongNumberOfAnswersIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) {
-			o.Run = func(context.Context, []order, bool) ([]Answer[int], error) { return nil, nil }
+			o.Run = func(context.Context, []order, bool) ([]Result[int], error) { return nil, nil }
 		})
 		if err := <-r.do(t.Context(), "k", 1); !errors.Is(err, dblock.ErrOutcomeUnknown) {
 			t.Errorf("%v, want ErrOutcomeUnknown", err)

@@ -9,10 +9,10 @@ import (
 type call[Q, A any] struct {
 	req    Q
 	lane   *lane[Q, A]
-	answer chan Answer[A] // holds one, so that sending never blocks
+	result chan Result[A] // holds one, so that sending never blocks
 	then   func(A, error) // of a call that was posted: no caller waits for it
 
-	ended atomic.Bool // it has its answer, or its caller has left: whichever came first
+	settled atomic.Bool // it has its answer, or its caller has left: whichever came first
 
 	sent      bool // it left the queue for a statement
 	withdrawn bool // its caller gave up before that
@@ -28,7 +28,7 @@ type lane[Q, A any] struct {
 	calls  []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
 	live   int           // calls that are not withdrawn
 	flying int           // statements in flight that carry this key
-	beside bool          // what is in flight carries other keys as well
+	shared bool          // what is in flight carries other keys as well
 	ready  bool          // it is in Queue.ready
 
 	blocked int  // statements in flight that stand aside
@@ -40,7 +40,7 @@ func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.flying == 0 && !l.res
 
 // mayBegin reports whether a statement may carry this lane now, if each key has perKey at most.
 func (l *lane[Q, A]) mayBegin(perKey int) bool {
-	return l.live > 0 && !l.resting && l.blocked == 0 && (l.flying == 0 || l.flying < perKey && !l.beside)
+	return l.live > 0 && !l.resting && l.blocked == 0 && (l.flying == 0 || l.flying < perKey && !l.shared)
 }
 
 // bearsNoOther reports whether its next statement must carry no other key: it was skipped beside

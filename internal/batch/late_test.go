@@ -16,14 +16,14 @@ func TestALateAnswerIsReported(t *testing.T) {
 		var late []int
 		r := newRig(func(o *Options[order, int]) {
 			o.MaxInFlight = 1
-			o.Late = func(_ order, a Answer[int]) { late = append(late, a.Value) }
+			o.Late = func(_ order, a Result[int]) { late = append(late, a.Value) }
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		alone := r.do(ctx, "a", 1)
 		lone := r.next(t)
 		stays, leaves := r.do(t.Context(), "b", 2), r.do(ctx, "c", 3)
 		cancel()
-		if err := <-alone; !errors.Is(err, ErrLeft) || !errors.Is(err, dblock.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
+		if err := <-alone; !errors.Is(err, ErrAbandoned) || !errors.Is(err, dblock.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
 			t.Errorf("left: %v", err)
 		}
 		if err := <-leaves; !errors.Is(err, ErrNotSent) {
@@ -55,7 +55,7 @@ func TestSkippedRequestWithoutCallerIsDropped(t *testing.T) {
 		late, lateErr := 0, error(nil)
 		r := newRig(func(o *Options[order, int]) {
 			o.MaxInFlight = 1
-			o.Late = func(o order, got Answer[int]) { late, lateErr = o.n, got.Err }
+			o.Late = func(o order, got Result[int]) { late, lateErr = o.n, got.Err }
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		first := r.do(t.Context(), "a", 1)
@@ -64,10 +64,10 @@ func TestSkippedRequestWithoutCallerIsDropped(t *testing.T) {
 		s.answer()
 		both := r.next(t)
 		cancel()
-		if err := <-leaves; !errors.Is(err, ErrLeft) {
+		if err := <-leaves; !errors.Is(err, ErrAbandoned) {
 			t.Errorf("left: %v", err)
 		}
-		both.reply <- result{answers: []Answer[int]{{Alone: true}, {Value: 3}}}
+		both.reply <- result{answers: []Result[int]{{Alone: true}, {Value: 3}}}
 		r.quiet(t)
 		if err := errors.Join(<-first, <-stays, r.Close(t.Context())); err != nil {
 			t.Error(err)

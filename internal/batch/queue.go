@@ -20,7 +20,7 @@ type Options[Q, A any] struct {
 	// to the whole batch, and then no answer counts. For a single call ctx is that of its caller.
 	// For several it never ends: Run sets its own bound. again reports that some of the batch were
 	// answered Alone before.
-	Run func(ctx context.Context, batch []Q, again bool) ([]Answer[A], error)
+	Run func(ctx context.Context, batch []Q, again bool) ([]Result[A], error)
 
 	// Key names what a request contends for, for example a SKU.
 	Key func(Q) string
@@ -50,9 +50,9 @@ type Options[Q, A any] struct {
 	// With it the statement of a single caller outlives that caller, too: it runs on a goroutine of
 	// its own. Default: such answers are dropped, and the context of a single caller ends its
 	// statement.
-	Late func(Q, Answer[A])
+	Late func(Q, Result[A])
 
-	// Waiters is how many statements may stand aside at once, beside MaxInFlight: see StandAside.
+	// Waiters is how many statements may stand aside at once, beside MaxInFlight: see Yield.
 	// Default: none.
 	Waiters int
 
@@ -74,8 +74,8 @@ type Options[Q, A any] struct {
 	Patience time.Duration
 }
 
-// Answer is what Run says of one request; Late receives Value and Err only.
-type Answer[A any] struct {
+// Result is what Run says of one request; Late receives Value and Err only.
+type Result[A any] struct {
 	Value A
 	Err   error
 	Alone bool // nothing was decided: ask again, in a statement that carries no other key
@@ -151,23 +151,23 @@ func (q *Queue[Q, A]) do(ctx context.Context, req Q, due <-chan time.Time) (A, e
 	l := q.lane(req)
 	if l.idle() && len(q.ready) == 0 && q.mayBegin() {
 		q.begin()
-		l.flying, l.beside = 1, false
+		l.flying, l.shared = 1, false
 		if q.o.Late != nil && ctx.Done() != nil {
 			c := q.call(req, l)
 			c.sent = true
 			q.mu.Unlock()
-			go func() { q.lone(context.WithoutCancel(ctx), l, req, func(a Answer[A]) { q.deliver(c, a) }) }()
+			go func() { q.runSingle(context.WithoutCancel(ctx), l, req, func(a Result[A]) { q.deliver(c, a) }) }()
 			return q.wait(ctx, c, due)
 		}
 		q.mu.Unlock()
-		var got Answer[A]
-		if c := q.lone(ctx, l, req, func(a Answer[A]) { got = a }); c != nil {
+		var got Result[A]
+		if c := q.runSingle(ctx, l, req, func(a Result[A]) { got = a }); c != nil {
 			return q.wait(ctx, c, due)
 		}
 		return got.Value, got.Err
 	}
 	if q.waiting >= q.o.MaxQueue && !q.o.Ends(req) {
-		q.forget(l)
+		q.dropIdle(l)
 		q.mu.Unlock()
 		return none, fmt.Errorf("%w: %d calls wait already; nothing was sent", dblock.ErrOverloaded, q.o.MaxQueue)
 	}
@@ -199,9 +199,9 @@ func (q *Queue[Q, A]) Post(req Q, then func(A, error)) bool {
 func (q *Queue[Q, A]) call(req Q, l *lane[Q, A]) *call[Q, A] {
 	c, _ := q.spare.Get().(*call[Q, A])
 	if c == nil {
-		c = &call[Q, A]{answer: make(chan Answer[A], 1)}
+		c = &call[Q, A]{result: make(chan Result[A], 1)}
 	}
-	*c = call[Q, A]{req: req, lane: l, answer: c.answer}
+	*c = call[Q, A]{req: req, lane: l, result: c.result}
 	return c
 }
 
@@ -210,7 +210,7 @@ func (q *Queue[Q, A]) wait(ctx context.Context, c *call[Q, A], due <-chan time.T
 	var none A
 	for waits := true; waits; {
 		select {
-		case a := <-c.answer:
+		case a := <-c.result:
 			q.spare.Put(c)
 			return a.Value, a.Err
 		case <-due:
@@ -224,47 +224,47 @@ func (q *Queue[Q, A]) wait(ctx context.Context, c *call[Q, A], due <-chan time.T
 	if q.withdraw(c) {
 		return none, notSent(ctx)
 	}
-	if c.ended.Swap(true) { // its answer came at the same moment: the truth is better than a guess
-		a := <-c.answer
+	if c.settled.Swap(true) { // its answer came at the same moment: the truth is better than a guess
+		a := <-c.result
 		return a.Value, a.Err
 	}
-	return none, fmt.Errorf("%w: %w", ErrLeft, context.Cause(ctx))
+	return none, fmt.Errorf("%w: %w", ErrAbandoned, context.Cause(ctx))
 }
 
 // deliver gives a call its answer.
-func (q *Queue[Q, A]) deliver(c *call[Q, A], a Answer[A]) {
+func (q *Queue[Q, A]) deliver(c *call[Q, A], a Result[A]) {
 	switch {
 	case c.then != nil:
 		c.then(a.Value, a.Err)
-	case !c.ended.Swap(true):
-		c.answer <- a
+	case !c.settled.Swap(true):
+		c.result <- a
 	case q.o.Late != nil:
 		q.o.Late(c.req, a)
 	}
 }
 
-// lone runs a single request, and passes on its answer. A request that is to be asked again is
+// runSingle runs a single request, and passes on its answer. A request that is to be asked again is
 // queued and returned. It does not wait on the goroutine of its caller: with that caller the
 // statement would end, but perhaps not the wait on the server.
-func (q *Queue[Q, A]) lone(ctx context.Context, l *lane[Q, A], req Q, tell func(Answer[A])) (again *call[Q, A]) {
+func (q *Queue[Q, A]) runSingle(ctx context.Context, l *lane[Q, A], req Q, tell func(Result[A])) (again *call[Q, A]) {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if again != nil {
-			q.putBack([]*call[Q, A]{again})
+			q.requeue([]*call[Q, A]{again})
 		}
-		q.settle(&turn[Q, A]{lanes: []*lane[Q, A]{l}})
+		q.settle(&inFlight[Q, A]{lanes: []*lane[Q, A]{l}})
 	}()
 	began := time.Now()
 	answers, err := q.send(alone(ctx), []Q{req}, false)
 	switch {
 	case err != nil:
-		tell(Answer[A]{Err: err})
+		tell(Result[A]{Err: err})
 	case answers[0].Alone && q.o.MaxWait > 0 && q.o.Late == nil:
 		again = q.call(req, l)
 		again.behind, again.since = answers[0].Behind, began
 	case answers[0].Alone:
-		tell(Answer[A]{Err: q.stayedLocked(l.key)})
+		tell(Result[A]{Err: q.stayedLocked(l.key)})
 	default:
 		tell(answers[0])
 	}
@@ -280,7 +280,7 @@ func (q *Queue[Q, A]) withdraw(c *call[Q, A]) bool {
 	}
 	c.lane.withdraw(c)
 	q.waiting--
-	q.forget(c.lane)
+	q.dropIdle(c.lane)
 	q.drained()
 	return true
 }
@@ -313,8 +313,8 @@ func (q *Queue[Q, A]) drained() {
 // error wraps the reason.
 var ErrNotSent = errors.New("dblock: the wait ended before the request was sent, nothing was written")
 
-// ErrLeft: the caller's context ended after its request was sent. It is a dblock.ErrOutcomeUnknown;
-// the answer goes to Options.Late. The error says why, too.
-var ErrLeft = fmt.Errorf("%w: the wait ended after the request was sent", dblock.ErrOutcomeUnknown)
+// ErrAbandoned: the caller's context ended after its request was sent. It is a
+// dblock.ErrOutcomeUnknown; the answer goes to Options.Late. The error says why, too.
+var ErrAbandoned = fmt.Errorf("%w: the wait ended after the request was sent", dblock.ErrOutcomeUnknown)
 
 func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx)) }

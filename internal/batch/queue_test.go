@@ -28,7 +28,7 @@ type statement struct {
 }
 
 type result struct {
-	answers []Answer[int]
+	answers []Result[int]
 	err     error
 }
 
@@ -37,8 +37,8 @@ func (s statement) answer() {
 	s.reply <- result{answers: echo(s.batch)}
 }
 
-func echo(batch []order) []Answer[int] {
-	answers := make([]Answer[int], len(batch))
+func echo(batch []order) []Result[int] {
+	answers := make([]Result[int], len(batch))
 	for i, o := range batch {
 		answers[i].Value = o.n
 	}
@@ -63,7 +63,7 @@ func newRig(change func(*Options[order, int])) *rig {
 	r := &rig{sent: make(chan statement, 100)}
 	o := Options[order, int]{
 		Key: func(o order) string { return o.key },
-		Run: func(ctx context.Context, batch []order, again bool) ([]Answer[int], error) {
+		Run: func(ctx context.Context, batch []order, again bool) ([]Result[int], error) {
 			s := statement{ctx, slices.Clone(batch), again, make(chan result)}
 			r.sent <- s
 			got := <-s.reply
@@ -134,7 +134,7 @@ func TestLoneCallerRunsOnItsOwnGoroutine(t *testing.T) {
 		var ownContext bool
 		q := New(Options[order, int]{
 			Key: func(o order) string { return o.key },
-			Run: func(ctx context.Context, batch []order, _ bool) ([]Answer[int], error) {
+			Run: func(ctx context.Context, batch []order, _ bool) ([]Result[int], error) {
 				ownContext = ctx.Value(marker{}) == "mine"
 				return echo(batch), nil
 			},
@@ -304,7 +304,7 @@ func TestOneBadRequestNeverFailsItsNeighbours(t *testing.T) {
 		q := New(Options[order, int]{
 			Key:      func(o order) string { return o.key },
 			Classify: func(error) sqlerr.Class { return sqlerr.BadInput },
-			Run: func(_ context.Context, batch []order, _ bool) ([]Answer[int], error) {
+			Run: func(_ context.Context, batch []order, _ bool) ([]Result[int], error) {
 				statements++
 				if statements == 1 {
 					<-held
@@ -522,7 +522,7 @@ func TestLockedEvenAloneIsBusy(t *testing.T) {
 		r := newRig(nil)
 		end := r.do(t.Context(), "a", 1)
 		s := r.next(t)
-		s.reply <- result{answers: []Answer[int]{{Alone: true}}}
+		s.reply <- result{answers: []Result[int]{{Alone: true}}}
 		want(t, end, dblock.ErrBusy)
 	})
 }
@@ -579,7 +579,7 @@ func TestEveryCallIsAnsweredOnce(t *testing.T) {
 	q := New(Options[order, int]{
 		MaxBatch: 7, PerKey: 2,
 		Key: func(o order) string { return o.key },
-		Run: func(_ context.Context, batch []order, _ bool) ([]Answer[int], error) {
+		Run: func(_ context.Context, batch []order, _ bool) ([]Result[int], error) {
 			answers := echo(batch)
 			keys := map[string]bool{}
 			for _, o := range batch {

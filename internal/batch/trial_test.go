@@ -31,7 +31,7 @@ func TestSuspects(t *testing.T) {
 			r := &rig{Queue: New(Options[order, int]{
 				Key:      func(o order) string { return o.key },
 				Classify: func(error) sqlerr.Class { return sqlerr.Unclassified },
-				Run: func(_ context.Context, batch []order, _ bool) ([]Answer[int], error) {
+				Run: func(_ context.Context, batch []order, _ bool) ([]Result[int], error) {
 					if statements++; statements == 1 {
 						<-held
 					}

@@ -51,9 +51,9 @@ const connection = "connection"
 
 // check makes findings of facts. None is that it does not apply.
 type check struct {
-	name    string
-	foreign bool // it is made of any product, also of one about which no more is known
-	judge   func(Facts) []Finding
+	name     string
+	foreign  bool // it is made of any product, also of one about which no more is known
+	evaluate func(Facts) []Finding
 }
 
 var checks = []check{
@@ -74,13 +74,13 @@ var checks = []check{
 	{"session_locks", true, sessionLocks},
 }
 
-// Judge makes the report of a server that was asked.
-func Judge(f Facts) Report {
+// Evaluate makes the report of a server that was asked.
+func Evaluate(f Facts) Report {
 	r := Report{Engine: f.Engine, Server: strings.TrimSpace(f.Product + " " + f.Version), Target: f.Target}
 	r.add(connection, []Finding{fine(fmt.Sprintf("database %q as %q", f.Database, f.User))})
 	for _, c := range checks {
 		if f.Known || c.foreign {
-			r.add(c.name, c.judge(f))
+			r.add(c.name, c.evaluate(f))
 		}
 	}
 	return r

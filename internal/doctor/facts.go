@@ -34,13 +34,13 @@ type Facts struct {
 	NoUsage  bool      // Postgres: the role can't enter the schema
 	Creators []Creator // Postgres: other roles that may create objects on the search_path
 
-	SearchPath string // Postgres: as sessions begin with it
-	Stranger   string // Postgres: a table whose owner is not to be trusted, as pgdb.StrangeOwner says it
-	Ahead      time.Duration
-	Within     time.Duration // what Ahead may be off by
-	Stands     bool          // MySQL: the clock of the session's statements stands still
-	Isolation  string
-	Settings   map[string]string // by the server's name, as it shows them
+	SearchPath       string // Postgres: as sessions begin with it
+	Stranger         string // Postgres: a table whose owner is not to be trusted, as pgdb.StrangeOwner says it
+	Ahead            time.Duration
+	Within           time.Duration // what Ahead may be off by
+	ClockStandsStill bool          // MySQL: the clock of the session's statements stands still
+	Isolation        string
+	Settings         map[string]string // by the server's name, as it shows them
 
 	Connections, MaxConnections int // open, and how many a service may have
 	Locks, LockCapacity         int // in the server's lock table; capacity 0 where there is no limit

@@ -136,7 +136,7 @@ const clockWrong = time.Second
 func clock(f Facts) []Finding {
 	found := differ(f.Ahead, f.Within)
 	switch {
-	case f.Stands:
+	case f.ClockStandsStill:
 		return []Finding{finding(Problem, "the session has a timestamp: the server's clock stands still for its statements",
 			"leases, queues and sales are refused: take timestamp out of the DSN and of the server's settings")}
 	case f.Ahead.Abs()-f.Within > clockWrong:

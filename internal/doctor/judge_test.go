@@ -60,7 +60,7 @@ func kept(storage string) map[string]Table {
 func TestHealthyHasNothingButOK(t *testing.T) {
 	t.Parallel()
 	for _, f := range []Facts{healthyPostgres(), healthyMySQL()} {
-		r := Judge(f)
+		r := Evaluate(f)
 		if got := worse(r); len(got) > 0 || r.Problems+r.Warnings > 0 {
 			t.Errorf("%s: %v, %+v", f.Engine, got, r)
 		}
@@ -103,7 +103,7 @@ func judgeEach(t *testing.T, healthy func() Facts, cases map[string]judged) {
 		f := healthy()
 		f.Settings = maps.Clone(f.Settings)
 		c.change(&f)
-		r := Judge(f)
+		r := Evaluate(f)
 		if got := worse(r); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
@@ -208,7 +208,7 @@ func TestJudgeMySQL(t *testing.T) {
 			func(f *Facts) { f.Tables[0].Lacks = []string{"UPDATE"} }, []string{"problem grants"},
 			"GRANT UPDATE ON `app`." + schema.Tables()[0] + " TO 'u'@'%'",
 		},
-		"a clock that stands":      {func(f *Facts) { f.Stands, f.Ahead = true, -time.Hour }, []string{"problem clock"}, "take timestamp out"},
+		"a clock that stands":      {func(f *Facts) { f.ClockStandsStill, f.Ahead = true, -time.Hour }, []string{"problem clock"}, "take timestamp out"},
 		"character set":            {set("character_set_client", "gbk"), []string{"problem charset"}, "charset=utf8mb4"},
 		"log":                      {set("innodb_flush_log_at_trx_commit", "2"), []string{"problem durability"}, "= 2"},
 		"two flushes":              {set("innodb_flush_log_at_trx_commit", "3"), nil, ""},
@@ -238,7 +238,7 @@ func TestNothingPlaysWithTheTerminal(t *testing.T) {
 	t.Parallel()
 	f := healthyPostgres()
 	f.Version = "17\x1b[2J"
-	for _, found := range Judge(f).Findings {
+	for _, found := range Evaluate(f).Findings {
 		if strings.ContainsRune(found.Found+found.Advice, '\x1b') {
 			t.Errorf("%q", found)
 		}

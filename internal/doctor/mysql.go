@@ -34,7 +34,7 @@ func MySQL(ctx context.Context, config *mysqldriver.Config, name string) Report 
 		return unreachable(engineMySQL, target, err)
 	}
 	f.Target, f.ReadTimeout = target, config.ReadTimeout
-	return Judge(f)
+	return Evaluate(f)
 }
 
 func mysqlFacts(ctx context.Context, conn *sql.Conn, name string) (Facts, error) {
@@ -75,7 +75,7 @@ func mysqlFacts(ctx context.Context, conn *sql.Conn, name string) (Facts, error)
 	if err != nil {
 		return Facts{}, err
 	}
-	f.Stands = stands > 0
+	f.ClockStandsStill = stands > 0
 	if f.Schema == "" {
 		f.Schema = s.Database
 	}

@@ -66,7 +66,7 @@ func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
 		return unreachable(enginePostgres, target, err)
 	}
 	f.Target, f.Prepares, f.ClientEncoding = target, prepares, encoding
-	return Judge(f)
+	return Evaluate(f)
 }
 
 // targetOf has all the hosts that the DSN lists: any of them may be the one that answered.

@@ -24,7 +24,7 @@ func TestJSONStays(t *testing.T) {
 		`{"check":"server","status":"problem","found":"CockroachDB v24.1","advice":"dblock's locks are not known to exclude on CockroachDB: ` +
 		`use one primary server of PostgreSQL, MySQL or MariaDB"},` +
 		`{"check":"session_locks","status":"note","found":"not through this DSN","advice":"no"}]}`
-	got, err := json.Marshal(Judge(Facts{
+	got, err := json.Marshal(Evaluate(Facts{
 		Engine: enginePostgres, Product: "CockroachDB", Version: "v24.1", Target: "h:26257/d", Database: "d", User: "u",
 		SessionLocks: errors.New("no"),
 	}))

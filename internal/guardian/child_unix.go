@@ -87,7 +87,7 @@ func guard(args []string) int {
 				g.dead, heard = true, nil
 			}
 		case <-signals:
-			g.ask()
+			g.terminate()
 		case status := <-ended:
 			g.ended, g.left = true, time.Now().Add(notice)
 			g.report("ended " + strconv.Itoa(int(status)))
@@ -194,7 +194,7 @@ func (g *guarded) obey(line string) {
 	case strings.HasPrefix(line, "until ") && len(fields) == 2:
 		g.until = [2]time.Time{time.Now().Add(time.Duration(fields[1])), time.Unix(0, fields[0])}
 	case line == "end":
-		g.ask()
+		g.terminate()
 	}
 }
 
@@ -207,8 +207,8 @@ func numbers64(line string) (ns []int64) {
 	return ns
 }
 
-// ask sends SIGTERM to all, once.
-func (g *guarded) ask() {
+// terminate sends SIGTERM to all, once.
+func (g *guarded) terminate() {
 	if !g.kill.IsZero() {
 		return
 	}
@@ -227,7 +227,7 @@ func (g *guarded) passed(d time.Duration) bool {
 func (g *guarded) act() {
 	now := time.Now()
 	if g.passed(0) {
-		g.ask()
+		g.terminate()
 	}
 	if g.dead || g.passed(g.slack) || !g.kill.IsZero() && !now.Before(g.kill) {
 		g.kill, g.dead = now, true
@@ -267,12 +267,12 @@ func (g *guarded) signal(sig syscall.Signal) {
 	}
 }
 
-// mostNamed is how many processes a report names. A report is a line, which its reader bounds.
-const mostNamed = 100
+// maxNamed is how many processes a report names. A report is a line, which its reader bounds.
+const maxNamed = 100
 
 // reportLeft says how many processes are left, and the numbers of the first ones.
 func reportLeft(pids []int) string {
-	return fmt.Sprintf("left %d %s", len(pids), strings.Trim(fmt.Sprint(pids[:min(len(pids), mostNamed)]), "[]"))
+	return fmt.Sprintf("left %d %s", len(pids), strings.Trim(fmt.Sprint(pids[:min(len(pids), maxNamed)]), "[]"))
 }
 
 func (g *guarded) report(line string) { _, _ = g.reports.WriteString(line + "\n") }

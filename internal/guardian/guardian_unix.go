@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look is how often the caller asks ValidUntil.
-const look = 100 * time.Millisecond
+// checkInterval is how often the caller asks ValidUntil.
+const checkInterval = 100 * time.Millisecond
 
 // sharing counts the commands of this process that are in its process group.
 var sharing atomic.Int64
@@ -157,7 +157,7 @@ func (r *run) wait(ctx context.Context) (int, error) {
 		signal.Notify(quit, syscall.SIGQUIT)
 	}
 	defer signal.Stop(quit)
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	done := ctx.Done()
 	for reports != nil && !r.over {
@@ -176,7 +176,7 @@ func (r *run) wait(ctx context.Context) (int, error) {
 				reports = nil
 				break
 			}
-			r.hear(line)
+			r.report(line)
 		case <-gone: // other programs that are started at the same moment may keep the pipe open
 			gone = nil
 			_ = r.from.SetReadDeadline(time.Now().Add(2 * time.Second))
@@ -205,8 +205,8 @@ func (r *run) order(line string) {
 	_, _ = r.to.WriteString(line + "\n")
 }
 
-// hear takes a report in.
-func (r *run) hear(line string) {
+// report takes a report in.
+func (r *run) report(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	n, _ := strconv.Atoi(strings.Fields(rest + " 0")[0])
 	switch word {

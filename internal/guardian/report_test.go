@@ -13,7 +13,7 @@ import (
 // the reports after it.
 func TestReportsAnyNumberLeft(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{0, 1, mostNamed, mostNamed + 1, 200_000} {
+	for _, n := range []int{0, 1, maxNamed, maxNamed + 1, 200_000} {
 		pids := make([]int, n)
 		for i := range pids {
 			pids[i] = 1<<22 - n + i // the largest that Linux has
@@ -23,9 +23,9 @@ func TestReportsAnyNumberLeft(t *testing.T) {
 		r := run{Command: Command{Left: func(n int, pids []int) { left, named = n, pids }}}
 		lines := bufio.NewScanner(strings.NewReader(reportLeft(pids) + "\nover\n"))
 		for lines.Scan() {
-			r.hear(lines.Text())
+			r.report(lines.Text())
 		}
-		if want := pids[:min(n, mostNamed)]; left != n || !slices.Equal(named, want) || !r.over {
+		if want := pids[:min(n, maxNamed)]; left != n || !slices.Equal(named, want) || !r.over {
 			t.Errorf("of %d the caller learns %d, named %d, want %d; the end arrives: %v", n, left, len(named), len(want), r.over)
 		}
 	}

@@ -20,8 +20,8 @@ const tries = 6
 // exclusive acquires one key for one holder.
 type exclusive struct{ *holds }
 
-// ask asks the database for an exclusive lease. It returns the lock, or the holder.
-func (x *exclusive) ask(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+// request asks the database for an exclusive lease. It returns the lock, or the holder.
+func (x *exclusive) request(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	over := false
 	for n := 1; ; n++ {
@@ -41,7 +41,7 @@ func (x *exclusive) ask(ctx context.Context, w *waiter, r root.Request) (*dblock
 			x.admitReaders(w)
 		}
 		switch {
-		case answer.Token != 0 && got.ask.Over:
+		case answer.Token != 0 && got.request.DespiteReaders:
 			x.dropPending(w)
 			w.pending = got.given()
 			continue
@@ -88,7 +88,7 @@ func (x *exclusive) checkPending(w *waiter, a *AcquireResult) {
 // gone.
 func (x *exclusive) dropPending(w *waiter) {
 	if w.pending != nil {
-		x.reconciler.handles.remove(w.pending.ask.Handle)
+		x.reconciler.handles.remove(w.pending.request.Handle)
 		w.pending = nil
 	}
 }
@@ -97,12 +97,12 @@ func (x *exclusive) dropPending(w *waiter) {
 func (w *waiter) adjust(a *AcquireRequest, gone member.ID, over bool) {
 	switch {
 	case w.pending != nil:
-		a.Instead, a.Contended = w.pending.ask.Handle, false
+		a.Instead, a.Contended = w.pending.request.Handle, false
 	case over:
-		a.Over, a.Gone, a.Contended = true, gone, false
+		a.DespiteReaders, a.DeadMember, a.Contended = true, gone, false
 		a.Hold, a.Detached, a.Data = 0, false, nil // they count from when it is held
 	case gone != (member.ID{}):
-		a.Gone, a.Contended = gone, false
+		a.DeadMember, a.Contended = gone, false
 	}
 }
 
@@ -119,7 +119,7 @@ func (q *requester) pauseOrRefuse(
 		return nil, q.lockedNow(ctx, r)
 	}
 	if answer.MemberGone {
-		inc.Suspect()
+		inc.CheckSoon()
 	}
 	if err := q.sleep(ctx, time.Millisecond<<n); err != nil {
 		return nil, q.unanswered(ctx, err, r)
@@ -131,7 +131,7 @@ func (q *requester) pauseOrRefuse(
 // the same.
 func (q *requester) lockedNow(ctx context.Context, r root.Request) error {
 	if ctx.Err() != nil {
-		return ended(q.queues.lastSeen(r), context.Cause(ctx))
+		return waitEnded(q.queues.lastSeen(r), context.Cause(ctx))
 	}
 	return fmt.Errorf("%w: lock %q: its row is locked at this moment: nothing was written", dblock.ErrBusy, r.Key)
 }
@@ -139,15 +139,15 @@ func (q *requester) lockedNow(ctx context.Context, r root.Request) error {
 // reply is an answer, and what it answers.
 type reply struct {
 	AcquireResult
-	ask  AcquireRequest
-	inc  *member.Incarnation
-	sent time.Time
+	request AcquireRequest
+	inc     *member.Incarnation
+	sent    time.Time
 }
 
 // once sends one ask, again where nothing of it was written, and puts an error into words.
 func (q *requester) once(ctx context.Context, r root.Request, adjust func(*AcquireRequest)) (reply, error) {
 	for n := 1; ; n++ {
-		if err := q.mayAsk(); err != nil {
+		if err := q.mayAcquire(); err != nil {
 			return reply{}, err
 		}
 		inc, err := q.member.Current(ctx)
@@ -157,14 +157,14 @@ func (q *requester) once(ctx context.Context, r root.Request, adjust func(*Acqui
 			}
 			continue
 		}
-		got := reply{ask: q.asked(r), inc: inc, sent: q.o.Clock.Now()}
-		adjust(&got.ask)
+		got := reply{request: q.asked(r), inc: inc, sent: q.o.Clock.Now()}
+		adjust(&got.request)
 		queue := q.acquires[r.Mode]
-		if got.ask.InTurn {
-			queue = q.inTurn
+		if got.request.NoTickets {
+			queue = q.behindTickets
 		}
-		got.AcquireResult, err = queue.Do(ctx, ask{got.ask, inc})
-		q.answered(inc, err, got.Token != 0, got.ask.back(r.Mode))
+		got.AcquireResult, err = queue.Do(ctx, acquisition{got.request, inc})
+		q.answered(inc, err, got.Token != 0, got.request.undo(r.Mode))
 		if err == nil {
 			return got, nil
 		}
@@ -178,7 +178,7 @@ func (q *requester) once(ctx context.Context, r root.Request, adjust func(*Acqui
 // reconciled, and what was not granted is forgotten. If the caller left it before, late does that.
 func (q *requester) answered(inc *member.Incarnation, err error, granted bool, backs ...ReleaseRequest) {
 	switch {
-	case errors.Is(err, batch.ErrLeft):
+	case errors.Is(err, batch.ErrAbandoned):
 	case err != nil && q.mayBeHeld(err):
 		q.releaseUnresolved(inc, backs...)
 	case err != nil || !granted:
@@ -193,7 +193,7 @@ func (q *requester) unjoined(ctx context.Context, err error, r root.Request) err
 	case errors.Is(err, dblock.ErrClosed):
 		return err
 	case ctx.Err() != nil:
-		return ended(q.queues.lastSeen(r), sqlerr.NotSent(ctx))
+		return waitEnded(q.queues.lastSeen(r), sqlerr.NotSent(ctx))
 	}
 	return sqlerr.Wrap(q.Traits.Classify(err).Harmless(), err, fmt.Sprintf("lock %q: nothing was asked for", r.Key), "")
 }
@@ -252,7 +252,7 @@ func (q *requester) unanswered(ctx context.Context, err error, r root.Request) e
 	case errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded):
 		return err
 	case sqlerr.Ended(ctx) && !q.mayBeHeld(err):
-		return ended(q.queues.lastSeen(r), context.Cause(ctx))
+		return waitEnded(q.queues.lastSeen(r), context.Cause(ctx))
 	default:
 		return q.explain(err, r.Key)
 	}

@@ -15,9 +15,9 @@ import (
 // returned with the handle that it sent. An answer that does not match has an unknown outcome, and
 // is reconciled.
 
-// runAsks answers the requests of one incarnation, each at its index. An error applies to the whole
-// batch.
-type runAsks[A any] func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[A], error)
+// runAcquire answers the requests of one incarnation, each at its index. An error applies to the
+// whole batch.
+type runAcquire[A any] func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Result[A], error)
 
 // acquire is a statement of one kind.
 type acquire func(ctx context.Context, by By, asks []AcquireRequest) ([]AcquireResult, error)
@@ -31,8 +31,8 @@ func (q *requester) acquireOf(kind Kind) acquire {
 // byIncarnation runs one statement of a queue, or one for each incarnation if the process has just
 // registered again. Requests that share an error, which one of them may have caused, are sent again
 // apart.
-func byIncarnation[A any](ctx context.Context, l *base, requests []ask, run runAsks[A]) ([]batch.Answer[A], error) {
-	answers := make([]batch.Answer[A], len(requests))
+func byIncarnation[A any](ctx context.Context, l *base, requests []acquisition, run runAcquire[A]) ([]batch.Result[A], error) {
+	answers := make([]batch.Result[A], len(requests))
 	incs := make(map[*member.Incarnation][]int)
 	for i, a := range requests {
 		incs[a.inc] = append(incs[a.inc], i)
@@ -55,7 +55,7 @@ func byIncarnation[A any](ctx context.Context, l *base, requests []ask, run runA
 				answers[i] = got[n]
 			}
 			if failed := answers[i].Err; failed != nil && len(requests) > 1 && l.Traits.Classify(failed).MayBeOfOne() {
-				answers[i] = batch.Answer[A]{Alone: true}
+				answers[i] = batch.Result[A]{Alone: true}
 			}
 		}
 	}
@@ -63,8 +63,8 @@ func byIncarnation[A any](ctx context.Context, l *base, requests []ask, run runA
 }
 
 // checked runs acquire once, and checks each grant by its handle.
-func checked(acquire acquire) runAsks[AcquireResult] {
-	return func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[AcquireResult], error) {
+func checked(acquire acquire) runAcquire[AcquireResult] {
+	return func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Result[AcquireResult], error) {
 		got, err := acquire(ctx, by, asks)
 		if err == nil {
 			err = checkNumber(asks, got)
@@ -72,12 +72,12 @@ func checked(acquire acquire) runAsks[AcquireResult] {
 		if err != nil {
 			return nil, err
 		}
-		answers := make([]batch.Answer[AcquireResult], len(got))
+		answers := make([]batch.Result[AcquireResult], len(got))
 		for i, a := range got {
 			if a.Err == nil {
 				a.Err = asks[i].checkGrant(a)
 			}
-			answers[i] = batch.Answer[AcquireResult]{Value: a, Err: a.Err}
+			answers[i] = batch.Result[AcquireResult]{Value: a, Err: a.Err}
 		}
 		return answers, nil
 	}
@@ -86,10 +86,10 @@ func checked(acquire acquire) runAsks[AcquireResult] {
 // eachKeyOnce sends batches that have each key once. If a request is refused, all requests like it
 // are refused with it: they were in the same statement. If it is granted, the others of its key go
 // into the next one, which names the holder.
-func eachKeyOnce(acquire acquire) runAsks[AcquireResult] {
+func eachKeyOnce(acquire acquire) runAcquire[AcquireResult] {
 	run := checked(acquire)
-	return func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[AcquireResult], error) {
-		answers := make([]batch.Answer[AcquireResult], len(asks))
+	return func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Result[AcquireResult], error) {
+		answers := make([]batch.Result[AcquireResult], len(asks))
 		left := make([]int, len(asks))
 		for i := range asks {
 			left[i] = i
@@ -132,7 +132,7 @@ func eachKeyOnce(acquire acquire) runAsks[AcquireResult] {
 
 // isLike reports whether two requests of one key have the same chance.
 func (a AcquireRequest) isLike(b AcquireRequest) bool {
-	return a.Instead == b.Instead && a.Gone == b.Gone && a.Over == b.Over && a.InTurn == b.InTurn
+	return a.Instead == b.Instead && a.DeadMember == b.DeadMember && a.DespiteReaders == b.DespiteReaders && a.NoTickets == b.NoTickets
 }
 
 // CheckKeys refuses a batch that has a key more than once.

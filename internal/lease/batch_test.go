@@ -89,7 +89,7 @@ func refusesStrangers(t *testing.T, fair bool, acquire func(*lease.Locker) (*dbl
 	if err != nil {
 		t.Fatal(err)
 	}
-	share, err := shares.Enter(0, m, func() (*stranger, lease.Backend, error) { return e, backendOf(e.Driver, e), nil })
+	share, err := shares.Open(0, m, func() (*stranger, lease.Backend, error) { return e, backendOf(e.Driver, e), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestABatchHasAKeyOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		share, err := shares.Enter(0, m, func() (*counting, lease.Backend, error) { return e, backendOf(e.Driver, e), nil })
+		share, err := shares.Open(0, m, func() (*counting, lease.Backend, error) { return e, backendOf(e.Driver, e), nil })
 		if err != nil {
 			t.Fatal(err)
 		}

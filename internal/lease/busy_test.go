@@ -125,7 +125,7 @@ func TestALostMemberWaitsOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Admin().Forget(inc.ID)
+		s.Admin().DeleteMember(inc.ID)
 		release(t, first)
 		began := time.Now()
 		if took := (<-got).Sub(began); took > 20*time.Second {

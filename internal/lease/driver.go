@@ -21,17 +21,17 @@ type By struct {
 
 // AcquireRequest is one acquisition.
 type AcquireRequest struct {
-	Key       string
-	Handle    Handle
-	Label     string
-	Data      []byte
-	Hold      time.Duration // it ends so long after it was granted, whatever the member does; 0: never
-	Detached  bool          // no member keeps it: it lasts for Hold
-	Contended bool          // another handle held the key at the last request
-	Instead   Handle        // an acquisition that this one replaces if the database still has it; zero: none
-	Gone      member.ID     // a member that is gone for good (see Evict): what it held is free; zero: none
-	InTurn    bool          // only if no call has a ticket for the key
-	Over      bool          // readers may be there still: what is granted is to be held only when they have gone
+	Key            string
+	Handle         Handle
+	Label          string
+	Data           []byte
+	Hold           time.Duration // it ends so long after it was granted, whatever the member does; 0: never
+	Detached       bool          // no member keeps it: it lasts for Hold
+	Contended      bool          // another handle held the key at the last request
+	Instead        Handle        // an acquisition that this one replaces if the database still has it; zero: none
+	DeadMember     member.ID     // a member that is gone for good (see Evict): what it held is free; zero: none
+	NoTickets      bool          // only if no call has a ticket for the key
+	DespiteReaders bool          // readers may be there still: what is granted is to be held only when they have gone
 
 	Permits, Limit int // where permits are asked for: how many, of how many
 }
@@ -65,9 +65,9 @@ type Holder struct {
 // QueueEntry is what has become of a call that waits with a ticket: its Token where it has the key.
 type QueueEntry struct {
 	AcquireResult
-	Left    time.Duration // until the end of what it has, where it has one of its own
-	Waits   bool          // its ticket is there, and its member is alive
-	Missing bool          // the key has no row, and so is free
+	Remaining time.Duration // until the end of what it has, where it has one of its own
+	Waits     bool          // its ticket is there, and its member is alive
+	Missing   bool          // the key has no row, and so is free
 }
 
 // ReleaseRequest is one acquisition to be released. Token 0 is any: the handle is enough.
@@ -90,8 +90,8 @@ func MayWait(backs []ReleaseRequest) []ReleaseRequest {
 	return waits
 }
 
-// back is what undoes an AcquireRequest.
-func (a AcquireRequest) back(mode dblock.Mode) ReleaseRequest {
+// undo is what undoes an AcquireRequest.
+func (a AcquireRequest) undo(mode dblock.Mode) ReleaseRequest {
 	b := ReleaseRequest{Key: a.Key, Handle: a.Handle, Mode: mode}
 	if a.Detached {
 		b.Lasts = a.Hold
@@ -102,7 +102,7 @@ func (a AcquireRequest) back(mode dblock.Mode) ReleaseRequest {
 // ReleaseResult is what became of a ReleaseRequest.
 type ReleaseResult struct {
 	Freed bool // by this very call
-	Stood bool // the database had the lease when the statement began; without Freed, its row was locked
+	Held  bool // the database had the lease when the statement began; without Freed, its row was locked
 }
 
 // HeldLease is an acquisition that is held.
@@ -117,7 +117,7 @@ type HeldLease struct {
 	MemberLabel string
 	Age         time.Duration
 	Waiters     int64
-	Data        []byte // read by Look only
+	Data        []byte // read by Get only
 }
 
 // Kind is what a statement does with its requests.
@@ -135,7 +135,7 @@ const (
 var kinds = [...]Kind{dblock.ModeExclusive: KindExclusive, dblock.ModeShared: KindShared, dblock.ModePermit: KindPermits}
 
 // AcquireBatch is what one statement asks for. KindExclusive has each key once (see CheckKeys), and
-// all or none of its requests are InTurn. A batch of another kind may have a key more than once.
+// all or none of its requests are NoTickets. A batch of another kind may have a key more than once.
 type AcquireBatch struct {
 	Kind     Kind
 	By       By
@@ -230,10 +230,10 @@ type Inspector interface {
 	// data.
 	List(ctx context.Context, key string) ([]HeldLease, error)
 
-	// Look reads one lease, with its data: the exclusive holder, or else any shared holder or
+	// Get reads one lease, with its data: the exclusive holder, or else any shared holder or
 	// permits. It returns false if no live process holds it, with the token of the last
 	// acquisition, or 0 if that is unknown.
-	Look(ctx context.Context, key string) (l HeldLease, held bool, err error)
+	Get(ctx context.Context, key string) (l HeldLease, held bool, err error)
 
 	// SetPermits gives a semaphore a number of permits, makes it if there is none, and wakes
 	// waiters.
@@ -264,10 +264,10 @@ type Watcher interface {
 
 // Watch is a connection on which the server looks at keys.
 type Watch interface {
-	// Look returns as soon as some of these keys seem to be free, or to be held by one of these
+	// Watch returns as soon as some of these keys seem to be free, or to be held by one of these
 	// handles. That may not be committed yet. After about d it returns none. States that are known
 	// already are skipped.
-	Look(ctx context.Context, keys []string, turns []Handle, known []LeaseState, d time.Duration) ([]LeaseState, error)
+	Watch(ctx context.Context, keys []string, turns []Handle, known []LeaseState, d time.Duration) ([]LeaseState, error)
 
 	// Close ends the connection.
 	Close()

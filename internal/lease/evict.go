@@ -17,9 +17,9 @@ type evictions struct {
 }
 
 type eviction struct {
-	done chan struct{}
-	gone bool      // for good; read these after done
-	at   time.Time // when that was known
+	done    chan struct{}
+	evicted bool      // for good; read these after done
+	at      time.Time // when that was known
 }
 
 const evictAgain = time.Second
@@ -34,8 +34,8 @@ func (x *eviction) old(now time.Time) bool {
 	}
 }
 
-// mostGone bounds how many are remembered.
-const mostGone = 64
+// maxEvictions bounds how many are remembered.
+const maxEvictions = 64
 
 // evict deletes a member that has expired, and reports whether the member is gone for good.
 func (e *evictions) evict(ctx context.Context, q *requester, id member.ID) (gone bool) {
@@ -43,7 +43,7 @@ func (e *evictions) evict(ctx context.Context, q *requester, id member.ID) (gone
 	x := e.of[id]
 	if x == nil || x.old(q.o.Clock.Now()) {
 		x = &eviction{done: make(chan struct{})}
-		if e.of == nil || len(e.of) >= mostGone {
+		if e.of == nil || len(e.of) >= maxEvictions {
 			e.of = make(map[member.ID]*eviction)
 		}
 		e.of[id] = x
@@ -55,7 +55,7 @@ func (e *evictions) evict(ctx context.Context, q *requester, id member.ID) (gone
 	e.mu.Unlock()
 	select {
 	case <-x.done:
-		return x.gone
+		return x.evicted
 	case <-ctx.Done():
 		return false
 	}
@@ -66,8 +66,8 @@ func (e *evictions) run(ctx context.Context, q *requester, id member.ID, x *evic
 	ctx, cancel := context.WithTimeout(ctx, q.bound())
 	defer cancel()
 	gone, err := q.Driver.Evict(ctx, id)
-	x.gone, x.at = gone && err == nil, q.o.Clock.Now()
-	if x.gone {
+	x.evicted, x.at = gone && err == nil, q.o.Clock.Now()
+	if x.evicted {
 		return
 	}
 	e.mu.Lock()

@@ -16,7 +16,7 @@ func (b *base) margin(d time.Duration) time.Duration { return min(b.member.Margi
 // ExpireIn ends the lease d from now. The local end moves in before the statement is sent, and out
 // only after the server has confirmed it.
 func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
-	turn := h.turn()
+	turn := h.moveSlot()
 	select {
 	case turn <- struct{}{}:
 		defer func() { <-turn }()
@@ -30,11 +30,11 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.l.bound())
 	defer cancel()
-	ours, err := h.l.Driver.ExpireIn(ctx, h.backs(), d)
+	ours, err := h.l.Driver.ExpireIn(ctx, h.releases(), d)
 	switch {
 	case err != nil && h.l.Traits.Classify(err) == sqlerr.Unresolved:
 		h.mu.Lock()
-		h.most = sent.Add(d) // the statement may take effect at any time, also after one that is sent later
+		h.latestEnd = sent.Add(d) // the statement may take effect at any time, also after one that is sent later
 		h.mu.Unlock()
 		return fmt.Errorf("%w: the end of %q: %w", dblock.ErrOutcomeUnknown, h.key(), err)
 	case err != nil:
@@ -43,7 +43,7 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 		}
 		return h.l.explain(err, h.key())
 	case !ours:
-		why := h.goneReason(before)
+		why := h.lossReason(before)
 		h.lose(why)()
 		return &dblock.LostError{Key: h.key(), Reason: why}
 	}
@@ -58,8 +58,8 @@ func (h *hold) EndsAt() time.Time {
 	return h.until
 }
 
-// turn is a channel with room for one call that moves the end.
-func (h *hold) turn() chan struct{} {
+// moveSlot is a channel with room for one call that moves the end.
+func (h *hold) moveSlot() chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.moving == nil {
@@ -73,8 +73,8 @@ func (h *hold) turn() chan struct{} {
 func (h *hold) moveIn(sent time.Time, d time.Duration) (before time.Time, bounded time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.most.IsZero() {
-		d = min(d, h.most.Sub(sent))
+	if !h.latestEnd.IsZero() {
+		d = min(d, h.latestEnd.Sub(sent))
 	}
 	why := h.why
 	if why == "" && d <= 0 {
@@ -98,8 +98,8 @@ func (h *hold) moveTo(until time.Time) (ended dblock.Reason) {
 	return h.why
 }
 
-// goneReason is the reason for which the server no longer has a hold whose local end is until.
-func (h *hold) goneReason(until time.Time) dblock.Reason {
+// lossReason is the reason for which the server no longer has a hold whose local end is until.
+func (h *hold) lossReason(until time.Time) dblock.Reason {
 	if !until.IsZero() && clock.Past(h.l.o.Clock.Now(), until) {
 		return dblock.ReasonTimeUp
 	}

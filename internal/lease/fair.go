@@ -25,25 +25,25 @@ import (
 // fairQueue serves a Locker's calls in the order of their tickets.
 type fairQueue struct {
 	*exclusive
-	tickets *batch.Queue[ask, int64]
+	tickets *batch.Queue[acquisition, int64]
 
-	mu    sync.Mutex
-	turns map[string][]*turn // by key and in the order of their tickets
+	mu      sync.Mutex
+	waiters map[string][]*fairWaiter // by key and in the order of their tickets
 }
 
 func newFairQueue(x *exclusive) *fairQueue {
-	f := &fairQueue{exclusive: x, turns: make(map[string][]*turn)}
-	f.tickets = batch.New(batch.Options[ask, int64]{
-		Run: f.runTickets, Key: func(a ask) string { return a.Key }, Classify: x.Traits.Classify,
-		Weight: askWeight, MaxWeight: x.Traits.maxWeight(), MaxQueue: x.o.MaxQueue,
+	f := &fairQueue{exclusive: x, waiters: make(map[string][]*fairWaiter)}
+	f.tickets = batch.New(batch.Options[acquisition, int64]{
+		Run: f.runTickets, Key: func(a acquisition) string { return a.Key }, Classify: x.Traits.Classify,
+		Weight: acquireWeight, MaxWeight: x.Traits.maxWeight(), MaxQueue: x.o.MaxQueue,
 		MaxBatch: x.o.MaxBatch, MaxInFlight: x.o.MaxInFlight, Patience: x.o.patience,
-		Late: func(a ask, got batch.Answer[int64]) { x.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
+		Late: func(a acquisition, got batch.Result[int64]) { x.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
 	})
 	return f
 }
 
-// turn is a call that waits with a ticket.
-type turn struct {
+// fairWaiter is a call that waits with a ticket.
+type fairWaiter struct {
 	reply
 	ticket int64         // 0: it has none yet
 	woken  chan struct{} // holds one: it may have got the key, or be the first of this process now
@@ -60,11 +60,11 @@ func onlyExclusive(r root.Request) error {
 	return nil
 }
 
-// tryInTurn asks once. It is refused if any call waits.
-func (f *fairQueue) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+// try asks once. It is refused if any call waits.
+func (f *fairQueue) try(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	for n := 1; ; n++ {
-		got, err := f.once(ctx, r, func(a *AcquireRequest) { a.InTurn, a.Gone, a.Contended = true, gone, false })
+		got, err := f.once(ctx, r, func(a *AcquireRequest) { a.NoTickets, a.DeadMember, a.Contended = true, gone, false })
 		if err != nil {
 			return nil, nil, err
 		}
@@ -89,9 +89,9 @@ func (f *fairQueue) tryInTurn(ctx context.Context, r root.Request) (*dblock.Lock
 	}
 }
 
-// waitInTurn waits with a ticket, unless the key is free and no other call waits.
-func (f *fairQueue) waitInTurn(ctx context.Context, r root.Request) (*dblock.Lock, error) {
-	lock, _, err := f.tryInTurn(ctx, r)
+// wait waits with a ticket, unless the key is free and no other call waits.
+func (f *fairQueue) wait(ctx context.Context, r root.Request) (*dblock.Lock, error) {
+	lock, _, err := f.try(ctx, r)
 	if lock != nil || err != nil && !sqlerr.IsContended(err) {
 		return lock, err
 	}
@@ -101,12 +101,12 @@ func (f *fairQueue) waitInTurn(ctx context.Context, r root.Request) (*dblock.Loc
 		if err != nil {
 			return nil, err
 		}
-		got, err := f.awaitTurn(ctx, r, t, began)
+		got, err := f.awaitGrant(ctx, r, t, began)
 		if err == nil && got != nil {
 			return f.grant(ctx, nil, *got, r)
 		}
-		ask := t.ask.back(dblock.ModeExclusive)
-		if !f.background(func() { _, _ = f.giveBack(f.ending, t.inc, ask) }) {
+		ask := t.request.undo(dblock.ModeExclusive)
+		if !f.background(func() { _, _ = f.releaseNow(f.ending, t.inc, ask) }) {
 			f.releaseUnresolved(t.inc, ask)
 		}
 		if err != nil {
@@ -117,7 +117,7 @@ func (f *fairQueue) waitInTurn(ctx context.Context, r root.Request) (*dblock.Loc
 
 // takeTicket notes that a call waits. Those of a process are noted in their order, many in a
 // statement.
-func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*turn, error) {
+func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*fairWaiter, error) {
 	for n := 1; ; n++ {
 		inc, err := f.member.Current(ctx)
 		if err != nil {
@@ -129,22 +129,22 @@ func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*turn, erro
 			}
 			continue
 		}
-		t := &turn{reply: reply{ask: f.asked(r), inc: inc, sent: f.o.Clock.Now()}, woken: make(chan struct{}, 1)}
+		t := &fairWaiter{reply: reply{request: f.asked(r), inc: inc, sent: f.o.Clock.Now()}, woken: make(chan struct{}, 1)}
 		f.waits.await(t)
-		ticket, err := f.tickets.Do(ctx, ask{t.ask, inc})
-		f.answered(inc, err, ticket != 0, t.ask.back(dblock.ModeExclusive))
+		ticket, err := f.tickets.Do(ctx, acquisition{t.request, inc})
+		f.answered(inc, err, ticket != 0, t.request.undo(dblock.ModeExclusive))
 		if err == nil && ticket != 0 {
 			f.waits.number(t, ticket)
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			of := f.turns[r.Key]
-			i, _ := slices.BinarySearchFunc(of, t, func(a, b *turn) int { return cmp.Compare(a.ticket, b.ticket) })
-			f.turns[r.Key] = slices.Insert(of, i, t)
+			of := f.waiters[r.Key]
+			i, _ := slices.BinarySearchFunc(of, t, func(a, b *fairWaiter) int { return cmp.Compare(a.ticket, b.ticket) })
+			f.waiters[r.Key] = slices.Insert(of, i, t)
 			return t, nil
 		}
-		f.waits.forget(t)
+		f.waits.removeFair(t)
 		if err == nil { // the member is gone
-			inc.Suspect()
+			inc.CheckSoon()
 			if err := f.sleep(ctx, time.Millisecond<<min(n, tries)); err != nil {
 				return nil, f.unanswered(ctx, err, r)
 			}
@@ -165,14 +165,14 @@ func (f *fairQueue) pauseIfBusy(ctx context.Context, r root.Request, err error) 
 		return err
 	}
 	if err := f.sleep(ctx, f.o.UnnotifiedPoll); err != nil {
-		return ended(f.queues.lastSeen(r), err)
+		return waitEnded(f.queues.lastSeen(r), err)
 	}
 	return nil
 }
 
 // runTickets is one statement for each incarnation.
-func (f *fairQueue) runTickets(ctx context.Context, requests []ask, _ bool) ([]batch.Answer[int64], error) {
-	return byIncarnation(ctx, f.base, requests, func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Answer[int64], error) {
+func (f *fairQueue) runTickets(ctx context.Context, requests []acquisition, _ bool) ([]batch.Result[int64], error) {
+	return byIncarnation(ctx, f.base, requests, func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Result[int64], error) {
 		got, err := f.Driver.Acquire(ctx, AcquireBatch{KindFair, by, asks})
 		if err == nil {
 			err = checkNumber(asks, got)
@@ -180,31 +180,31 @@ func (f *fairQueue) runTickets(ctx context.Context, requests []ask, _ bool) ([]b
 		if err != nil {
 			return nil, err
 		}
-		answers := make([]batch.Answer[int64], len(got))
+		answers := make([]batch.Result[int64], len(got))
 		for i, a := range got {
-			answers[i] = batch.Answer[int64]{Value: a.Ticket, Err: a.Err}
+			answers[i] = batch.Result[int64]{Value: a.Ticket, Err: a.Err}
 		}
 		return answers, nil
 	})
 }
 
-// awaitTurn waits until a call has the key; nil: its ticket is gone, with its member.
-func (f *fairQueue) awaitTurn(ctx context.Context, r root.Request, t *turn, began time.Time) (got *reply, err error) {
-	defer f.leaveTurn(r.Key, t)
+// awaitGrant waits until a call has the key; nil: its ticket is gone, with its member.
+func (f *fairQueue) awaitGrant(ctx context.Context, r root.Request, t *fairWaiter, began time.Time) (got *reply, err error) {
+	defer f.leave(r.Key, t)
 	for woken := true; ; {
 		refused := &dblock.HeldError{Key: r.Key}
 		if woken || f.isFirst(r.Key, t) {
-			state, err := f.seeTurn(ctx, r, t)
+			state, err := f.readTicket(ctx, r, t)
 			if err != nil && !sqlerr.IsContended(err) {
 				return nil, err
 			}
 			switch {
 			case err != nil: // the ticket remains: look again later
-			case state.Token != 0 && (t.ask.Detached || t.inc.Alive()):
+			case state.Token != 0 && (t.request.Detached || t.inc.Alive()):
 				got := t.reply
 				got.AcquireResult, got.sent = state.AcquireResult, state.sent
-				if got.ask.Hold > 0 {
-					got.ask.Hold = max(state.Left, 1) // 0 is without an end
+				if got.request.Hold > 0 {
+					got.request.Hold = max(state.Remaining, 1) // 0 is without an end
 				}
 				return &got, nil
 			case state.Token != 0 || !state.Waits || !t.inc.Alive(): // what was granted has ended with the member
@@ -215,26 +215,26 @@ func (f *fairQueue) awaitTurn(ctx context.Context, r root.Request, t *turn, bega
 			}
 		}
 		if woken, err = f.untilWoken(ctx, r.Key, t, refused, f.o.Clock.Now().Sub(began)); err != nil {
-			return nil, ended(refused, err)
+			return nil, waitEnded(refused, err)
 		}
 	}
 }
 
-// turnState is what has become of a call that waits.
-type turnState struct {
+// ticketState is what has become of a call that waits.
+type ticketState struct {
 	QueueEntry
 	sent time.Time // before which the key was granted, for as long as is left of it
 }
 
-// seeTurn reads the state of a call. If the key is free or its holder is dead, it first serves the
-// next ticket.
-func (f *fairQueue) seeTurn(ctx context.Context, r root.Request, t *turn) (turnState, error) {
+// readTicket reads the state of a call. If the key is free or its holder is dead, it first serves
+// the next ticket.
+func (f *fairQueue) readTicket(ctx context.Context, r root.Request, t *fairWaiter) (ticketState, error) {
 	for n := 1; ; n++ {
 		sent := f.o.Clock.Now()
 		bound, cancel := context.WithTimeout(ctx, f.bound())
-		state, err := f.Driver.Entry(bound, r.Key, t.ask.Handle, t.ticket)
+		state, err := f.Driver.Entry(bound, r.Key, t.request.Handle, t.ticket)
 		if err == nil {
-			err = t.ask.checkGrant(state.AcquireResult)
+			err = t.request.checkGrant(state.AcquireResult)
 		}
 		if err == nil && state.Token == 0 && n < tries {
 			var served bool
@@ -245,16 +245,16 @@ func (f *fairQueue) seeTurn(ctx context.Context, r root.Request, t *turn) (turnS
 		}
 		cancel()
 		if err == nil {
-			return turnState{state, sent}, nil
+			return ticketState{state, sent}, nil
 		}
 		if !f.again(ctx, sqlerr.Unwritten(err), n) {
-			return turnState{}, f.unanswered(ctx, sqlerr.Unwritten(err), r) // the ticket of this call is withdrawn
+			return ticketState{}, f.unanswered(ctx, sqlerr.Unwritten(err), r) // the ticket of this call is withdrawn
 		}
 	}
 }
 
 // serve has the next one served where the key is free for it; it may be this one.
-func (f *fairQueue) serve(ctx context.Context, r root.Request, t *turn, state QueueEntry) (served bool, err error) {
+func (f *fairQueue) serve(ctx context.Context, r root.Request, t *fairWaiter, state QueueEntry) (served bool, err error) {
 	var gone member.ID
 	switch {
 	case !f.isFirst(r.Key, t):
@@ -278,10 +278,10 @@ func (f *fairQueue) serve(ctx context.Context, r root.Request, t *turn, state Qu
 }
 
 // untilWoken waits until it is worth looking again. woken reports that a notification came.
-func (f *fairQueue) untilWoken(ctx context.Context, key string, t *turn, refused *dblock.HeldError, waited time.Duration) (woken bool, err error) {
+func (f *fairQueue) untilWoken(ctx context.Context, key string, t *fairWaiter, refused *dblock.HeldError, waited time.Duration) (woken bool, err error) {
 	every := f.o.Poll
 	switch {
-	case !f.waits.isNotifiedOfTurn(t):
+	case !f.waits.isNotifiedOfTicket(t):
 		every = pace.Interval(waited, f.o.UnnotifiedPoll)
 	case f.waits.isNotified():
 		every = f.notifiedPoll(waited)
@@ -293,26 +293,26 @@ func (f *fairQueue) untilWoken(ctx context.Context, key string, t *turn, refused
 	return f.sleepOr(ctx, d, t.woken)
 }
 
-func (f *fairQueue) isFirst(key string, t *turn) bool {
+func (f *fairQueue) isFirst(key string, t *fairWaiter) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	of := f.turns[key]
+	of := f.waiters[key]
 	return len(of) > 0 && of[0] == t
 }
 
-// leaveTurn ends a wait; the next one of this process looks from now on.
-func (f *fairQueue) leaveTurn(key string, t *turn) {
-	f.waits.forget(t)
+// leave ends a wait; the next one of this process looks from now on.
+func (f *fairQueue) leave(key string, t *fairWaiter) {
+	f.waits.removeFair(t)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	of := f.turns[key]
+	of := f.waiters[key]
 	i := slices.Index(of, t)
 	of = slices.Delete(of, i, i+1)
 	if len(of) == 0 {
-		delete(f.turns, key)
+		delete(f.waiters, key)
 		return
 	}
-	f.turns[key] = of
+	f.waiters[key] = of
 	if i == 0 {
 		signal(of[0].woken)
 	}

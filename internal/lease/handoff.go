@@ -6,13 +6,13 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// given is a lease that was granted and has no hold yet: the holder before has handed it over, or
+// granted is a lease that was granted and has no hold yet: the holder before has handed it over, or
 // readers still have the key.
-type given struct{ reply }
+type granted struct{ reply }
 
-func (r reply) given() *given { return &given{r} }
+func (r reply) given() *granted { return &granted{r} }
 
-func (g *given) back() ReleaseRequest { return g.ask.back(dblock.ModeExclusive) }
+func (g *granted) undo() ReleaseRequest { return g.request.undo(dblock.ModeExclusive) }
 
 // handOff gives a lease to the next waiter in one statement. If it returns false, the lease is to
 // be released. certain reports that the lease is unchanged then: the statement has not failed. Only
@@ -32,19 +32,19 @@ func (s *holds) handOff(ctx context.Context, h *hold) (handed, certain bool) {
 	if next == nil {
 		return false, true
 	}
-	g := reply{ask: s.asked(next.request), inc: h.inc, sent: s.o.Clock.Now()}.given()
-	g.ask.Instead, g.ask.Contended = h.fences[0].Handle, false
-	answer, err := s.acquires[dblock.ModeExclusive].Do(ctx, ask{g.ask, h.inc})
+	g := reply{request: s.asked(next.request), inc: h.inc, sent: s.o.Clock.Now()}.given()
+	g.request.Instead, g.request.Contended = h.fences[0].Handle, false
+	answer, err := s.acquires[dblock.ModeExclusive].Do(ctx, acquisition{g.request, h.inc})
 	unresolved := err != nil && s.mayBeHeld(err)
-	s.answered(h.inc, err, answer.Token != 0, g.back())
+	s.answered(h.inc, err, answer.Token != 0, g.undo())
 	if err != nil || answer.Token == 0 {
 		s.queues.notGiven(next, unresolved)
 		return false, err == nil
 	}
-	s.reconciler.handles.remove(g.ask.Instead) // its row is the next one's
+	s.reconciler.handles.remove(g.request.Instead) // its row is the next one's
 	g.AcquireResult = answer
 	if !s.queues.give(next, g) {
-		_, _ = s.giveBack(ctx, g.inc, g.back())
+		_, _ = s.releaseNow(ctx, g.inc, g.undo())
 	}
 	return true, true
 }

@@ -44,9 +44,9 @@ func (s *holds) close() (all []*hold, empty <-chan struct{}) {
 	return slices.Collect(maps.Keys(s.all)), s.empty
 }
 
-// takeBack releases what callers still hold. Another Locker of the process may keep the member
+// releaseAll releases what callers still hold. Another Locker of the process may keep the member
 // alive.
-func (s *holds) takeBack() {
+func (s *holds) releaseAll() {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.all))
 	s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *holds) takeBack() {
 		released := h.why == dblock.ReasonReleased
 		h.mu.Unlock()
 		if !released {
-			s.reconciler.add(h.inc, s.o.Fair, true, h.backs()...)
+			s.reconciler.add(h.inc, s.o.Fair, true, h.releases()...)
 		}
 	}
 }
@@ -69,14 +69,14 @@ type hold struct {
 	detached   bool
 	began      time.Time
 	notifyLost func(dblock.Reason) // the Lock, that it is lost
-	forget     func()              // unregisters it from the end of the incarnation
+	unregister func()              // unregisters it from the end of the incarnation
 
-	mu     sync.Mutex
-	most   time.Time // the database's end lies no later: WithMaxHold, or an ExpireIn without an answer; zero: none
-	until  time.Time // its end for this process, regardless of heartbeats; zero: none
-	timer  clock.Timer
-	moving chan struct{} // see turn; nil until the first ExpireIn
-	why    dblock.Reason // why it has ended, lost or released; empty: it has not
+	mu        sync.Mutex
+	latestEnd time.Time // the database's end lies no later: WithMaxHold, or an ExpireIn without an answer; zero: none
+	until     time.Time // its end for this process, regardless of heartbeats; zero: none
+	timer     clock.Timer
+	moving    chan struct{} // see turn; nil until the first ExpireIn
+	why       dblock.Reason // why it has ended, lost or released; empty: it has not
 }
 
 // grant makes the hold of a lease that was asked for at the given time. The database granted it, or
@@ -84,7 +84,7 @@ type hold struct {
 func (s *holds) grant(
 	ctx context.Context, w *waiter, got reply, r root.Request,
 ) (*dblock.Lock, error) {
-	a := got.ask
+	a := got.request
 	h := &hold{
 		l: s, inc: got.inc, detached: a.Detached, began: s.o.Clock.Now(),
 		fences: []dblock.Fence{{Key: a.Key, Token: got.Token, Handle: a.Handle, Mode: r.Mode}},
@@ -94,7 +94,7 @@ func (s *holds) grant(
 
 // hold begins what was granted.
 func (s *holds) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.Request) (*dblock.Lock, error) {
-	a, inc := got.ask, got.inc
+	a, inc := got.request, got.inc
 	var lock *dblock.Lock
 	if a.Hold > 0 {
 		h.until = got.sent.Add(a.Hold)
@@ -103,7 +103,7 @@ func (s *holds) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		_, _ = s.giveBack(context.WithoutCancel(ctx), inc, h.backs()...)
+		_, _ = s.releaseNow(context.WithoutCancel(ctx), inc, h.releases()...)
 		return nil, fmt.Errorf("%w: what was granted is given back", dblock.ErrClosed)
 	}
 	s.all[h] = struct{}{}
@@ -113,20 +113,20 @@ func (s *holds) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.
 		s.queues.hold(w, h.began)
 	}
 	s.mu.Unlock()
-	h.forget = func() {}
+	h.unregister = func() {}
 	if !a.Detached {
-		h.forget = inc.OnEnd(h.lose)
+		h.unregister = inc.OnEnd(h.lose)
 	}
 	if a.Hold > 0 {
 		h.mu.Lock()
-		h.most = got.sent.Add(a.Hold)
-		h.endAt(h.most.Add(-s.margin(a.Hold)))
+		h.latestEnd = got.sent.Add(a.Hold)
+		h.endAt(h.latestEnd.Add(-s.margin(a.Hold)))
 		h.mu.Unlock()
 	}
 	return lock, nil
 }
 
-func (h *hold) backs() []ReleaseRequest {
+func (h *hold) releases() []ReleaseRequest {
 	var lasts time.Duration
 	if h.detached {
 		lasts = max(h.ValidUntil().Sub(h.l.o.Clock.Now()), 1)
@@ -189,8 +189,8 @@ func (h *hold) stop(why dblock.Reason) bool {
 	return true
 }
 
-// ended reports whether the hold has ended, lost or released.
-func (h *hold) ended() bool {
+// hasEnded reports whether the hold has ended, lost or released.
+func (h *hold) hasEnded() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.why != ""
@@ -207,7 +207,7 @@ func (h *hold) lose(why dblock.Reason) (observe func()) {
 		h.l.dequeue(h)
 	}
 	if why == dblock.ReasonTimeUp { // a lock needs no Release then
-		h.forget()
+		h.unregister()
 		h.l.reconciler.handles.remove(h.fences[0].Handle)
 		h.l.drop(h)
 	}
@@ -230,7 +230,7 @@ func (h *hold) held() time.Duration { return h.l.o.Clock.Now().Sub(h.began) }
 // Release hands the lease over to the next one of this process, or gives it back. If the server did
 // not have it any more, it was lost. The error is that of a server that refuses.
 func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
-	h.forget()
+	h.unregister()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), foreground)
 	defer cancel()
 	stood := h.stop(dblock.ReasonReleased)
@@ -241,7 +241,7 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	stolen := false
 	if !handed { // the server may still have a lost lease
 		var missing bool
-		missing, refused = h.l.giveBack(ctx, h.inc, h.backs()...)
+		missing, refused = h.l.releaseNow(ctx, h.inc, h.releases()...)
 		stolen = missing && stood && certain
 		for _, f := range h.fences {
 			h.l.waits.wake(f.Key)
@@ -250,7 +250,7 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	held := h.held()
 	var why dblock.Reason
 	if stolen {
-		why = h.goneReason(h.EndsAt())
+		why = h.lossReason(h.EndsAt())
 		h.notifyLost(why)
 	}
 	h.l.dequeue(h)

@@ -37,7 +37,7 @@ func (c *leaping) locker(t *testing.T, s *memlease.Server) *lease.Locker {
 		t.Fatal(err)
 	}
 	var shares lease.Shares[int, *memlease.Driver]
-	share, err := shares.Enter(0, m, func() (*memlease.Driver, lease.Backend, error) { d := s.Open(); return d, d.Backend(), nil })
+	share, err := shares.Open(0, m, func() (*memlease.Driver, lease.Backend, error) { d := s.Open(); return d, d.Backend(), nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (a *Admin) Holder(ctx context.Context, key string) (dblock.HeldLock, error)
 	}
 	bounded, cancel := context.WithTimeout(ctx, a.bound())
 	defer cancel()
-	listed, held, err := a.Inspector.Look(bounded, key)
+	listed, held, err := a.Inspector.Get(bounded, key)
 	switch {
 	case err != nil:
 		return dblock.HeldLock{}, a.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
@@ -140,7 +140,7 @@ func (a *Admin) forceRelease(ctx context.Context, f dblock.Fence) error {
 		return err
 	case got[0].Freed:
 		return nil
-	case got[0].Stood:
+	case got[0].Held:
 		return fmt.Errorf("%w: a guarded transaction of its holder is open on %q; try again", dblock.ErrBusy, f.Key)
 	}
 	return fmt.Errorf("%w: %q was released, or taken over, at this moment", dblock.ErrNotHeld, f.Key)

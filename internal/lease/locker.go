@@ -56,14 +56,14 @@ type tasks struct {
 // requester sends acquisitions and releases.
 type requester struct {
 	*pauser
-	acquires  [3]*batch.Queue[ask, AcquireResult] // by mode
-	inTurn    *batch.Queue[ask, AcquireResult]    // for calls that give way to those with tickets
-	release   *batch.Queue[returning, ReleaseResult]
-	evictions evictions
+	acquires      [3]*batch.Queue[acquisition, AcquireResult] // by mode
+	behindTickets *batch.Queue[acquisition, AcquireResult]    // for calls that give way to those with tickets
+	release       *batch.Queue[releaseCall, ReleaseResult]
+	evictions     evictions
 }
 
-// ask is an AcquireRequest of one incarnation.
-type ask struct {
+// acquisition is an AcquireRequest of one incarnation.
+type acquisition struct {
 	AcquireRequest
 	inc *member.Incarnation
 }
@@ -94,10 +94,10 @@ func newRequester(p *pauser) *requester {
 	q.acquires[dblock.ModeExclusive] = q.acquiring(dblock.ModeExclusive, eachKeyOnce(q.acquireOf(KindExclusive)))
 	q.acquires[dblock.ModeShared] = q.acquiring(dblock.ModeShared, checked(q.acquireOf(KindShared)))
 	q.acquires[dblock.ModePermit] = q.acquiring(dblock.ModePermit, checked(q.acquireOf(KindPermits)))
-	q.inTurn = q.acquiring(dblock.ModeExclusive, eachKeyOnce(q.acquireOf(KindExclusive)))
-	q.release = batch.New(batch.Options[returning, ReleaseResult]{
-		Run: q.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Classify: p.Traits.Classify,
-		Weight: returning.weight, MaxWeight: p.Traits.maxWeight(),
+	q.behindTickets = q.acquiring(dblock.ModeExclusive, eachKeyOnce(q.acquireOf(KindExclusive)))
+	q.release = batch.New(batch.Options[releaseCall, ReleaseResult]{
+		Run: q.runRelease, Key: func(b releaseCall) string { return b.Key }, Ends: func(releaseCall) bool { return true }, Classify: p.Traits.Classify,
+		Weight: releaseCall.weight, MaxWeight: p.Traits.maxWeight(),
 		MaxBatch: p.o.MaxBatch, MaxInFlight: p.o.MaxInFlight, Patience: p.o.patience,
 	})
 	return q
@@ -106,22 +106,22 @@ func newRequester(p *pauser) *requester {
 // close waits for what is under way.
 func (q *requester) close(ctx context.Context) error {
 	var errs []error
-	for _, acquire := range append(q.acquires[:], q.inTurn) {
+	for _, acquire := range append(q.acquires[:], q.behindTickets) {
 		errs = append(errs, acquire.Close(ctx))
 	}
 	return errors.Join(append(errs, q.release.Close(ctx))...)
 }
 
 // acquiring makes a queue of acquisitions.
-func (q *requester) acquiring(mode dblock.Mode, run runAsks[AcquireResult]) *batch.Queue[ask, AcquireResult] {
-	return batch.New(batch.Options[ask, AcquireResult]{
-		Run: func(ctx context.Context, batch []ask, _ bool) ([]batch.Answer[AcquireResult], error) {
+func (q *requester) acquiring(mode dblock.Mode, run runAcquire[AcquireResult]) *batch.Queue[acquisition, AcquireResult] {
+	return batch.New(batch.Options[acquisition, AcquireResult]{
+		Run: func(ctx context.Context, batch []acquisition, _ bool) ([]batch.Result[AcquireResult], error) {
 			return byIncarnation(ctx, q.base, batch, run)
 		},
-		Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
-		Late:     func(a ask, got batch.Answer[AcquireResult]) { q.late(mode, a, got.Value.Token != 0, got.Err) },
+		Key: func(a acquisition) string { return a.Key }, Ends: func(a acquisition) bool { return a.Instead != Handle{} },
+		Late:     func(a acquisition, got batch.Result[AcquireResult]) { q.late(mode, a, got.Value.Token != 0, got.Err) },
 		Classify: q.Traits.Classify,
-		Weight:   askWeight, MaxWeight: q.Traits.maxWeight(), MaxQueue: q.o.MaxQueue, MaxBatch: q.o.MaxBatch, MaxInFlight: q.o.MaxInFlight, Patience: q.o.patience,
+		Weight:   acquireWeight, MaxWeight: q.Traits.maxWeight(), MaxQueue: q.o.MaxQueue, MaxBatch: q.o.MaxBatch, MaxInFlight: q.o.MaxInFlight, Patience: q.o.patience,
 	})
 }
 
@@ -163,7 +163,7 @@ func (l *Locker) observed(
 		return lock, err
 	}
 	if ctx.Err() != nil {
-		return nil, ended(l.queues.lastSeen(r), sqlerr.NotSent(ctx))
+		return nil, waitEnded(l.queues.lastSeen(r), sqlerr.NotSent(ctx))
 	}
 	began := l.o.Clock.Now()
 	lock, err = how(ctx, r)
@@ -181,7 +181,7 @@ func (l *Locker) observed(
 func (l *Locker) try(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	switch {
 	case l.o.Fair:
-		lock, refused, err := l.fair.tryInTurn(ctx, r)
+		lock, refused, err := l.fair.try(ctx, r)
 		return lock, unless(lock, refused, err)
 	case r.Mode != dblock.ModeExclusive:
 		lock, refused, err := l.sharing.atOnce(ctx, r)
@@ -197,7 +197,7 @@ func (x *exclusive) tryExclusive(ctx context.Context, r root.Request) (*dblock.L
 		return nil, held
 	}
 	defer x.leave(w)
-	lock, refused, err := x.ask(ctx, w, r)
+	lock, refused, err := x.request(ctx, w, r)
 	return lock, unless(lock, refused, err)
 }
 
@@ -209,8 +209,8 @@ func unless(lock *dblock.Lock, refused *dblock.HeldError, err error) error {
 	return err
 }
 
-// ended names the holder of a lock that was not acquired, and what ended the wait for it.
-func ended(refused *dblock.HeldError, why error) error {
+// waitEnded names the holder of a lock that was not acquired, and what ended the wait for it.
+func waitEnded(refused *dblock.HeldError, why error) error {
 	if errors.Is(why, dblock.ErrClosed) {
 		return why
 	}
@@ -243,7 +243,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		observe()
 	}
 	if err := clock.Await(ctx, empty, "locks are still in use"); err != nil {
-		x.takeBack()
+		x.releaseAll()
 		return err
 	}
 	ctx, stop := clock.Late(ctx)

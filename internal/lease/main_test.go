@@ -79,7 +79,7 @@ func (p *process) enter(t *testing.T) *lease.Share[*memlease.Driver] {
 	if err != nil {
 		t.Fatal(err)
 	}
-	share, err := p.shares.Enter(0, m, func() (*memlease.Driver, lease.Backend, error) { return p.driver, p.driver.Backend(), nil })
+	share, err := p.shares.Open(0, m, func() (*memlease.Driver, lease.Backend, error) { return p.driver, p.driver.Backend(), nil })
 	if err != nil {
 		t.Fatal(err)
 	}

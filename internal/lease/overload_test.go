@@ -30,7 +30,7 @@ func TestOverloadedIsNoDoubt(t *testing.T) {
 		var shares lease.Shares[int, *memlease.Driver]
 		m, _ := member.Options{TTL: ttl}.WithDefaults("Options")
 		o, _ := lease.Options{MaxQueue: 1, MaxInFlight: 1}.WithDefaults("Options", time.Second)
-		share, err := shares.Enter(0, m, func() (*memlease.Driver, lease.Backend, error) { return e, e.Backend(), nil })
+		share, err := shares.Open(0, m, func() (*memlease.Driver, lease.Backend, error) { return e, e.Backend(), nil })
 		if err != nil {
 			t.Fatal(err)
 		}

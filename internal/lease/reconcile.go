@@ -49,7 +49,7 @@ type reconciler struct {
 
 // operation is one lease to be released, or all of a set.
 type operation struct {
-	returning
+	releaseCall
 	granted bool // it was granted: once the server does not have it, it is released
 	inc     *member.Incarnation
 	sent    int64     // the heartbeat that was confirmed when it was asked for, or a later one
@@ -68,7 +68,7 @@ const (
 	firstLocked  = 10 * time.Millisecond  // the same where its row was locked
 	longestPause = time.Second            // between two tries for what is still held, or where no answer came
 
-	mostOpen = 65_536 // operations without an answer; past it nothing is acquired
+	maxOpen = 65_536 // operations without an answer; past it nothing is acquired
 )
 
 func newReconciler(b Backend, m *member.Member, c clock.Clock) *reconciler {
@@ -89,7 +89,7 @@ func (r *reconciler) add(inc *member.Incarnation, fair, granted bool, backs ...R
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	o := &operation{
-		returning: returningOf(fair, backs), granted: granted, inc: inc, n: r.begun,
+		releaseCall: releaseCallOf(fair, backs), granted: granted, inc: inc, n: r.begun,
 		sent: inc.Heartbeat(), certain: now.Add(r.member.TTL() + r.traits.LockWait),
 	}
 	if granted {
@@ -105,13 +105,13 @@ func (r *reconciler) inOrder() []*operation {
 	return slices.SortedFunc(maps.Keys(r.open), func(a, b *operation) int { return a.n - b.n })
 }
 
-// mayAsk refuses acquisitions while too many operations are without an answer: each may add one
+// mayAcquire refuses acquisitions while too many operations are without an answer: each may add one
 // more.
-func (q *requester) mayAsk() error {
+func (q *requester) mayAcquire() error {
 	r := q.reconciler
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.open) < mostOpen {
+	if len(r.open) < maxOpen {
 		return nil
 	}
 	return fmt.Errorf("%w: %d operations have no reply from the database; nothing was sent", dblock.ErrOverloaded, len(r.open))
@@ -119,7 +119,7 @@ func (q *requester) mayAsk() error {
 
 // post sends an operation with the next statement; r.mu is held.
 func (r *reconciler) post(o *operation) {
-	o.posted, o.again = !r.over(o) && r.queue.Post(o, func(got ReleaseResult, err error) { r.answered(o, got, err) }), false
+	o.posted, o.again = !r.isObsolete(o) && r.queue.Post(o, func(got ReleaseResult, err error) { r.answered(o, got, err) }), false
 	if !o.posted {
 		r.end(o)
 	}
@@ -139,10 +139,10 @@ func (o *operation) notify() {
 	o.waiting = nil
 }
 
-// over reports whether an operation needs no answer any more: the leases that it was to release
-// have ended by themselves. While the member is alive, none has: the member keeps a ticket of a
-// caller that has left, whatever end the lease had.
-func (r *reconciler) over(o *operation) bool {
+// isObsolete reports whether an operation needs no answer any more: the leases that it was to
+// release have ended by themselves. While the member is alive, none has: the member keeps a ticket
+// of a caller that has left, whatever end the lease had.
+func (r *reconciler) isObsolete(o *operation) bool {
 	if !o.inc.Lost() {
 		return false
 	}
@@ -160,7 +160,7 @@ func (r *reconciler) over(o *operation) bool {
 func (r *reconciler) answered(o *operation, got ReleaseResult, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && (got.Freed || !got.Stood && r.isCertain(o)) || r.over(o) || r.closed {
+	if err == nil && (got.Freed || !got.Held && r.isCertain(o)) || r.isObsolete(o) || r.closed {
 		r.end(o)
 		return
 	}
@@ -172,7 +172,7 @@ func (r *reconciler) answered(o *operation, got ReleaseResult, err error) {
 	o.notify()
 	pause := firstRepeat << min(o.tries, 20)
 	switch {
-	case err == nil && got.Stood:
+	case err == nil && got.Held:
 		pause = min(firstLocked<<min(o.tries, 20), longestPause)
 	case err != nil:
 		pause = min(pause, longestPause)
@@ -247,10 +247,10 @@ type reconciling struct{}
 func Reconciles(ctx context.Context) bool { return ctx.Value(reconciling{}) != nil }
 
 // run is one statement of the queue for each kind.
-func (r *reconciler) run(ctx context.Context, requests []*operation, _ bool) ([]batch.Answer[ReleaseResult], error) {
-	items := make([]returning, len(requests))
+func (r *reconciler) run(ctx context.Context, requests []*operation, _ bool) ([]batch.Result[ReleaseResult], error) {
+	items := make([]releaseCall, len(requests))
 	for i, o := range requests {
-		items[i] = o.returning
+		items[i] = o.releaseCall
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, reconciling{}, true), statementBound(r.member))
 	defer cancel()
@@ -281,28 +281,28 @@ func (r *reconciler) close() {
 	_ = r.queue.Close(ctx) // what is later ends at the server by itself
 }
 
-// returning is one lease to be released, or all of a set.
-type returning struct {
+// releaseCall is one lease to be released, or all of a set.
+type releaseCall struct {
 	ReleaseRequest                  // the set's first
 	set            []ReleaseRequest // nil: one lease
 	fair           bool             // its key goes to the lowest ticket
 }
 
-func returningOf(fair bool, backs []ReleaseRequest) returning {
-	r := returning{ReleaseRequest: backs[0], fair: fair}
+func releaseCallOf(fair bool, backs []ReleaseRequest) releaseCall {
+	r := releaseCall{ReleaseRequest: backs[0], fair: fair}
 	if len(backs) > 1 {
 		r.set = backs
 	}
 	return r
 }
 
-func (r returning) weight() int {
+func (r releaseCall) weight() int {
 	if r.set == nil {
-		return backWeight(r.ReleaseRequest)
+		return releaseWeight(r.ReleaseRequest)
 	}
 	all := 0
 	for _, b := range r.set {
-		all += backWeight(b)
+		all += releaseWeight(b)
 	}
 	return all
 }
@@ -325,7 +325,7 @@ func releaseSet(ctx context.Context, d Driver, set []ReleaseRequest) (all Releas
 	}
 	return ReleaseResult{
 		Freed: slices.ContainsFunc(got, func(r ReleaseResult) bool { return r.Freed }) && !slices.ContainsFunc(got, stillHeld),
-		Stood: slices.ContainsFunc(got, func(r ReleaseResult) bool { return r.Stood }),
+		Held:  slices.ContainsFunc(got, func(r ReleaseResult) bool { return r.Held }),
 	}, slices.ContainsFunc(got, isMissing), nil
 }
 
@@ -333,8 +333,8 @@ func releaseSet(ctx context.Context, d Driver, set []ReleaseRequest) (all Releas
 // than once. An exclusive lease of a key is released once in a statement; KindFair takes all
 // handles of a key at once. A statement that fails after others is the error of what it carried: to
 // send those again would find nothing of what they have released.
-func releaseBatch(ctx context.Context, d Driver, requests []returning) ([]batch.Answer[ReleaseResult], error) {
-	answers := make([]batch.Answer[ReleaseResult], len(requests))
+func releaseBatch(ctx context.Context, d Driver, requests []releaseCall) ([]batch.Result[ReleaseResult], error) {
+	answers := make([]batch.Result[ReleaseResult], len(requests))
 	left := make([]int, len(requests))
 	for i := range requests {
 		left[i] = i
@@ -346,7 +346,7 @@ func releaseBatch(ctx context.Context, d Driver, requests []returning) ([]batch.
 			if err != nil && !sent {
 				return nil, err
 			}
-			answers[left[0]] = batch.Answer[ReleaseResult]{Value: got, Err: err}
+			answers[left[0]] = batch.Result[ReleaseResult]{Value: got, Err: err}
 			left = left[1:]
 			continue
 		}

@@ -18,17 +18,17 @@ const foreground = time.Second
 // promptly is how often a release is sent before it goes on in the background.
 const promptly = 3
 
-// giveBack releases what was granted. If the server does not confirm it soon, or the row is locked,
-// for example by a guarded transaction, the reconciler continues. missing reports that the database
-// did not have all of it any more when it was first asked. After an attempt without an answer that
-// is unknown: that attempt may have released it. The error is that of a server that refuses the
-// release.
-func (q *requester) giveBack(ctx context.Context, inc *member.Incarnation, backs ...ReleaseRequest) (missing bool, refused error) {
+// releaseNow releases what was granted. If the server does not confirm it soon, or the row is
+// locked, for example by a guarded transaction, the reconciler continues. missing reports that the
+// database did not have all of it any more when it was first asked. After an attempt without an
+// answer that is unknown: that attempt may have released it. The error is that of a server that
+// refuses the release.
+func (q *requester) releaseNow(ctx context.Context, inc *member.Incarnation, backs ...ReleaseRequest) (missing bool, refused error) {
 	ctx, cancel := context.WithTimeout(ctx, foreground)
 	defer cancel()
 	certain := true
 	for n := range promptly {
-		got, lacks, err := q.gaveBack(ctx, backs)
+		got, lacks, err := q.tryRelease(ctx, backs)
 		certain, refused = certain && err == nil, q.reconciler.refusal(err)
 		missing = certain && (missing || lacks)
 		if err == nil && !stillHeld(got) {
@@ -47,8 +47,8 @@ func (q *requester) giveBack(ctx context.Context, inc *member.Incarnation, backs
 	return missing, refused
 }
 
-func (q *requester) gaveBack(ctx context.Context, backs []ReleaseRequest) (got ReleaseResult, missing bool, err error) {
-	r := returningOf(q.o.Fair, backs)
+func (q *requester) tryRelease(ctx context.Context, backs []ReleaseRequest) (got ReleaseResult, missing bool, err error) {
+	r := releaseCallOf(q.o.Fair, backs)
 	if r.set != nil {
 		return releaseSet(ctx, q.Driver, r.set)
 	}
@@ -56,10 +56,10 @@ func (q *requester) gaveBack(ctx context.Context, backs []ReleaseRequest) (got R
 	return got, err == nil && isMissing(got), err
 }
 
-func stillHeld(r ReleaseResult) bool { return r.Stood && !r.Freed }
+func stillHeld(r ReleaseResult) bool { return r.Held && !r.Freed }
 
 // isMissing reports that the database did not have a lease when it was asked to release it.
-func isMissing(r ReleaseResult) bool { return !r.Stood && !r.Freed }
+func isMissing(r ReleaseResult) bool { return !r.Held && !r.Freed }
 
 // releaseUnresolved releases what an acquisition without an answer may have been granted.
 func (q *requester) releaseUnresolved(inc *member.Incarnation, backs ...ReleaseRequest) {
@@ -67,12 +67,12 @@ func (q *requester) releaseUnresolved(inc *member.Incarnation, backs ...ReleaseR
 }
 
 // late releases what was granted after its caller had left.
-func (q *requester) late(mode dblock.Mode, a ask, granted bool, err error) {
+func (q *requester) late(mode dblock.Mode, a acquisition, granted bool, err error) {
 	switch {
 	case err != nil && q.mayBeHeld(err):
-		q.releaseUnresolved(a.inc, a.back(mode))
+		q.releaseUnresolved(a.inc, a.undo(mode))
 	case err == nil && granted:
-		q.reconciler.add(a.inc, q.o.Fair, true, a.back(mode))
+		q.reconciler.add(a.inc, q.o.Fair, true, a.undo(mode))
 	default:
 		q.reconciler.handles.remove(a.Handle)
 	}
@@ -89,7 +89,7 @@ func (t *tasks) background(f func()) (begun bool) {
 }
 
 // runRelease is one statement of the queue for each kind.
-func (q *requester) runRelease(ctx context.Context, batch []returning, _ bool) ([]batch.Answer[ReleaseResult], error) {
+func (q *requester) runRelease(ctx context.Context, batch []releaseCall, _ bool) ([]batch.Result[ReleaseResult], error) {
 	ctx, cancel := context.WithTimeout(ctx, q.bound())
 	defer cancel()
 	return releaseBatch(ctx, q.Driver, batch)

@@ -31,7 +31,7 @@ func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dbloc
 		return nil, err
 	}
 	return l.observed(ctx, r, func(ctx context.Context, r root.Request) (*dblock.Lock, error) {
-		lock, refused, err := l.sets.askForAll(ctx, r)
+		lock, refused, err := l.sets.requestAll(ctx, r)
 		return lock, unless(lock, refused, err)
 	})
 }
@@ -42,7 +42,7 @@ func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, er
 	var sub *subscription
 	defer func() { m.stopWaiting(sub) }()
 	for {
-		lock, refused, err := m.askForAll(ctx, r)
+		lock, refused, err := m.requestAll(ctx, r)
 		if sqlerr.IsContended(err) {
 			refused, err = &dblock.HeldError{Key: r.Key}, nil
 		}
@@ -57,14 +57,14 @@ func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, er
 			}
 		}
 		if err := m.pause(ctx, sub, false, refused, m.o.Clock.Now().Sub(began)); err != nil {
-			return nil, ended(refused, err)
+			return nil, waitEnded(refused, err)
 		}
 	}
 }
 
-// askForAll asks the database for all keys of a set. It returns the lock, or the holder of one of
+// requestAll asks the database for all keys of a set. It returns the lock, or the holder of one of
 // them.
-func (m *sets) askForAll(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+func (m *sets) requestAll(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	gone := make(map[string]member.ID) // the former holders of keys
 	made := false                      // the rows that were missing
 	for n := 1; ; n++ {
@@ -77,7 +77,7 @@ func (m *sets) askForAll(ctx context.Context, r root.Request) (*dblock.Lock, *db
 			return lock, nil, err
 		}
 		if answers[0].MemberGone {
-			sent.inc.Suspect()
+			sent.inc.CheckSoon()
 		}
 		missing, again, refused, err := m.clearBlockers(ctx, asks, answers, gone)
 		switch {
@@ -111,13 +111,13 @@ func (m *sets) onceForAll(
 			}
 			continue
 		}
-		sent = reply{ask: m.asked(r), inc: inc, sent: m.o.Clock.Now()}
+		sent = reply{request: m.asked(r), inc: inc, sent: m.o.Clock.Now()}
 		asks = make([]AcquireRequest, len(r.Keys))
 		backs := make([]ReleaseRequest, len(r.Keys))
 		for i, key := range r.Keys {
-			asks[i] = sent.ask
-			asks[i].Key, asks[i].Gone = key, gone[key]
-			backs[i] = asks[i].back(dblock.ModeExclusive)
+			asks[i] = sent.request
+			asks[i].Key, asks[i].DeadMember = key, gone[key]
+			backs[i] = asks[i].undo(dblock.ModeExclusive)
 		}
 		answers, err = m.acquireAll(ctx, inc, asks)
 		m.answered(inc, err, err == nil && answers[0].Token != 0, backs...)
@@ -134,7 +134,7 @@ func (m *sets) acquireAll(ctx context.Context, inc *member.Incarnation, asks []A
 	if err := m.notClosed(); err != nil {
 		return nil, err
 	}
-	if err := m.mayAsk(); err != nil {
+	if err := m.mayAcquire(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.bound())
@@ -198,7 +198,7 @@ func (x *exclusive) sendReadersOff(ctx context.Context, key string) (refused *db
 
 // grantAll makes the hold of a set.
 func (m *sets) grantAll(ctx context.Context, r root.Request, got reply, asks []AcquireRequest, answers []AcquireResult) (*dblock.Lock, error) {
-	h := &hold{l: m.holds, inc: got.inc, detached: got.ask.Detached, began: m.o.Clock.Now()}
+	h := &hold{l: m.holds, inc: got.inc, detached: got.request.Detached, began: m.o.Clock.Now()}
 	for i, a := range asks {
 		h.fences = append(h.fences, dblock.Fence{Key: a.Key, Token: answers[i].Token, Handle: a.Handle})
 	}

@@ -26,10 +26,10 @@ type Share[Of any] struct {
 	reconciler *reconciler
 }
 
-// Enter returns the share of key. The first call for a key opens its backend.
-func (s *Shares[K, Of]) Enter(key K, o member.Options, open func() (Of, Backend, error)) (*Share[Of], error) {
+// Open returns the share of key. The first call for a key opens its backend.
+func (s *Shares[K, Of]) Open(key K, o member.Options, open func() (Of, Backend, error)) (*Share[Of], error) {
 	s.mu.Lock()
-	share := s.enter(key)
+	share := s.existing(key)
 	s.mu.Unlock()
 	if share != nil {
 		return share, nil
@@ -40,7 +40,7 @@ func (s *Shares[K, Of]) Enter(key K, o member.Options, open func() (Of, Backend,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if share = s.enter(key); share != nil { // another call was faster
+	if share = s.existing(key); share != nil { // another call was faster
 		go b.Close()
 		return share, nil
 	}
@@ -54,8 +54,8 @@ func (s *Shares[K, Of]) Enter(key K, o member.Options, open func() (Of, Backend,
 	return share, nil
 }
 
-// enter returns a share that exists already, or nil. s.mu is held.
-func (s *Shares[K, Of]) enter(key K) *Share[Of] {
+// existing returns a share that exists already, or nil. s.mu is held.
+func (s *Shares[K, Of]) existing(key K) *Share[Of] {
 	share := s.by[key]
 	if share != nil {
 		share.refs++
@@ -68,15 +68,15 @@ func (s *Shares[K, Of]) enter(key K) *Share[Of] {
 func (s *Shares[K, Of]) Leaver(key K) func(context.Context) error {
 	var once sync.Once
 	return func(ctx context.Context) (err error) {
-		once.Do(func() { err = s.leave(ctx, key) })
+		once.Do(func() { err = s.close(ctx, key) })
 		return err
 	}
 }
 
-// leave ends a share with its last user: the member's heartbeat, and all that is still held. If the
+// close ends a share with its last user: the member's heartbeat, and all that is still held. If the
 // server does not answer, this continues after ctx has ended. leave waits for it for a second
 // longer.
-func (s *Shares[K, Of]) leave(ctx context.Context, key K) error {
+func (s *Shares[K, Of]) close(ctx context.Context, key K) error {
 	s.mu.Lock()
 	share := s.by[key]
 	share.refs--
@@ -88,7 +88,7 @@ func (s *Shares[K, Of]) leave(ctx context.Context, key K) error {
 	if !last {
 		return nil
 	}
-	done, err := member.Leave(ctx, func() error {
+	done, err := member.AwaitDeregister(ctx, func() error {
 		share.waits.close()
 		share.reconciler.close()
 		err := share.Member.Close(ctx)
@@ -97,15 +97,15 @@ func (s *Shares[K, Of]) leave(ctx context.Context, key K) error {
 	})
 	switch {
 	case !done:
-		return notLeft(sqlerr.Unresolved, context.Cause(ctx))
+		return deregisterError(sqlerr.Unresolved, context.Cause(ctx))
 	case err != nil:
-		return notLeft(share.backend.Traits.Classify(err), err)
+		return deregisterError(share.backend.Traits.Classify(err), err)
 	}
 	return nil
 }
 
-// notLeft returns the error of a member that could not leave.
-func notLeft(is sqlerr.Class, err error) error {
+// deregisterError returns the error of a member that could not leave.
+func deregisterError(is sqlerr.Class, err error) error {
 	const what = "leaving: what this process still held is free when its TTL is over"
 	return sqlerr.Wrap(is, err, what, "no reply")
 }

@@ -20,16 +20,16 @@ func (h *sharing) atOnce(ctx context.Context, r root.Request) (*dblock.Lock, *db
 	if err := h.queues.refusal(r); err != nil {
 		return nil, nil, err
 	}
-	return h.askSharing(ctx, r)
+	return h.requestShared(ctx, r)
 }
 
-// askSharing asks the database for a shared lease or for permits. It returns the lock, or a holder
-// that excludes it.
-func (h *sharing) askSharing(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+// requestShared asks the database for a shared lease or for permits. It returns the lock, or a
+// holder that excludes it.
+func (h *sharing) requestShared(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
 	made := 0
 	for n := 1; ; n++ {
-		got, err := h.once(ctx, r, func(a *AcquireRequest) { a.Gone = gone })
+		got, err := h.once(ctx, r, func(a *AcquireRequest) { a.DeadMember = gone })
 		if err != nil {
 			return nil, nil, err
 		}

@@ -17,9 +17,9 @@ func TestTheFirstTurnsAreWatched(t *testing.T) {
 	t.Parallel()
 	w := &Waits{calls: make(chan struct{}, 1), clock: clock.Real{}}
 	now := time.Now()
-	turns := make(map[string][]*turn)
+	turns := make(map[string][]*fairWaiter)
 	await := func(key string, ticket int64) {
-		of := &turn{reply: reply{ask: AcquireRequest{Key: key, Handle: member.NewID()}, sent: now.Add(time.Duration(len(turns[key])))}, ticket: ticket, woken: make(chan struct{}, 1)}
+		of := &fairWaiter{reply: reply{request: AcquireRequest{Key: key, Handle: member.NewID()}, sent: now.Add(time.Duration(len(turns[key])))}, ticket: ticket, woken: make(chan struct{}, 1)}
 		turns[key] = append(turns[key], of)
 		w.await(of)
 	}
@@ -31,20 +31,20 @@ func TestTheFirstTurnsAreWatched(t *testing.T) {
 	now = now.Add(time.Second)
 	await("late", 1)
 	slices.SortFunc(turns["crowd"], byTicket)
-	for served := 0; served < crowd-turnsOfKey; served++ {
+	for served := 0; served < crowd-maxFairOfKey; served++ {
 		of := turns["crowd"]
-		keys, handles := w.turnsToWatch(turnsOfKey)
-		want := []Handle{of[0].ask.Handle, of[1].ask.Handle, of[2].ask.Handle, of[3].ask.Handle}
+		keys, handles := w.fairToWatch(maxFairOfKey)
+		want := []Handle{of[0].request.Handle, of[1].request.Handle, of[2].request.Handle, of[3].request.Handle}
 		if !slices.Equal(keys, []string{"crowd"}) || !slices.Equal(handles, want) {
 			t.Fatalf("after %d were served the server looks for %v and %v", served, keys, handles)
 		}
-		if late := turns["late"][0]; !w.isNotifiedOfTurn(of[len(of)-1]) || w.isNotifiedOfTurn(late) {
+		if late := turns["late"][0]; !w.isNotifiedOfTicket(of[len(of)-1]) || w.isNotifiedOfTicket(late) {
 			t.Fatal("the last of the crowd polls, or the other key's call does not")
 		}
-		w.forget(of[0])
+		w.removeFair(of[0])
 		turns["crowd"] = of[1:]
 	}
-	if keys, handles := w.turnsToWatch(mostWatched); len(keys) != 2 || len(handles) != turnsOfKey+1 {
+	if keys, handles := w.fairToWatch(maxWatched); len(keys) != 2 || len(handles) != maxFairOfKey+1 {
 		t.Errorf("with room for all it looks for %v and %v", keys, handles)
 	}
 }

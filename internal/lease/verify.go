@@ -28,7 +28,7 @@ func (s *holds) verify() {
 	s.mu.Lock()
 	var byMode [3][]*hold
 	for h := range s.all {
-		if mode := h.fences[0].Mode; !h.ended() {
+		if mode := h.fences[0].Mode; !h.hasEnded() {
 			byMode[mode] = append(byMode[mode], h)
 		}
 	}
@@ -58,7 +58,7 @@ func (s *holds) verifyMode(holds []*hold) {
 		backs, of = backs[:0], of[:0]
 	}
 	for _, h := range holds {
-		for _, b := range h.backs() {
+		for _, b := range h.releases() {
 			backs, of = append(backs, b), append(of, h)
 			if len(backs) == verifyBatch {
 				flush()
@@ -82,7 +82,7 @@ func (s *holds) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 		why := dblock.ReasonStolen
 		if !h.detached {
 			if asked[h.inc] == "" {
-				asked[h.inc] = s.whyGone(ctx, h.inc)
+				asked[h.inc] = s.memberLossReason(ctx, h.inc)
 			}
 			why = asked[h.inc]
 		}
@@ -95,9 +95,9 @@ func (s *holds) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 	}()
 }
 
-// whyGone is the reason why the database lacks a hold of an incarnation. Its member may be gone,
-// which its next heartbeat will find.
-func (s *holds) whyGone(ctx context.Context, inc *member.Incarnation) dblock.Reason {
+// memberLossReason is the reason why the database lacks a hold of an incarnation. Its member may be
+// gone, which its next heartbeat will find.
+func (s *holds) memberLossReason(ctx context.Context, inc *member.Incarnation) dblock.Reason {
 	if gone, err := s.Driver.Evict(ctx, inc.ID); gone && err == nil {
 		return dblock.ReasonEvicted
 	}

@@ -16,7 +16,7 @@ import (
 // wait queues for the key, and asks for it when it is active, until it is granted.
 func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	if l.o.Fair {
-		return l.fair.waitInTurn(ctx, r)
+		return l.fair.wait(ctx, r)
 	}
 	if r.Mode != dblock.ModeExclusive {
 		lock, _, err := l.sharing.atOnce(ctx, r)
@@ -38,7 +38,7 @@ func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error)
 	}
 	if l.queues.yields(w) {
 		if err := x.yield(ctx); err != nil {
-			return nil, ended(l.queues.lastSeen(r), err)
+			return nil, waitEnded(l.queues.lastSeen(r), err)
 		}
 	}
 	lock, err := l.poll(ctx, w, r)
@@ -57,12 +57,12 @@ func (x *exclusive) leave(w *waiter) {
 		return
 	}
 	begun := x.background(func() {
-		_, _ = x.giveBack(x.ending, late.inc, late.back())
+		_, _ = x.releaseNow(x.ending, late.inc, late.undo())
 		x.waits.wake(w.request.Key)
 		x.queues.remove(w)
 	})
 	if !begun { // the Locker is closed
-		x.releaseUnresolved(late.inc, late.back())
+		x.releaseUnresolved(late.inc, late.undo())
 		x.queues.remove(w)
 	}
 }
@@ -73,7 +73,7 @@ func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.L
 	var sub *subscription
 	defer func() { l.stopWaiting(sub) }()
 	for {
-		lock, refused, err := l.askFor(ctx, w, r)
+		lock, refused, err := l.request(ctx, w, r)
 		if sqlerr.IsContended(err) {
 			refused, err = l.queues.lastSeen(r), nil
 		}
@@ -89,17 +89,17 @@ func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.L
 		}
 		seen := r.Mode == dblock.ModeExclusive && w.pending == nil // when it is free; nothing shows that readers have gone, or permits come back
 		if err := l.exclusive.pause(ctx, sub, seen, refused, l.o.Clock.Now().Sub(began)); err != nil {
-			return nil, ended(refused, err)
+			return nil, waitEnded(refused, err)
 		}
 	}
 }
 
-// askFor asks for what a waiter wants.
-func (l *Locker) askFor(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+// request asks for what a waiter wants.
+func (l *Locker) request(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	if r.Mode == dblock.ModeExclusive {
-		return l.exclusive.ask(ctx, w, r)
+		return l.exclusive.request(ctx, w, r)
 	}
-	lock, refused, err := l.sharing.askSharing(ctx, r)
+	lock, refused, err := l.sharing.requestShared(ctx, r)
 	if lock != nil && r.Mode == dblock.ModeShared {
 		l.queues.activateReaders(w)
 	}

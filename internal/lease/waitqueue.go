@@ -38,12 +38,12 @@ type waitQueues struct {
 
 // waitQueue is the queue of one key.
 type waitQueue struct {
-	waiters []*waiter
-	seen    *dblock.HeldError // the holder that the database named last
-	since   time.Time         // when this process got the key from another one, or asked last whether others wait
-	share   int               // hand-overs until it asks again; 0: it has not handed over yet
-	left    int               // of share
-	yields  bool              // the key was released for another process, and the next waiter lets it go first
+	waiters  []*waiter
+	seen     *dblock.HeldError // the holder that the database named last
+	since    time.Time         // when this process got the key from another one, or asked last whether others wait
+	share    int               // hand-overs until it asks again; 0: it has not handed over yet
+	handOffs int               // of share
+	yields   bool              // the key was released for another process, and the next waiter lets it go first
 }
 
 type waiterState int
@@ -64,12 +64,12 @@ type waiter struct {
 
 	// These are guarded by waitQueues.mu. After active is closed given does not change.
 	state   waiterState
-	given   *given // what the hold before has handed over
-	offered bool   // a hand-over to it is under way, or the server has not replied to it
+	given   *granted // what the hold before has handed over
+	offered bool     // a hand-over to it is under way, or the server has not replied to it
 
 	// Only its own call uses these.
-	pending      *given // what was granted to it, and is to be held when the readers have gone
-	readersYield bool   // readers let it go first
+	pending      *granted // what was granted to it, and is to be held when the readers have gone
+	readersYield bool     // readers let it go first
 }
 
 // queueOf names the queue for a request. A semaphore and a lock of the same name have nothing to do
@@ -165,7 +165,7 @@ func (q *waitQueues) await(ctx context.Context, w *waiter) error {
 	case ctx.Err() == nil:
 		return errNotSent()
 	}
-	return ended(q.lastSeen(w.request), context.Cause(ctx))
+	return waitEnded(q.lastSeen(w.request), context.Cause(ctx))
 }
 
 func errHandedOver(w *waiter) error {
@@ -206,7 +206,7 @@ func (q *waitQueues) contended(r root.Request) bool {
 
 // leave ends the position of a call, unless a hold keeps it. A lease that was granted to the call
 // too late is returned, and w stays until it is removed.
-func (q *waitQueues) leave(w *waiter) (late *given) {
+func (q *waitQueues) leave(w *waiter) (late *granted) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.state == waiterHolds || w.state == waiterGone {
@@ -299,7 +299,7 @@ func (q *waitQueues) notGiven(w *waiter, unresolved bool) {
 }
 
 // give notes what was handed over to w; false if w has left.
-func (q *waitQueues) give(w *waiter, g *given) bool {
+func (q *waitQueues) give(w *waiter, g *granted) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	of := q.byName[w.queue]
@@ -313,11 +313,11 @@ func (q *waitQueues) give(w *waiter, g *given) bool {
 // A process hands a key over among its own callers, if other processes wait for it, once to each
 // that waits when it begins to, and for no longer than this. So the callers of all processes wait
 // for about as long, whatever their number.
-const ownShare = time.Second
+const maxShare = time.Second
 
-// mostAlone is the number of hand-overs after which a process asks again if other processes wait,
-// when none did so far.
-const mostAlone = 256
+// maxUncontended is the number of hand-overs after which a process asks again if other processes
+// wait, when none did so far.
+const maxUncontended = 256
 
 // hadItsShare reports whether this process has had the key for long enough, and begins its next
 // share.
@@ -330,15 +330,15 @@ func (q *waitQueues) hadItsShare(holder *waiter) bool {
 	}
 	if of.share == 0 {
 		of.share = len(of.waiters) - 1
-		of.left = of.share
+		of.handOffs = of.share
 	}
-	if of.left > 0 && now.Sub(of.since) < ownShare {
-		of.left--
+	if of.handOffs > 0 && now.Sub(of.since) < maxShare {
+		of.handOffs--
 		return false
 	}
 	of.since = now
-	of.share = min(2*of.share, max(mostAlone, len(of.waiters))) // if no other process waits, this one asks less often
-	of.left = of.share
+	of.share = min(2*of.share, max(maxUncontended, len(of.waiters))) // if no other process waits, this one asks less often
+	of.handOffs = of.share
 	return true
 }
 

@@ -30,10 +30,10 @@ type Waits struct {
 
 	mu       sync.Mutex
 	keys     map[string]*waited
-	topics   map[string]string // the keys, by their topics
-	turns    map[string]*turn  // those with a ticket, by their handles
-	calls    chan struct{}     // holds one: a key is waited for that was not before
-	notified bool              // notifications come
+	topics   map[string]string      // the keys, by their topics
+	fair     map[string]*fairWaiter // those with a ticket, by their handles
+	calls    chan struct{}          // holds one: a key is waited for that was not before
+	notified bool                   // notifications come
 
 	closed bool
 
@@ -75,7 +75,7 @@ func newWaits(d Driver, m *member.Member, c clock.Clock) *Waits {
 		driver: d, member: m, clock: c, keys: make(map[string]*waited), topics: make(map[string]string), calls: make(chan struct{}, 1),
 	}
 	w.notes = batch.New(batch.Options[note, struct{}]{
-		Late: func(note, batch.Answer[struct{}]) {}, // it outlives its caller: else it could come after the end of the wait
+		Late: func(note, batch.Result[struct{}]) {}, // it outlives its caller: else it could come after the end of the wait
 		Run:  w.announce, Key: func(n note) string { return n.key }, Ends: func(n note) bool { return n.id == member.ID{} },
 		MaxInFlight: inFlight, Patience: patience,
 	})
@@ -145,7 +145,7 @@ func (w *Waits) stop(b *subscription) {
 
 // announce is one statement of the queue for each member, and one for the keys for which no call
 // waits any more.
-func (w *Waits) announce(ctx context.Context, notes []note, _ bool) ([]batch.Answer[struct{}], error) {
+func (w *Waits) announce(ctx context.Context, notes []note, _ bool) ([]batch.Result[struct{}], error) {
 	ctx, cancel := context.WithTimeout(ctx, statementBound(w.member))
 	defer cancel()
 	waits, ends := w.tidy(notes)
@@ -159,7 +159,7 @@ func (w *Waits) announce(ctx context.Context, notes []note, _ bool) ([]batch.Ans
 			return nil, err
 		}
 	}
-	return make([]batch.Answer[struct{}], len(notes)), nil
+	return make([]batch.Result[struct{}], len(notes)), nil
 }
 
 // tidy returns the notes to send, by member. The last note of each key counts. An end counts only
@@ -193,7 +193,7 @@ func (w *Waits) tidy(notes []note) (waits, ends map[member.ID][]string) {
 // wake is called for each key that was released while a caller waited. It is given the key or its
 // topic.
 func (w *Waits) wake(key string) {
-	if w.wakeTurn(key) {
+	if w.wakeTicket(key) {
 		return
 	}
 	w.mu.Lock()

@@ -75,7 +75,7 @@ func TestAWaitOutlastsAMember(t *testing.T) {
 		var q queue
 		q.join(t, l, "who waits", 0)
 		began := time.Now()
-		s.Admin().ForgetMembers() // and the holder's as well
+		s.Admin().DeleteMembers() // and the holder's as well
 		q.all.Wait()
 		if took := time.Since(began); took > ttl/3+time.Second {
 			t.Errorf("served after %v", took)
@@ -115,7 +115,7 @@ func TestWhatIsHeldEndsWithItsProcess(t *testing.T) {
 
 // TestKeysLikeNotices has calls wait for keys that begin like the notice of a ticket's grant. Their release wakes them.
 func TestKeysLikeNotices(t *testing.T) {
-	for _, key := range []string{lease.TurnPrefix, lease.TurnPrefix + "k", lease.TurnPrefix + "00000000000000000000000000000000"} {
+	for _, key := range []string{lease.TicketPrefix, lease.TicketPrefix + "k", lease.TicketPrefix + "00000000000000000000000000000000"} {
 		t.Run(strconv.Quote(key), func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *memlease.Server) {
 				o := lease.Options{Poll: time.Minute}

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	mostWatched = 100 // keys that the server looks at for one process; the others are polled for
+	maxWatched = 100 // keys that the server looks at for one process; the others are polled for
 
 	// A look takes this long while keys come that are not watched yet, for they have to wait for
 	// its end, and twice as long each time when none comes.
-	shortestLook = 50 * time.Millisecond
-	longestLook  = 800 * time.Millisecond
+	minWatch = 50 * time.Millisecond
+	maxWatch = 800 * time.Millisecond
 
-	// lingers is how long a connection is kept after the last call that waited: often another one
+	// watchIdle is how long a connection is kept after the last call that waited: often another one
 	// follows soon.
-	lingers = time.Second
+	watchIdle = time.Second
 )
 
 // watch has the server watch the keys for which calls wait, until the process leaves. Without such
@@ -71,12 +71,12 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 	}
 	defer watch.Close()
 	var recheck recheckPause
-	for d := shortestLook; ; {
+	for d := minWatch; ; {
 		keys, known, fresh := w.toWatch()
-		more, turns := w.turnsToWatch(mostWatched - len(keys))
+		more, turns := w.fairToWatch(maxWatched - len(keys))
 		keys = append(keys, more...)
 		if len(keys) == 0 {
-			idle := time.NewTimer(lingers)
+			idle := time.NewTimer(watchIdle)
 			comes := w.awaitCall(idle.C)
 			idle.Stop()
 			if !comes {
@@ -85,14 +85,14 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 			continue
 		}
 		if fresh {
-			d = shortestLook
+			d = minWatch
 		}
-		seen, err := watch.Look(w.ending, keys, turns, known, d)
+		seen, err := watch.Watch(w.ending, keys, turns, known, d)
 		if err != nil {
 			return err
 		}
 		ok()
-		if d = min(2*d, longestLook); len(seen) == 0 {
+		if d = min(2*d, maxWatch); len(seen) == 0 {
 			continue
 		}
 		if err := w.saw(by, seen, &recheck); err != nil {
@@ -111,9 +111,9 @@ func (w *Waits) toWatch() (keys []string, known []LeaseState, fresh bool) {
 			keys = append(keys, key)
 		}
 	}
-	if len(keys) > mostWatched {
+	if len(keys) > maxWatched {
 		slices.SortFunc(keys, func(a, b string) int { return w.keys[a].since.Compare(w.keys[b].since) })
-		keys = keys[:mostWatched]
+		keys = keys[:maxWatched]
 	}
 	for _, key := range keys {
 		of := w.keys[key]
@@ -135,7 +135,7 @@ func (w *Waits) saw(by Watcher, seen []LeaseState, recheck *recheckPause) error 
 	for i, s := range seen {
 		keys[i] = s.Key
 		w.wake(s.Key)
-		w.wakeTurnOf(s)
+		w.wakeFair(s)
 	}
 	ctx, cancel := context.WithTimeout(w.ending, statementBound(w.member))
 	defer cancel()
@@ -193,7 +193,7 @@ func (w *Waits) unwatch() {
 			w.wakeAll(of)
 		}
 	}
-	for _, t := range w.turns {
+	for _, t := range w.fair {
 		if t.watched {
 			t.watched = false
 			signal(t.woken)

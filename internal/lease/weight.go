@@ -12,8 +12,8 @@ const (
 	// fixedText is more than a statement has without its requests.
 	fixedText = 8 << 10
 
-	askText  = 768 // what AcquireLeases and Enqueue repeat for each request
-	backText = 384 // what ReleaseLeases repeats
+	acquireText = 768 // what AcquireLeases and Enqueue repeat for each request
+	releaseText = 384 // what ReleaseLeases repeats
 )
 
 // maxWeight is how much the requests of one statement may weigh.
@@ -25,6 +25,6 @@ func (t Traits) maxWeight() int {
 	return max(most-fixedText, 1)
 }
 
-func askWeight(a ask) int { return askText + 2*(len(a.Key)+len(a.Label)+len(a.Data)) }
+func acquireWeight(a acquisition) int { return acquireText + 2*(len(a.Key)+len(a.Label)+len(a.Data)) }
 
-func backWeight(b ReleaseRequest) int { return backText + 2*len(b.Key) }
+func releaseWeight(b ReleaseRequest) int { return releaseText + 2*len(b.Key) }

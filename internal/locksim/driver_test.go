@@ -83,7 +83,7 @@ func (e driver) giveBack(
 		locked := false
 		for i, b := range backs {
 			if w.isLocked(b.Key) && w.server.IsHeld(b) {
-				returned[i].Stood, locked = true, true
+				returned[i].Held, locked = true, true
 				continue
 			}
 			sent, at = append(sent, w.without.back(w, b)), append(at, i)
@@ -93,7 +93,7 @@ func (e driver) giveBack(
 		}
 		if locked && strings.HasPrefix(call, "ReleaseAll") {
 			for i, b := range backs {
-				returned[i].Stood = w.server.IsHeld(b)
+				returned[i].Held = w.server.IsHeld(b)
 			}
 			return returned, "locked"
 		}
@@ -239,7 +239,7 @@ func (e driver) Evict(ctx context.Context, id member.ID) (bool, error) {
 	w := e.p.w
 	return send(ctx, e.p, "Evict", w.nameOfMember(id), func() (bool, string) {
 		if w.without == expiry {
-			w.server.Admin().Forget(id)
+			w.server.Admin().DeleteMember(id)
 		}
 		gone, _ := w.rows.Evict(bg, id)
 		return gone, fmt.Sprint(gone)
@@ -286,7 +286,7 @@ func (e driver) HeldBy(ctx context.Context, id member.ID) ([]lease.ReleaseReques
 	})
 }
 
-func (e driver) Look(context.Context, string) (lease.HeldLease, bool, error) {
+func (e driver) Get(context.Context, string) (lease.HeldLease, bool, error) {
 	return lease.HeldLease{}, false, dblock.ErrUnsupported
 }
 

@@ -36,7 +36,7 @@ func (m mutation) ask(w *world, a lease.AcquireRequest) lease.AcquireRequest {
 		a.Instead = w.holderOf(a.Key)
 	}
 	if m == inTurn {
-		a.InTurn = false
+		a.NoTickets = false
 	}
 	return a
 }

@@ -44,7 +44,7 @@ func (w *world) nameOf(handle lease.Handle) string {
 // topic names what a notification is about.
 func (w *world) topic(key string) string {
 	var handle lease.Handle
-	told, is := strings.CutPrefix(key, lease.TurnPrefix)
+	told, is := strings.CutPrefix(key, lease.TicketPrefix)
 	if !is {
 		return key
 	}

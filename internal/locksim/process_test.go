@@ -50,7 +50,7 @@ func (w *world) start(ctx context.Context, of *plan, n int) (*process, error) {
 		return nil, err
 	}
 	var shares lease.Shares[int, driver]
-	share, err := shares.Enter(0, mo, func() (driver, lease.Backend, error) { return driver{p}, driver{p}.backend(), nil })
+	share, err := shares.Open(0, mo, func() (driver, lease.Backend, error) { return driver{p}, driver{p}.backend(), nil })
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (p *process) startSession() error {
 	p.clock = &drifting{p, 1} // it is the server's that drifts
 	p.leave = func(context.Context) error { return nil }
 	o, err := session.Options{
-		Label: p.name, IdleTimeout: w.ttl, Poll: w.poll, Shared: true, Hears: !w.deaf, ServerQueue: w.line,
+		Label: p.name, IdleTimeout: w.ttl, Poll: w.poll, Shared: true, Notifies: !w.deaf, ServerQueue: w.line,
 		Draw: p.clock.Draw,
 	}.WithDefaults("Options", w.poll)
 	if err != nil {

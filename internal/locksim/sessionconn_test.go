@@ -20,7 +20,7 @@ var errOdd = errors.New("the server has answered with an error")
 
 func (e sessionDriver) ID(key string) (session.ID, error) { return session.ID(key), nil }
 
-func (e sessionDriver) Most() int { return e.p.w.most }
+func (e sessionDriver) MaxLocks() int { return e.p.w.most }
 
 func (e sessionDriver) Note(context.Context, map[session.ID]string) error { return nil }
 

@@ -79,9 +79,9 @@ func (s *sessions) do(c *conn, step session.Step) (done bool) {
 		if done = l.intends == c; done {
 			l.intends = nil
 		}
-	case session.Look:
+	case session.HasWaiters:
 		done = len(without(l.shows, c)) > 0 || len(l.line) > 0
-	case session.LookForOne:
+	case session.HasExclusiveWaiters:
 		done = l.intends != nil && l.intends != c
 	}
 	return done

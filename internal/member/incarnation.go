@@ -17,7 +17,7 @@ type Incarnation struct {
 
 	mu          sync.Mutex
 	trusted     time.Time // what this process may believe until
-	beat        int64     // the last one that was confirmed
+	number      int64     // the last one that was confirmed
 	failing     int       // heartbeats since then
 	ended       bool
 	why         dblock.Reason
@@ -32,7 +32,7 @@ type Incarnation struct {
 func (l *Incarnation) Heartbeat() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.beat
+	return l.number
 }
 
 // TrustedUntil is the end of the time for which this incarnation and its holds are trusted.
@@ -44,7 +44,7 @@ func (l *Incarnation) TrustedUntil() time.Time {
 
 // Alive reports whether this incarnation is trusted now. It ends one whose time is up.
 func (l *Incarnation) Alive() bool {
-	alive, observe := l.judge()
+	alive, observe := l.update()
 	if observe != nil {
 		go observe() // the caller may keep or end other locks
 	}
@@ -53,16 +53,16 @@ func (l *Incarnation) Alive() bool {
 
 // expire is Alive for the goroutines of this package: it also calls the host's functions.
 func (l *Incarnation) expire() bool {
-	alive, observe := l.judge()
+	alive, observe := l.update()
 	if observe != nil {
 		observe()
 	}
 	return alive
 }
 
-// judge ends an incarnation whose time is up. For observe see finish; nil: it had ended before, or
+// update ends an incarnation whose time is up. For observe see finish; nil: it had ended before, or
 // is alive.
-func (l *Incarnation) judge() (alive bool, observe func()) {
+func (l *Incarnation) update() (alive bool, observe func()) {
 	l.mu.Lock()
 	late := !l.ended && clock.Past(l.m.o.Clock.Now(), l.trusted)
 	alive = !l.ended && !late
@@ -123,9 +123,9 @@ func (l *Incarnation) OnHeartbeat(settle func(ctx context.Context, beat int64) (
 	}
 }
 
-// Suspect sends a heartbeat at once: an answer said that the member's row is gone, or has more
+// CheckSoon sends a heartbeat at once: an answer said that the member's row is gone, or has more
 // heartbeats, or an answer is missing.
-func (l *Incarnation) Suspect() {
+func (l *Incarnation) CheckSoon() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ended && l.next != nil && l.next.Stop() {
@@ -151,9 +151,9 @@ func (l *Incarnation) trust(sent time.Time) {
 	l.end = l.m.o.Clock.AfterFunc(l.trusted.Sub(l.m.o.Clock.Now()), func() { l.expire() })
 }
 
-// longestBeat is for how long an answer is waited for, however long the TTL: the next heartbeat
+// maxHeartbeat is for how long an answer is waited for, however long the TTL: the next heartbeat
 // takes another connection.
-const longestBeat = 10 * time.Second
+const maxHeartbeat = 10 * time.Second
 
 // heartbeat sends one heartbeat and, if it was confirmed, calls the functions of OnHeartbeat.
 func (l *Incarnation) heartbeat() {
@@ -161,7 +161,7 @@ func (l *Incarnation) heartbeat() {
 		return
 	}
 	sent := l.m.o.Clock.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), min(l.m.o.TTL/2, longestBeat))
+	ctx, cancel := context.WithTimeout(context.Background(), min(l.m.o.TTL/2, maxHeartbeat))
 	defer cancel()
 	beat, alive, err := l.m.driver.Heartbeat(ctx, l.ID, l.m.o.TTL)
 	if err == nil && !alive {
@@ -194,9 +194,9 @@ func (l *Incarnation) note(sent time.Time, beat int64, err error) {
 	pause := l.m.tick()
 	remaining := l.trusted.Sub(l.m.o.Clock.Now())
 	if err == nil {
-		l.recheck.note(l.m, l.failing > 0 || beat <= l.beat)
+		l.recheck.note(l.m, l.failing > 0 || beat <= l.number)
 		l.failing = 0
-		l.beat = beat
+		l.number = beat
 		l.trust(sent)
 	} else {
 		l.failing++
@@ -248,7 +248,7 @@ func (l *Incarnation) finish(why dblock.Reason) (observe func()) {
 	callbacks := l.onEnd
 	l.onEnd, l.onHeartbeat = nil, nil
 	l.mu.Unlock()
-	l.m.forget(l)
+	l.m.remove(l)
 	var observes []func()
 	for f := range callbacks {
 		if observe := (*f)(why); observe != nil {

@@ -192,10 +192,10 @@ func (m *Member) join(ctx context.Context, j *joining) {
 	if j.err == nil {
 		defer inc.finish(dblock.ReasonClosed)()
 	}
-	_ = m.leave(ctx, inc.ID) // if its answer was lost, too; or its row expires
+	_ = m.deregister(ctx, inc.ID) // if its answer was lost, too; or its row expires
 }
 
-func (m *Member) forget(l *Incarnation) {
+func (m *Member) remove(l *Incarnation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.inc == l {
@@ -203,8 +203,8 @@ func (m *Member) forget(l *Incarnation) {
 	}
 }
 
-// leaveTimeout bounds how long it takes to leave: its caller is about to end.
-const leaveTimeout = 5 * time.Second
+// deregisterTimeout bounds how long it takes to leave: its caller is about to end.
+const deregisterTimeout = 5 * time.Second
 
 // Close ends the present incarnation and deletes its row, which frees all that it held, even if ctx
 // has ended: it has a bound of its own.
@@ -213,7 +213,7 @@ func (m *Member) Close(ctx context.Context) error {
 	inc, j := m.inc, m.joining
 	m.closed = true
 	m.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(leaveTimeout, m.o.TTL/2))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(deregisterTimeout, m.o.TTL/2))
 	defer cancel()
 	if j != nil { // it leaves by itself
 		select {
@@ -225,15 +225,15 @@ func (m *Member) Close(ctx context.Context) error {
 		return nil
 	}
 	defer inc.finish(dblock.ReasonClosed)()
-	return m.leave(ctx, inc.ID)
+	return m.deregister(ctx, inc.ID)
 }
 
 // leaves is how often the row is deleted at most.
 const leaves = 4
 
-// leave deletes the row, and does so again after an error: the connection may have died with a
+// deregister deletes the row, and does so again after an error: the connection may have died with a
 // server that was restarted. A row that is gone is no error.
-func (m *Member) leave(ctx context.Context, id ID) error {
+func (m *Member) deregister(ctx context.Context, id ID) error {
 	for n := 1; ; n++ {
 		err := m.driver.Deregister(ctx, id)
 		if err == nil || n == leaves {

@@ -192,7 +192,7 @@ func TestWhoeverIsEvictedEndsAndJoinsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
 		inc, why := join(t, m)
 		s.set(func() { delete(s.expires, inc.ID) })
-		inc.Suspect()
+		inc.CheckSoon()
 		synctest.Wait()
 		if why.get() != dblock.ReasonEvicted || inc.Alive() {
 			t.Errorf("ended: %q", why.get())

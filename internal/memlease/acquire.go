@@ -52,7 +52,7 @@ func acquireName(b lease.AcquireBatch) string {
 func (s *Server) acquire(kind lease.Kind, by lease.By, r lease.AcquireRequest) lease.AcquireResult {
 	switch kind {
 	case lease.KindShared:
-		return s.enterShared(by, r)
+		return s.acquireShared(by, r)
 	case lease.KindPermits:
 		return s.takePermits(by, r)
 	case lease.KindFair:
@@ -102,13 +102,13 @@ func (s *Server) refuse(a lease.AcquireRequest, serves bool) (answer lease.Acqui
 	l := s.leases[a.Key]
 	held := l.held(now)
 	instead := held && l.handle == a.Instead
-	free := !held || instead || l.member != member.ID{} && l.member == a.Gone
+	free := !held || instead || l.member != member.ID{} && l.member == a.DeadMember
 	shared := l != nil && l.shared && !instead
 	answer = lease.AcquireResult{MemberGone: !serves, Held: held, Shared: free && shared}
 	if held {
 		answer.Holder = s.holder(&l.grantRow)
 	}
-	return answer, serves && free && (!shared || a.Over) && !(a.InTurn && s.waits(a.Key))
+	return answer, serves && free && (!shared || a.DespiteReaders) && !(a.NoTickets && s.waits(a.Key))
 }
 
 // held reports whether a lease has an exclusive holder.
@@ -148,11 +148,11 @@ func (d *Driver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.Rel
 		for i, r := range b.Requests {
 			switch r.Mode {
 			case dblock.ModeExclusive:
-				results[i] = s.giveBack(r)
+				results[i] = s.release(r)
 			case dblock.ModeShared:
-				results[i] = s.leaveShared(r)
+				results[i] = s.releaseShared(r)
 			case dblock.ModePermit:
-				results[i] = s.givePermitsBack(r)
+				results[i] = s.releasePermits(r)
 			}
 			if b.Kind == lease.KindFair && results[i].Freed && !s.leases[r.Key].shared {
 				s.next(r.Key)
@@ -165,17 +165,17 @@ func (d *Driver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.Rel
 	return results, nil
 }
 
-// giveBack releases one lease if it belongs to that handle; s.mu is held.
-func (s *Server) giveBack(b lease.ReleaseRequest) lease.ReleaseResult {
+// release releases one lease if it belongs to that handle; s.mu is held.
+func (s *Server) release(b lease.ReleaseRequest) lease.ReleaseResult {
 	l := s.leases[b.Key]
 	if l == nil || l.handle != b.Handle || b.Handle == (lease.Handle{}) {
 		return lease.ReleaseResult{}
 	}
 	if b.Token != 0 && b.Token != l.token {
-		return lease.ReleaseResult{Stood: true}
+		return lease.ReleaseResult{Held: true}
 	}
 	s.free(b.Key, &l.grantRow)
-	return lease.ReleaseResult{Freed: true, Stood: true}
+	return lease.ReleaseResult{Freed: true, Held: true}
 }
 
 // ExpireIn ends all leases of one acquisition so long from now, or none.

@@ -19,16 +19,16 @@ func (s *Server) Admin() Admin { return Admin{s} }
 // long is a time before all that a test does.
 var long = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Forget deletes a member's row, as a process does that found it dead.
-func (a Admin) Forget(id member.ID) {
+// DeleteMember deletes a member's row, as a process does that found it dead.
+func (a Admin) DeleteMember(id member.ID) {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	a.s.drop(id)
 	a.s.notifyOf(id)
 }
 
-// ForgetMembers deletes all members' rows.
-func (a Admin) ForgetMembers() {
+// DeleteMembers deletes all members' rows.
+func (a Admin) DeleteMembers() {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	for id := range a.s.members {
@@ -53,11 +53,11 @@ func (a Admin) Free(f dblock.Fence) {
 	defer a.s.mu.Unlock()
 	switch b := (lease.ReleaseRequest{Key: f.Key, Handle: f.Handle}); f.Mode {
 	case dblock.ModeShared:
-		a.s.leaveShared(b)
+		a.s.releaseShared(b)
 	case dblock.ModePermit:
-		a.s.givePermitsBack(b)
+		a.s.releasePermits(b)
 	default:
-		a.s.giveBack(b)
+		a.s.release(b)
 	}
 }
 
@@ -112,7 +112,7 @@ func (a Admin) Remember(b lease.ReleaseRequest) (bringBack func()) {
 			was[g] = *g
 		}
 	}
-	tickets := slices.DeleteFunc(slices.Clone(a.s.tickets[b.Key]), func(t ticketRow) bool { return t.ask.Handle != b.Handle })
+	tickets := slices.DeleteFunc(slices.Clone(a.s.tickets[b.Key]), func(t ticketRow) bool { return t.request.Handle != b.Handle })
 	return func() {
 		a.s.mu.Lock()
 		defer a.s.mu.Unlock()

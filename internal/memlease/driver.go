@@ -99,8 +99,8 @@ func (d *Driver) Heartbeat(ctx context.Context, id member.ID, ttl time.Duration)
 	err = d.call(ctx, "Heartbeat", func(s *Server) {
 		if alive = s.alive(id); alive {
 			s.expireAfter(id, ttl)
-			s.members[id].beat++
-			beat = s.members[id].beat
+			s.members[id].heartbeat++
+			beat = s.members[id].heartbeat
 		}
 	})
 	return beat, alive, err

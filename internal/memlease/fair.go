@@ -10,9 +10,9 @@ import (
 
 // ticketRow is a call that waits.
 type ticketRow struct {
-	by  lease.By
-	ask lease.AcquireRequest
-	n   int64
+	by      lease.By
+	request lease.AcquireRequest
+	n       int64
 }
 
 // enqueue notes a call that waits, and returns its ticket; s.mu is held.
@@ -30,7 +30,7 @@ func (d *Driver) Entry(ctx context.Context, key string, handle lease.Handle, _ i
 	err = d.call(ctx, "SeeTurn", func(s *Server) {
 		now, l := s.clock.Now(), s.leases[key]
 		turn.Missing = l == nil
-		turn.Waits = slices.ContainsFunc(s.tickets[key], func(t ticketRow) bool { return t.ask.Handle == handle && s.alive(t.by.Member) })
+		turn.Waits = slices.ContainsFunc(s.tickets[key], func(t ticketRow) bool { return t.request.Handle == handle && s.alive(t.by.Member) })
 		if !l.held(now) {
 			turn.Shared = l != nil && l.shared
 			return
@@ -40,7 +40,7 @@ func (d *Driver) Entry(ctx context.Context, key string, handle lease.Handle, _ i
 		if l.handle == handle && !l.shared {
 			turn.Token, turn.AcquireResult.Handle = l.token, l.handle
 			if !l.until.IsZero() {
-				turn.Left = l.until.Sub(now)
+				turn.Remaining = l.until.Sub(now)
 			}
 		}
 	})
@@ -66,8 +66,8 @@ func (s *Server) next(key string) bool {
 			delete(s.tickets, key)
 		}
 		if s.alive(t.by.Member) {
-			s.grant(t.by, t.ask)
-			s.tell(lease.TurnPrefix + t.ask.Handle.String())
+			s.grant(t.by, t.request)
+			s.send(lease.TicketPrefix + t.request.Handle.String())
 			return true
 		}
 	}
@@ -82,6 +82,6 @@ func (s *Server) waits(key string) bool {
 // withdraw deletes the tickets of those that may wait; s.mu is held.
 func (s *Server) withdraw(requests []lease.ReleaseRequest) {
 	for _, r := range lease.MayWait(requests) {
-		s.tickets[r.Key] = slices.DeleteFunc(s.tickets[r.Key], func(t ticketRow) bool { return t.ask.Handle == r.Handle })
+		s.tickets[r.Key] = slices.DeleteFunc(s.tickets[r.Key], func(t ticketRow) bool { return t.request.Handle == r.Handle })
 	}
 }

@@ -18,12 +18,12 @@ type listener struct {
 // too: with a clock that a test moves, a process may be late to renew it.
 func (s *Server) notify(key string) {
 	if len(s.waiters[key]) > 0 {
-		s.tell(key)
+		s.send(key)
 	}
 }
 
-// tell sends a notification to all processes; s.mu is held.
-func (s *Server) tell(key string) {
+// send sends a notification to all processes; s.mu is held.
+func (s *Server) send(key string) {
 	for e := range s.listeners {
 		e.keys[key] = struct{}{}
 		select {

@@ -31,7 +31,7 @@ func (d *Driver) List(ctx context.Context, of string) (listed []lease.HeldLease,
 				of[g.handle] = true
 				before := len(listed)
 				if listed = s.list(listed, key, dblock.ModePermit, g); len(listed) > before {
-					listed[before].Permits, listed[before].Limit = g.together, sema.limit
+					listed[before].Permits, listed[before].Limit = g.permits, sema.limit
 				}
 			}
 		}
@@ -63,7 +63,7 @@ func (d *Driver) HeldBy(ctx context.Context, id member.ID) (held []lease.Release
 		for key, tickets := range s.tickets {
 			for _, t := range tickets {
 				if t.by.Member == id {
-					held = append(held, lease.ReleaseRequest{Key: key, Handle: t.ask.Handle})
+					held = append(held, lease.ReleaseRequest{Key: key, Handle: t.request.Handle})
 				}
 			}
 		}
@@ -71,9 +71,9 @@ func (d *Driver) HeldBy(ctx context.Context, id member.ID) (held []lease.Release
 	return held, err
 }
 
-// Look reads one lease: the exclusive holder, or else one that holds the key shared, or permits.
-func (d *Driver) Look(ctx context.Context, key string) (x lease.HeldLease, held bool, err error) {
-	err = d.call(ctx, "Look", func(s *Server) {
+// Get reads one lease: the exclusive holder, or else one that holds the key shared, or permits.
+func (d *Driver) Get(ctx context.Context, key string) (x lease.HeldLease, held bool, err error) {
+	err = d.call(ctx, "Get", func(s *Server) {
 		x.Key = key
 		if l := s.leases[key]; l != nil {
 			x.Token = l.token
@@ -83,7 +83,7 @@ func (d *Driver) Look(ctx context.Context, key string) (x lease.HeldLease, held 
 				return
 			}
 			for _, x = range s.list(nil, key, mode, g) {
-				held, x.Permits, x.Limit, x.Data = true, g.together, limit, bytes.Clone(g.data)
+				held, x.Permits, x.Limit, x.Data = true, g.permits, limit, bytes.Clone(g.data)
 			}
 		}
 		if l := s.leases[key]; l != nil {

@@ -25,10 +25,10 @@ type Server struct {
 }
 
 type memberRow struct {
-	label   string
-	beat    int64
-	expires time.Time
-	end     clock.Timer // wakes the waiters for its leases
+	label     string
+	heartbeat int64
+	expires   time.Time
+	end       clock.Timer // wakes the waiters for its leases
 }
 
 // leaseRow is kept when it is free: the token goes on from there.
@@ -55,7 +55,7 @@ type grantRow struct {
 	data    []byte
 	end     clock.Timer // wakes its waiters
 
-	together int // how many permits the acquisition has
+	permits int // how many permits the acquisition has
 }
 
 // NewServer makes an empty Server.
@@ -74,7 +74,7 @@ func (s *Server) alive(id member.ID) bool {
 
 // serves reports whether a lease may be granted to a process; s.mu is held.
 func (s *Server) serves(by lease.By) bool {
-	return s.alive(by.Member) && s.members[by.Member].beat <= by.Heartbeat+1
+	return s.alive(by.Member) && s.members[by.Member].heartbeat <= by.Heartbeat+1
 }
 
 // ended reports whether an acquisition's own time is up.
@@ -103,7 +103,7 @@ func (s *Server) lease(key string) *leaseRow {
 
 // fill makes something an ask's; s.mu is held.
 func (s *Server) fill(by lease.By, a lease.AcquireRequest, g *grantRow, token int64) {
-	g.token, g.handle, g.together = token, a.Handle, a.Permits
+	g.token, g.handle, g.permits = token, a.Handle, a.Permits
 	g.changed, g.label, g.data = s.clock.Now(), a.Label, append([]byte(nil), a.Data...)
 	g.member = by.Member
 	if a.Detached {
@@ -131,7 +131,7 @@ func (s *Server) endAt(key string, g *grantRow, d time.Duration) {
 // free makes a grant free, and wakes its waiters; s.mu is held.
 func (s *Server) free(key string, g *grantRow) {
 	s.endAt(key, g, 0)
-	g.handle, g.member, g.label, g.data, g.changed, g.together = lease.Handle{}, member.ID{}, "", nil, s.clock.Now(), 0
+	g.handle, g.member, g.label, g.data, g.changed, g.permits = lease.Handle{}, member.ID{}, "", nil, s.clock.Now(), 0
 	s.notify(key)
 }
 
@@ -185,7 +185,7 @@ func (s *Server) stillHeld(b lease.ReleaseRequest) bool {
 	for _, g := range s.rowsOf(b) {
 		if g.token == b.Token && g.handle == b.Handle && b.Handle != (lease.Handle{}) {
 			stand++
-			want = max(want, g.together)
+			want = max(want, g.permits)
 		}
 	}
 	return stand == want

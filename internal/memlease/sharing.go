@@ -9,13 +9,13 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// enterShared lets one reader in; s.mu is held.
-func (s *Server) enterShared(by lease.By, a lease.AcquireRequest) lease.AcquireResult {
+// acquireShared lets one reader in; s.mu is held.
+func (s *Server) acquireShared(by lease.By, a lease.AcquireRequest) lease.AcquireResult {
 	now, l := s.clock.Now(), s.leases[a.Key]
 	held := l.held(now)
 	serves := s.serves(by)
 	back := s.waiters[a.Key][member.ID{}].After(now) // a writer has asked for it
-	if !serves || back || held && (l.member == member.ID{} || l.member != a.Gone) {
+	if !serves || back || held && (l.member == member.ID{} || l.member != a.DeadMember) {
 		answer := lease.AcquireResult{MemberGone: !serves, Held: held}
 		if held {
 			answer.Holder = s.holder(&l.grantRow)
@@ -35,15 +35,15 @@ func (s *Server) enterShared(by lease.By, a lease.AcquireRequest) lease.AcquireR
 	return lease.AcquireResult{Token: g.token, Handle: g.handle}
 }
 
-// leaveShared ends one reader; s.mu is held.
-func (s *Server) leaveShared(b lease.ReleaseRequest) lease.ReleaseResult {
+// releaseShared ends one reader; s.mu is held.
+func (s *Server) releaseShared(b lease.ReleaseRequest) lease.ReleaseResult {
 	l := s.leases[b.Key]
 	if l == nil || l.readers[b.Handle] == nil {
 		return lease.ReleaseResult{}
 	}
 	s.free(b.Key, l.readers[b.Handle])
 	delete(l.readers, b.Handle)
-	return lease.ReleaseResult{Freed: true, Stood: true}
+	return lease.ReleaseResult{Freed: true, Held: true}
 }
 
 // Readers returns the shared holders of a key.
@@ -95,12 +95,12 @@ func (s *Server) takePermits(by lease.By, a lease.AcquireRequest) lease.AcquireR
 	return lease.AcquireResult{Token: token, Handle: free[0].handle}
 }
 
-// givePermitsBack frees those of one handle; s.mu is held.
-func (s *Server) givePermitsBack(b lease.ReleaseRequest) (returned lease.ReleaseResult) {
+// releasePermits frees those of one handle; s.mu is held.
+func (s *Server) releasePermits(b lease.ReleaseRequest) (returned lease.ReleaseResult) {
 	for _, g := range s.rowsOf(lease.ReleaseRequest{Key: b.Key, Mode: dblock.ModePermit}) {
 		if g.handle == b.Handle && b.Handle != (lease.Handle{}) {
 			s.free(b.Key, g)
-			returned = lease.ReleaseResult{Freed: true, Stood: true}
+			returned = lease.ReleaseResult{Freed: true, Held: true}
 		}
 	}
 	return returned
@@ -141,7 +141,7 @@ func (d *Driver) Reap(ctx context.Context, mode dblock.Mode, key string, gone []
 		if l := s.leases[key]; l != nil && mode == dblock.ModeShared {
 			for handle, g := range l.readers {
 				if over(g) {
-					s.leaveShared(lease.ReleaseRequest{Key: key, Handle: handle})
+					s.releaseShared(lease.ReleaseRequest{Key: key, Handle: handle})
 				}
 			}
 		}

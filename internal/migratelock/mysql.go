@@ -52,7 +52,7 @@ func (m *MySQL) SessionLock(ctx context.Context, conn *sql.Conn) error {
 				return fmt.Errorf("dblock: waiting for the migration lock: %w", err)
 			}
 		}
-		got, err := ask(ctx, conn, tryGet, m.name(), m.name(), wait)
+		got, err := query(ctx, conn, tryGet, m.name(), m.name(), wait)
 		if err != nil {
 			sqlconn.Discard(conn, m.Close)
 			return errTaking(ctx, err)
@@ -70,11 +70,11 @@ func (m *MySQL) SessionLock(ctx context.Context, conn *sql.Conn) error {
 // this could not be confirmed, and that conn was closed for it.
 func (m *MySQL) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return unlock(ctx, conn, m.Close, func(ctx context.Context) (bool, error) {
-		return ask(ctx, conn, "SELECT RELEASE_LOCK(?) LIMIT 1", m.name())
+		return query(ctx, conn, "SELECT RELEASE_LOCK(?) LIMIT 1", m.name())
 	})
 }
 
-func ask(ctx context.Context, conn *sql.Conn, query string, args ...any) (bool, error) {
+func query(ctx context.Context, conn *sql.Conn, query string, args ...any) (bool, error) {
 	var answer sql.NullInt64
 	if err := conn.QueryRowContext(ctx, query, args...).Scan(&answer); err != nil {
 		return false, err

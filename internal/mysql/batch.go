@@ -18,7 +18,7 @@ const heaviest = 4 << 20
 func Portions(on mysqldb.DBTX, query string, most int, args []any) iter.Seq[[]any] {
 	c, _ := on.(Inline)
 	bound := heaviest
-	if room := c.room(); room > 0 {
+	if room := c.maxText(); room > 0 {
 		bound = min(bound, room)
 	}
 	each := c.template(query).inside

@@ -12,8 +12,8 @@ import (
 // for keptFor after its last use, so that most statements need one round trip. Then the pool gets
 // it back, with the settings of the host.
 type Kept struct {
-	pool         Pool
-	set, setBack string // statements
+	pool       Pool
+	set, reset string // statements
 
 	mu     sync.Mutex
 	idle   []*sql.Conn
@@ -24,36 +24,36 @@ type Kept struct {
 }
 
 const (
-	keptFor  = time.Second
-	mostKept = 8
+	keptFor = time.Second
+	maxKept = 8
 
 	// poolShare is which part of a pool Kept keeps at most: one in four. A pool of fewer than twice
 	// as many has no connection to spare.
 	poolShare = 4
 )
 
-// NewKept returns the connections on which set was run. setBack gives a session what the host has
+// NewKept returns the connections on which set was run. reset gives a session what the host has
 // set.
 func NewKept(pool Pool, set, setBack string) *Kept {
-	return &Kept{pool: pool, set: set, setBack: setBack}
+	return &Kept{pool: pool, set: set, reset: setBack}
 }
 
-// most is how many connections may be idle.
-func (k *Kept) most() int {
+// maxIdle is how many connections may be idle.
+func (k *Kept) maxIdle() int {
 	switch open := k.pool.Stats().MaxOpenConnections; {
 	case open == 0:
-		return mostKept
+		return maxKept
 	case open < 2*poolShare:
 		return 0
 	default:
-		return min(mostKept, open/poolShare)
+		return min(maxKept, open/poolShare)
 	}
 }
 
 // HasSpare reports whether there is a connection that costs no round trip of its own, or that may
 // stay with Kept.
 func (k *Kept) HasSpare() bool {
-	most := k.most()
+	most := k.maxIdle()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.idle) > 0 || k.taken < most
@@ -80,24 +80,24 @@ func (k *Kept) Take(ctx context.Context) (*sql.Conn, error) {
 	return conn, err
 }
 
-// GiveBack takes a connection back. If ctx ended during a statement, the connection counts as in
+// Put takes a connection back. If ctx ended during a statement, the connection counts as in
 // use for as long as the server may still wait for a lock.
-func (k *Kept) GiveBack(ctx context.Context, conn *sql.Conn) {
+func (k *Kept) Put(ctx context.Context, conn *sql.Conn) {
 	valid := IsValid(conn)
 	switch kept := k.keep(conn, valid); {
 	case kept:
-	case HasLeft(ctx, conn):
+	case IsAbandoned(ctx, conn):
 		k.pool.linger(ctx, conn)
 	case !valid:
 		_ = conn.Close()
 	default:
-		SetBack(ctx, conn, k.setBack)
+		Reset(ctx, conn, k.reset)
 		_ = conn.Close()
 	}
 }
 
 func (k *Kept) keep(conn *sql.Conn, valid bool) bool {
-	most := k.most()
+	most := k.maxIdle()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.taken--
@@ -106,13 +106,13 @@ func (k *Kept) keep(conn *sql.Conn, valid bool) bool {
 	}
 	k.idle = append(k.idle, conn)
 	if k.timer == nil {
-		k.timer = time.AfterFunc(keptFor, k.look)
+		k.timer = time.AfterFunc(keptFor, k.closeIdle)
 	}
 	return true
 }
 
-// look gives the connections back if none was used for keptFor.
-func (k *Kept) look() {
+// closeIdle gives the connections back if none was used for keptFor.
+func (k *Kept) closeIdle() {
 	k.mu.Lock()
 	var unused []*sql.Conn
 	if k.used && !k.closed {
@@ -127,7 +127,7 @@ func (k *Kept) look() {
 
 func (k *Kept) returnAll(conns []*sql.Conn) {
 	for _, conn := range conns {
-		SetBack(context.Background(), conn, k.setBack)
+		Reset(context.Background(), conn, k.reset)
 		_ = conn.Close()
 	}
 }

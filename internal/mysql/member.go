@@ -18,7 +18,7 @@ import (
 type Members struct {
 	db      *Database
 	bounded bool          // waits for rows are, by the connection or the statement
-	turn    chan struct{} // holds one while conn is used; a channel, as a wait for it can end
+	busy    chan struct{} // holds one while conn is used; a channel, as a wait for it can end
 	conn    *sql.Conn     // nil: to be made
 	broken  atomic.Int64
 	q       mysqldb.Queries
@@ -27,7 +27,7 @@ type Members struct {
 // NewMembers returns the members of a database. If bounded, their statements wait for a row for
 // LockWait at most.
 func NewMembers(db *Database, bounded bool) *Members {
-	return &Members{db: db, bounded: bounded, turn: make(chan struct{}, 1)}
+	return &Members{db: db, bounded: bounded, busy: make(chan struct{}, 1)}
 }
 
 // Register makes the member's row.
@@ -68,8 +68,8 @@ func (m *Members) Broken() int64 { return m.broken.Load() }
 // do runs one autocommit statement. After any error the next one gets a connection of its own.
 func (m *Members) do(ctx context.Context, statement func(mysqldb.DBTX) error) error {
 	select {
-	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
+	case m.busy <- struct{}{}:
+		defer func() { <-m.busy }()
 	case <-ctx.Done():
 		return sqlerr.Unwritten(ctx.Err())
 	}
@@ -122,7 +122,7 @@ func (m *Members) drop(ctx context.Context, clean bool) {
 
 // Close gives the connection back; a later statement takes one again.
 func (m *Members) Close() {
-	m.turn <- struct{}{}
-	defer func() { <-m.turn }()
+	m.busy <- struct{}{}
+	defer func() { <-m.busy }()
 	m.drop(context.Background(), true)
 }

@@ -113,15 +113,15 @@ func Differences(ctx context.Context, conn Conn, name, server string, version in
 		return nil, err
 	}
 	want := schema.Expected(schema.MySQL, version)
-	if err := ForgetUnseen(ctx, conn, name, server, want, have); err != nil {
+	if err := DropUnseen(ctx, conn, name, server, want, have); err != nil {
 		return nil, err
 	}
 	return want.Differences(have), nil
 }
 
-// ForgetUnseen deletes from want what may be there and the user may not see. server is
+// DropUnseen deletes from want what may be there and the user may not see. server is
 // schema.MySQLServer's.
-func ForgetUnseen(ctx context.Context, conn Conn, name, server string, want, have schema.Shape) (err error) {
+func DropUnseen(ctx context.Context, conn Conn, name, server string, want, have schema.Shape) (err error) {
 	on := On(conn, name)
 	columns := map[string][]string{} // that are not seen
 	for _, o := range want.Missing(have) {
@@ -139,16 +139,16 @@ func ForgetUnseen(ctx context.Context, conn Conn, name, server string, want, hav
 	}
 	maps.DeleteFunc(want, func(o schema.Object, _ string) bool { return unsure[o.Table] })
 	if server == schema.MariaDB {
-		return forgetHidden(ctx, on, want, have)
+		return dropHidden(ctx, on, want, have)
 	}
 	return nil // MySQL shows all indexes and constraints of a table of which it shows a column
 }
 
-// forgetHidden deletes indexes and CHECKs that the user does not see. MariaDB shows no index to a
+// dropHidden deletes indexes and CHECKs that the user does not see. MariaDB shows no index to a
 // user that may only read some columns, and no CHECK to one with privileges on the table alone. A
 // user that sees the primary key sees the other indexes. Else the definition of the table tells.
 // have gets the CHECKs that it has.
-func forgetHidden(ctx context.Context, on mysqldb.DBTX, want, have schema.Shape) error {
+func dropHidden(ctx context.Context, on mysqldb.DBTX, want, have schema.Shape) error {
 	hidden := map[string][]schema.Object{}
 	for _, o := range want.Missing(have) {
 		key := schema.Object{Table: o.Table, Kind: schema.Index, Name: primary}

@@ -49,9 +49,9 @@ const (
 // LockWait is for how long a statement waits for a lock at most.
 const LockWait = time.Second
 
-// lingers is for how long a connection whose caller has left counts as in use, as it is on the
+// serverWait is for how long a connection whose caller has left counts as in use, as it is on the
 // server: MySQL looks once a second for waits that are over.
-func lingers(ctx context.Context) time.Duration {
+func serverWait(ctx context.Context) time.Duration {
 	return time.Duration(lockWaitOf(ctx))*time.Second + LockWait
 }
 
@@ -73,7 +73,7 @@ func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error
 	defer func() { p.Return(ctx, conn, ended) }()
 	commit, err := fn(conn)
 	if err != nil || !commit {
-		ended = !HasLeft(ctx, conn) && execLast(ctx, conn, "ROLLBACK")
+		ended = !IsAbandoned(ctx, conn) && execLast(ctx, conn, "ROLLBACK")
 		return sqlerr.Unwritten(err)
 	}
 	_, err = conn.ExecContext(ctx, "COMMIT")
@@ -104,7 +104,7 @@ func (p Pool) BindFor(ctx context.Context, conn *sql.Conn, brief bool) (unbind f
 	if _, err := conn.ExecContext(ctx, bound); err != nil {
 		return nil, err
 	}
-	return func() { SetBack(ctx, conn, hostBound) }, nil
+	return func() { Reset(ctx, conn, hostBound) }, nil
 }
 
 // Return gives a connection back to the pool. One that is not clean is closed: its transaction may
@@ -112,7 +112,7 @@ func (p Pool) BindFor(ctx context.Context, conn *sql.Conn, brief bool) (unbind f
 // counts as in use for as long.
 func (p Pool) Return(ctx context.Context, conn *sql.Conn, clean bool) {
 	switch {
-	case !clean && HasLeft(ctx, conn):
+	case !clean && IsAbandoned(ctx, conn):
 		p.linger(ctx, conn)
 		return
 	case !clean:
@@ -120,7 +120,7 @@ func (p Pool) Return(ctx context.Context, conn *sql.Conn, clean bool) {
 	case !p.MariaDB:
 		// A goroutine of its own would save the round trip, but the next transaction would open
 		// another connection meanwhile.
-		SetBack(ctx, conn, hostBound)
+		Reset(ctx, conn, hostBound)
 	}
 	_ = conn.Close()
 }
@@ -148,9 +148,9 @@ func (p Pool) connect(ctx context.Context, statements ...string) (*sql.Conn, err
 	}
 }
 
-// SetBack runs the statement that gives a session what the host has set, within a second even if
+// Reset runs the statement that gives a session what the host has set, within a second even if
 // ctx has ended. If it fails, the connection is closed.
-func SetBack(ctx context.Context, conn *sql.Conn, statement string) {
+func Reset(ctx context.Context, conn *sql.Conn, statement string) {
 	if !execLast(ctx, conn, statement) {
 		Discard(conn)
 	}
@@ -174,8 +174,9 @@ func execLast(ctx context.Context, conn *sql.Conn, statement string) (ok bool) {
 	return err == nil
 }
 
-// HasLeft reports that ctx has ended during a statement: then the driver has closed the connection.
-func HasLeft(ctx context.Context, conn *sql.Conn) (closed bool) {
+// IsAbandoned reports that ctx has ended during a statement: then the driver has closed the
+// connection.
+func IsAbandoned(ctx context.Context, conn *sql.Conn) (closed bool) {
 	if ctx.Err() == nil {
 		return false
 	}

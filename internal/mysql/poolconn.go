@@ -61,17 +61,17 @@ func (p Pool) send(ctx context.Context, statement func(*sql.Conn) error) (*sql.C
 		if err = statement(conn); err == nil {
 			return conn, nil
 		}
-		p.GiveBack(ctx, conn)
+		p.Put(ctx, conn)
 		if n == Attempts || !errors.Is(err, driver.ErrBadConn) {
 			return nil, err
 		}
 	}
 }
 
-// GiveBack gives a connection back to its pool, which drops a broken one. If ctx ended during a
+// Put gives a connection back to its pool, which drops a broken one. If ctx ended during a
 // statement, the connection counts as in use for as long as the server may still wait for a lock.
-func (p Pool) GiveBack(ctx context.Context, conn *sql.Conn) {
-	if HasLeft(ctx, conn) {
+func (p Pool) Put(ctx context.Context, conn *sql.Conn) {
+	if IsAbandoned(ctx, conn) {
 		p.linger(ctx, conn)
 		return
 	}
@@ -80,7 +80,7 @@ func (p Pool) GiveBack(ctx context.Context, conn *sql.Conn) {
 
 func (p Pool) linger(ctx context.Context, conn *sql.Conn) {
 	p.lingering.Add(1)
-	time.AfterFunc(lingers(ctx), func() {
+	time.AfterFunc(serverWait(ctx), func() {
 		_ = conn.Close()
 		p.lingering.Add(-1)
 	})

@@ -58,9 +58,9 @@ const AllRows = "18446744073709551615"
 
 const (
 	// This very text a proxy may answer itself, as ProxySQL does.
-	whoAnswers = "SELECT @@version_comment LIMIT 1"
+	versionSQL = "SELECT @@version_comment LIMIT 1"
 
-	whatIsIt = "SELECT VERSION(), CONNECTION_ID(), DATABASE(), CURRENT_USER()," +
+	serverSQL = "SELECT VERSION(), CONNECTION_ID(), DATABASE(), CURRENT_USER()," +
 		" TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) LIMIT 1"
 
 	whoIsInTheGroup = "SELECT COUNT(*) FROM performance_schema.replication_group_members" +
@@ -73,13 +73,13 @@ const (
 // Errors: the driver's.
 func Inspect(ctx context.Context, conn *sql.Conn) (Server, error) {
 	var s Server
-	if err := conn.QueryRowContext(ctx, whoAnswers).Scan(&s.Comment); err != nil {
+	if err := conn.QueryRowContext(ctx, versionSQL).Scan(&s.Comment); err != nil {
 		return Server{}, err
 	}
 	var database, user sql.NullString
 	var micros int64
 	before := time.Now()
-	if err := conn.QueryRowContext(ctx, whatIsIt).Scan(&s.Version, &s.ConnID, &database, &user, &micros); err != nil {
+	if err := conn.QueryRowContext(ctx, serverSQL).Scan(&s.Version, &s.ConnID, &database, &user, &micros); err != nil {
 		return Server{}, err
 	}
 	s.ClockWithin = time.Since(before) / 2

@@ -90,8 +90,8 @@ func (c Inline) template(query string) *template {
 	return c.tables.template(query, c.boundTables)
 }
 
-// room is how long a statement may be without what is added to it; 0: no bound.
-func (c Inline) room() int {
+// maxText is how long a statement may be without what is added to it; 0: no bound.
+func (c Inline) maxText() int {
 	if c.longest == 0 {
 		return 0
 	}

@@ -176,13 +176,13 @@ func (t *Tx) Return(after func()) {
 	if !own || !t.ended || err != nil && !errors.Is(err, sql.ErrTxDone) {
 		Discard(t.conn)
 	}
-	t.forget()
+	t.closeRows()
 	after()
 	_ = t.conn.Close()
 }
 
-// forget closes the result that before has left open.
-func (t *Tx) forget() {
+// closeRows closes the result that before has left open.
+func (t *Tx) closeRows() {
 	if t.last != nil {
 		_ = t.conn.Raw(func(any) error {
 			_ = t.last.Close()

@@ -57,7 +57,7 @@ func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel stri
 		return err
 	}
 	own := "dblock_" + member.NewID().String()
-	err = hearsItself(ctx, pool, conn, own)
+	err = checkListen(ctx, pool, conn, own)
 	if server.Pooled && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return fmt.Errorf("%w: nothing is heard through the pooler between here and the server: in transaction mode LISTEN does not work", dblock.ErrUnsupported)
 	}
@@ -76,8 +76,8 @@ func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel stri
 	return nil
 }
 
-// hearsItself makes sure that what another connection sends comes.
-func hearsItself(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, own string) error {
+// checkListen makes sure that what another connection sends comes.
+func checkListen(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, own string) error {
 	// A LISTEN reads all that is queued for other databases too. The server does not end it before,
 	// so to give up soon and to try again would only add sessions.
 	slow, stop := context.WithTimeout(ctx, listensWithin)

@@ -57,11 +57,11 @@ func (m *Members) Evict(ctx context.Context, id member.ID) (gone bool, err error
 	if err := m.q.Evict(ctx, m.on, UUID(id)); err != nil {
 		return false, err
 	}
-	stands, err := m.Stands(ctx, id)
+	stands, err := m.Exists(ctx, id)
 	return err == nil && !stands, err
 }
 
-// Stands reads the member's row.
-func (m *Members) Stands(ctx context.Context, id member.ID) (bool, error) {
+// Exists reads the member's row.
+func (m *Members) Exists(ctx context.Context, id member.ID) (bool, error) {
 	return m.q.IsMember(ctx, m.on, UUID(id))
 }

@@ -83,11 +83,11 @@ func FindSchema(ctx context.Context, db DB, name string) (string, error) {
 	if name != "" {
 		return name, nil
 	}
-	return lookUp(ctx, db)
+	return findSchema(ctx, db)
 }
 
-// lookUp checks the search_path, and returns the schema of dblock's tables on it.
-func lookUp(ctx context.Context, db DB) (string, error) {
+// findSchema checks the search_path, and returns the schema of dblock's tables on it.
+func findSchema(ctx context.Context, db DB) (string, error) {
 	rows, err := db.Query(ctx, pgdb.FindSchema)
 	if err != nil {
 		return "", err
@@ -106,7 +106,7 @@ func lookUp(ctx context.Context, db DB) (string, error) {
 // RequireSchema checks the search_path, and is FindSchema and checkSchema: constructors call it
 // once.
 func RequireSchema(ctx context.Context, db pgdb.DBTX, name string) (*Schema, error) {
-	found, err := lookUp(ctx, db)
+	found, err := findSchema(ctx, db)
 	if err != nil {
 		return nil, unavailable(err)
 	}

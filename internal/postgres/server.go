@@ -57,9 +57,9 @@ var read = []string{
 }
 
 const (
-	whatIsIt = "SELECT version(), pg_backend_pid()::text, current_database()::text"
+	serverSQL = "SELECT version(), pg_backend_pid()::text, current_database()::text"
 
-	inWhatState = "SELECT pg_backend_pid()::text, pg_is_in_recovery()::text, pg_catalog.current_setting('transaction_read_only')," +
+	stateSQL = "SELECT pg_backend_pid()::text, pg_is_in_recovery()::text, pg_catalog.current_setting('transaction_read_only')," +
 		" pg_catalog.floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint::text, current_user::text," +
 		" EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname = 'citus')::text"
 )
@@ -70,7 +70,7 @@ const (
 //
 // Errors: the driver's.
 func Probe(ctx context.Context, conn *pgx.Conn) (Server, error) {
-	first, err := ask(ctx, conn, whatIsIt)
+	first, err := query(ctx, conn, serverSQL)
 	if err != nil {
 		return Server{}, err
 	}
@@ -87,7 +87,7 @@ func Probe(ctx context.Context, conn *pgx.Conn) (Server, error) {
 		return s, nil
 	}
 	before := time.Now()
-	second, err := ask(ctx, conn, inWhatState+"; "+settingsQuery())
+	second, err := query(ctx, conn, stateSQL+"; "+settingsQuery())
 	if err != nil {
 		return Server{}, err
 	}
@@ -103,9 +103,9 @@ func Probe(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	return s, nil
 }
 
-// ask sends statements in one round trip, by the simple protocol: it leaves nothing behind in a
+// query sends statements in one round trip, by the simple protocol: it leaves nothing behind in a
 // session that may serve another client the next moment.
-func ask(ctx context.Context, conn *pgx.Conn, sql string) ([]*pgconn.Result, error) {
+func query(ctx context.Context, conn *pgx.Conn, sql string) ([]*pgconn.Result, error) {
 	return conn.PgConn().Exec(ctx, sql).ReadAll()
 }
 

@@ -17,7 +17,7 @@ import (
 
 const (
 	defaultAttempts = 10
-	mostAttempts    = 1_000
+	maxAttempts     = 1_000
 
 	// Whoever conflicts has met at least one other. The first pause is about a short transaction
 	// long, and they double: it is the crowd that has to thin out.
@@ -33,9 +33,9 @@ type Options struct {
 
 // WithDefaults applies the defaults and refuses what makes no sense.
 func (o Options) WithDefaults() (Options, error) {
-	if o.Attempts < 0 || o.Attempts > mostAttempts {
+	if o.Attempts < 0 || o.Attempts > maxAttempts {
 		return o, &dblock.InvalidError{
-			Field: "TxOptions.Attempts", Reason: fmt.Sprintf("%d is not within 1 to %d, nor 0 for %d", o.Attempts, mostAttempts, defaultAttempts),
+			Field: "TxOptions.Attempts", Reason: fmt.Sprintf("%d is not within 1 to %d, nor 0 for %d", o.Attempts, maxAttempts, defaultAttempts),
 		}
 	}
 	o.Attempts = cmp.Or(o.Attempts, defaultAttempts)

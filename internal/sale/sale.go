@@ -17,8 +17,8 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// Shop sells. An *inventory.Store is one.
-type Shop interface {
+// Store sells. An *inventory.Store is one.
+type Store interface {
 	Restock(context.Context, inventory.Adjustment) (replayed bool, err error)
 	Reserve(context.Context, inventory.Request) (inventory.Reservation, error)
 	Audit(ctx context.Context, skus ...string) ([]inventory.Balance, error)
@@ -53,7 +53,7 @@ func Histogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minut
 
 // Run stocks the SKU, lets the buyers in at once, and audits the books. done is called after each
 // answer.
-func (s Sale) Run(ctx context.Context, store Shop, done func()) (Result, error) {
+func (s Sale) Run(ctx context.Context, store Store, done func()) (Result, error) {
 	stock := inventory.Adjustment{ID: s.Name, SKU: s.Name, Delta: s.Stock}
 	if _, err := store.Restock(ctx, stock); err != nil {
 		return Result{}, err
@@ -75,7 +75,7 @@ func (s Sale) Run(ctx context.Context, store Shop, done func()) (Result, error) 
 }
 
 // open lets the buyers in.
-func (s Sale) open(ctx context.Context, store Shop, r *Result, done func()) {
+func (s Sale) open(ctx context.Context, store Store, r *Result, done func()) {
 	var mu sync.Mutex
 	var buyers sync.WaitGroup
 	gate := make(chan struct{})

@@ -91,11 +91,11 @@ func (c *callers) advance(ctx context.Context, w *waiter) (lock *dblock.Lock, is
 	case c.closed:
 		c.mu.Unlock()
 		return nil, false, errClosed()
-	case sl.busy || sl.queue[0] != w || !sl.mayAsk(w):
+	case sl.busy || sl.queue[0] != w || !sl.mayRequest(w):
 		c.mu.Unlock()
 		return nil, false, c.await(ctx, w, nil)
 	case sl.has:
-		op = c.lookOp(w.r.Mode)
+		op = c.waitersOp(w.r.Mode)
 	default:
 		op = takeOp(w.r.Mode)
 	}
@@ -106,7 +106,7 @@ func (c *callers) advance(ctx context.Context, w *waiter) (lock *dblock.Lock, is
 		err := c.yield(ctx)
 		c.mu.Lock()
 		if err != nil {
-			c.settle(&request{Step: Step{sl.id, Look}, slot: sl}, false, err, time.Now())
+			c.settle(&request{Step: Step{sl.id, HasWaiters}, slot: sl}, false, err, time.Now())
 			c.mu.Unlock()
 			return nil, false, err
 		}
@@ -126,7 +126,7 @@ func (c *callers) advance(ctx context.Context, w *waiter) (lock *dblock.Lock, is
 // and if it failed, no notification will come.
 func (c *callers) show(ctx context.Context, w *waiter) (again bool, err error) {
 	shown, asked, err := c.announce(ctx, w, Show)
-	if err == nil && asked && !shown && c.o.Hears { // another session was just looking for waiters, and has found none
+	if err == nil && asked && !shown && c.o.Notifies { // another session was just looking for waiters, and has found none
 		return true, nil
 	}
 	if err == nil && c.o.Shared && w.r.Mode == dblock.ModeExclusive {
@@ -210,7 +210,7 @@ func (c *callers) await(ctx context.Context, w *waiter, due <-chan time.Time) er
 
 // isNotified reports whether the server, or the watcher, notifies of releases. Then calls poll
 // seldom.
-func (c *callers) isNotified() bool { return c.o.Hears || c.watcher.looks.Load() }
+func (c *callers) isNotified() bool { return c.o.Notifies || c.watcher.active.Load() }
 
 // untilNext is the time until a call asks again that has waited for so long.
 func (c *callers) untilNext(waited time.Duration) time.Duration {

@@ -17,13 +17,13 @@ const (
 	TakeShared           // acquire it in shared mode; not done while a session announces that it wants it exclusively
 	Free                 // release what Take acquired, and notify the sessions that wait
 	FreeShared
-	Show       // announce that this session waits, so that it is notified and Look finds it
-	Hide       // take that back
-	Intend     // announce that this session waits for exclusive mode; not done if another session has announced it
-	Forgo      // take that back
-	Look       // does another session wait for the lock?
-	LookForOne // does another session wait for exclusive mode?
-	Drop       // release what Take acquired without a notification; works when the server has no room for locks
+	Show                // announce that this session waits, so that it is notified and HasWaiters finds it
+	Hide                // take that back
+	Intend              // announce that this session waits for exclusive mode; not done if another session has announced it
+	Forgo               // take that back
+	HasWaiters          // does another session wait for the lock?
+	HasExclusiveWaiters // does another session wait for exclusive mode?
+	Drop                // release what Take acquired without a notification; works when the server has no room for locks
 	DropShared
 )
 
@@ -44,7 +44,7 @@ type Driver interface {
 	Open(ctx context.Context, released func(ID)) (Conn, error)
 
 	// Most is how many locks one connection may have.
-	Most() int
+	MaxLocks() int
 
 	// Classify returns the class of an error.
 	Classify(err error) sqlerr.Class

@@ -50,7 +50,7 @@ type process struct{ *server }
 
 func (process) ID(key string) (session.ID, error) { return session.ID(key), nil }
 
-func (p process) Most() int { return p.most }
+func (p process) MaxLocks() int { return p.most }
 
 func (process) Note(context.Context, map[session.ID]string) error { return nil }
 
@@ -132,7 +132,7 @@ func (c *conn) do(steps []session.Step) (done []bool, tell []func()) {
 			c.s.marks[step.ID] = append(others, c)
 		case session.Hide:
 			c.s.marks[step.ID] = others
-		case session.Look:
+		case session.HasWaiters:
 			ok = len(others) > 0
 		}
 		done = append(done, ok)
@@ -212,7 +212,7 @@ func (s *server) left() int {
 // locker is a process of its own.
 func (s *server) locker(t *testing.T, o session.Options) *session.Locker {
 	t.Helper()
-	o.Hears = true
+	o.Notifies = true
 	o, err := o.WithDefaults("Options", time.Second)
 	if err != nil {
 		t.Fatal(err)

@@ -54,11 +54,11 @@ func (s *session) sleep(d time.Duration) {
 // park listens to the server until a caller wants the connection, or a ping is due.
 func (s *session) park() {
 	select {
-	case s.turn <- struct{}{}:
+	case s.busy <- struct{}{}:
 	default:
 		return
 	}
-	defer func() { <-s.turn }()
+	defer func() { <-s.busy }()
 	ctx, cancel := context.WithDeadline(s.ctx, s.pingDue())
 	defer cancel()
 	s.mu.Lock()

@@ -12,7 +12,7 @@ const (
 	notedAfter = time.Second
 	noteEvery  = time.Second
 	notedFor   = time.Hour
-	mostNoted  = 1000 // in one statement
+	maxNoted   = 1000 // in one statement
 )
 
 // keyNotes notes the keys of locks.
@@ -52,7 +52,7 @@ func (n keyNotes) unnoted() (keys map[ID]string, slots []*slot) {
 	defer n.mu.Unlock()
 	keys = make(map[ID]string)
 	for id, sl := range n.all {
-		if len(keys) < mostNoted && sl.has && time.Since(sl.acquiredAt) > notedAfter && (sl.noted.IsZero() || time.Since(sl.noted) > notedFor) {
+		if len(keys) < maxNoted && sl.has && time.Since(sl.acquiredAt) > notedAfter && (sl.noted.IsZero() || time.Since(sl.noted) > notedFor) {
 			keys[id] = sl.key
 			slots = append(slots, sl)
 		}

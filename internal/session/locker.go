@@ -136,7 +136,7 @@ func (l *Locker) endSessions(ctx context.Context) error {
 	ctx, stop := clock.Late(ctx)
 	defer stop()
 	for _, s := range all {
-		if err := clock.Await(ctx, s.gone, "connections are still being closed"); err != nil {
+		if err := clock.Await(ctx, s.closed, "connections are still being closed"); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ type Options struct {
 	Poll        time.Duration // how often a process asks again for a key that it waits for
 	Shared      bool          // the server has shared locks
 	Alike       bool          // a statement that acquires and releases costs more than two
-	Hears       bool          // the server notifies of releases
+	Notifies    bool          // the server notifies of releases
 	ServerQueue bool          // a call waits at the server, on a connection of its own
 	MaxQueue    int           // calls that may wait for a statement; default 65,536
 	MaxBatch    int           // calls that share a statement; default 512: enough for a crowd, and few enough for it to be short
@@ -33,8 +33,8 @@ type Options struct {
 // DefaultConns is the default of Options.MaxConns.
 const DefaultConns = 4
 
-// mostConns is more than any process needs: locks share connections.
-const mostConns = 1000
+// maxConns is more than any process needs: locks share connections.
+const maxConns = 1000
 
 // WithDefaults sets the defaults, and refuses values that are out of range.
 func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error) {
@@ -56,8 +56,8 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 		return refuse("Poll", "%v is not within 10ms to 1m", o.Poll)
 	case o.IdleTimeout < time.Second || o.IdleTimeout > 24*time.Hour:
 		return refuse("IdleTimeout", "%v is not within 1s to 24h", o.IdleTimeout)
-	case o.MaxConns < 1 || o.MaxConns > mostConns:
-		return refuse("MaxConns", "%d is not within 1 to %d", o.MaxConns, mostConns)
+	case o.MaxConns < 1 || o.MaxConns > maxConns:
+		return refuse("MaxConns", "%d is not within 1 to %d", o.MaxConns, maxConns)
 	case o.ServerQueue && o.MaxConns < 2:
 		return refuse("MaxConns", "%d leaves no connection to a call that waits with ServerQueue: allow 2", o.MaxConns)
 	case o.MaxQueue < 0:

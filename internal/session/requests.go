@@ -45,7 +45,7 @@ func (r *request) confirms(done bool, err error) bool {
 	if r.session == nil || r.session.ctx.Err() != nil {
 		return false
 	}
-	return err != nil || done || r.Op == Look || r.Op == LookForOne
+	return err != nil || done || r.Op == HasWaiters || r.Op == HasExclusiveWaiters
 }
 
 // errNotSent: the caller's context ended while its request was queued.
@@ -82,12 +82,12 @@ func (sl *slots) send(ctx context.Context, r *request) error {
 	if starts {
 		go s.serve()
 	}
-	return sl.answer(ctx, r)
+	return sl.awaitReply(ctx, r)
 }
 
-// answer waits for the answer to a request while ctx lives. The wait for a release ends after
+// awaitReply waits for the answer to a request while ctx lives. The wait for a release ends after
 // longestRelease. Another goroutine reads the answer, so that a silent server blocks no caller.
-func (sl *slots) answer(ctx context.Context, r *request) error {
+func (sl *slots) awaitReply(ctx context.Context, r *request) error {
 	var late <-chan time.Time
 	if r.release {
 		timer := time.NewTimer(longestRelease)
@@ -177,7 +177,7 @@ func (s *session) goesOn() bool {
 func (s *session) serveOnce() {
 	mu := &s.of.mu
 	mu.Lock()
-	s.form()
+	s.nextBatch()
 	mu.Unlock()
 	if len(s.flying) == 0 { // all were withdrawn
 		return
@@ -194,11 +194,11 @@ func (s *session) serveOnce() {
 	}
 }
 
-// form takes the next statement off the queue: its requests, its steps, and the place of each
+// nextBatch takes the next statement off the queue: its requests, its steps, and the place of each
 // request in them. A Free of a lock that this session wants exclusively has a Forgo before it. Else
 // the sessions that share the lock would be notified of the release while they are still kept out.
 // base.mu is held.
-func (s *session) form() {
+func (s *session) nextBatch() {
 	s.sends, s.at = s.sends[:0], s.at[:0]
 	later := s.queue[:0]
 	for i, r := range s.queue {

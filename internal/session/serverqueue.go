@@ -114,7 +114,7 @@ func (s *session) wait(ctx context.Context, id ID, shared bool) (queued bool, er
 	if err := s.conn.Ping(ctx); err != nil {
 		return true, err
 	}
-	return true, s.trustAnswer(sent)
+	return true, s.trustReply(sent)
 }
 
 // showWait announces that this session waits. It fails in the moment in which another session

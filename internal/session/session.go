@@ -13,12 +13,12 @@ import (
 
 // session is a connection that has locks.
 type session struct {
-	of   *sessions
-	conn Conn
-	turn chan struct{} // holds one while the connection is in use
-	ctx  context.Context
-	end  context.CancelFunc
-	gone chan struct{} // closed when the connection is
+	of     *sessions
+	conn   Conn
+	busy   chan struct{} // holds one while the connection is in use
+	ctx    context.Context
+	end    context.CancelFunc
+	closed chan struct{} // closed when the connection is
 
 	slots  int   // whose locks are on it; these are guarded by base.mu
 	single *hold // the only lock of a session that is not shared
@@ -44,7 +44,7 @@ type session struct {
 
 // newSession makes a session of a new connection; sent is when the server was first asked.
 func (ss *sessions) newSession(conn Conn, sent time.Time) *session {
-	s := &session{of: ss, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{}), parks: true}
+	s := &session{of: ss, conn: conn, busy: make(chan struct{}, 1), closed: make(chan struct{}), parks: true}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.trust(sent)
 	return s
@@ -69,9 +69,9 @@ func (s *session) trust(sent time.Time) {
 	}
 }
 
-// trustAnswer is trust for an answer that grants a lock. If the process was paused, the server may
+// trustReply is trust for an answer that grants a lock. If the process was paused, the server may
 // have ended the connection before the answer was read. Then it grants nothing.
-func (s *session) trustAnswer(sent time.Time) error {
+func (s *session) trustReply(sent time.Time) error {
 	s.trust(sent)
 	if clock.Past(time.Now(), s.trustedUntil()) {
 		return errEnded
@@ -114,11 +114,11 @@ func (s *session) use(ctx context.Context, fn func() error) error {
 		s.mu.Unlock()
 	}()
 	select {
-	case s.turn <- struct{}{}:
+	case s.busy <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-s.turn }()
+	defer func() { <-s.busy }()
 	if s.ctx.Err() != nil {
 		return errEnded
 	}
@@ -139,7 +139,7 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 		done, err = s.run(ctx, steps)
 		switch {
 		case err == nil:
-			err = s.trustAnswer(sent)
+			err = s.trustReply(sent)
 		case !s.conn.Closed():
 			err = errors.Join(err, s.undo(ctx, steps))
 		}
@@ -255,8 +255,8 @@ func (s *session) lose(why dblock.Reason) {
 	s.end()
 	s.of.mu.Lock()
 	s.of.background(func() {
-		defer close(s.gone)
-		s.turn <- struct{}{} // the caller that uses the connection finds that its context has ended
+		defer close(s.closed)
+		s.busy <- struct{}{} // the caller that uses the connection finds that its context has ended
 		s.conn.Close()
 	})
 	s.of.mu.Unlock()

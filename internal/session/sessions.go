@@ -97,16 +97,16 @@ func (ss *sessions) openSingle(ctx context.Context, key string) (*session, error
 // Two sessions share many locks, once one has so many: the server works for the locks of one while
 // the callers of the other are answered.
 const (
-	manyLocks    = 32
-	mostSessions = 2
+	manyLocks   = 32
+	maxSessions = 2
 )
 
-// withRoom returns a session with room for one more lock. If there is none, it returns one that is
+// available returns a session with room for one more lock. If there is none, it returns one that is
 // being opened, or nil if no more may be. ss.mu is held.
-func (ss *sessions) withRoom() (*session, *opening) {
+func (ss *sessions) available() (*session, *opening) {
 	s := ss.leastUsed()
-	room := s != nil && s.slots < ss.driver.Most()
-	crowded := room && s.slots >= manyLocks && len(ss.shared) < mostSessions
+	room := s != nil && s.slots < ss.driver.MaxLocks()
+	crowded := room && s.slots >= manyLocks && len(ss.shared) < maxSessions
 	if (!room || crowded) && ss.opening == nil && ss.conns < ss.o.MaxConns {
 		ss.conns++
 		ss.opening = &opening{done: make(chan struct{})}

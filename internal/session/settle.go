@@ -37,7 +37,7 @@ func (sl *slots) apply(r *request, done bool, err error, now time.Time) {
 		if r.forgoes {
 			of.intends = false
 		}
-		of.askAgain()
+		of.retryAll()
 		of.yielded = of.yields && of.has
 		of.has, of.yields = false, false
 	case Show:
@@ -48,7 +48,7 @@ func (sl *slots) apply(r *request, done bool, err error, now time.Time) {
 		of.intends = done
 	case Forgo:
 		of.intends = false
-	case Look, LookForOne:
+	case HasWaiters, HasExclusiveWaiters:
 		if err == nil && of.has {
 			sl.looked(of, done, now)
 		}
@@ -64,9 +64,9 @@ func (sl *slots) apply(r *request, done bool, err error, now time.Time) {
 // sl.mu is held.
 func (sl *slots) looked(of *slot, others bool, now time.Time) {
 	if !others {
-		of.beginTurn(now)
+		of.beginShare(now)
 	}
-	of.yields = others && (sl.o.ServerQueue || of.isTurnOver(now))
+	of.yields = others && (sl.o.ServerQueue || of.isShareUsed(now))
 	of.proven = true
 }
 
@@ -75,7 +75,7 @@ func (sl *slots) looked(of *slot, others bool, now time.Time) {
 func (sl *slots) taken(r *request, now time.Time) {
 	of := r.slot
 	of.has, of.mode, of.acquiredAt = true, r.waiter.r.Mode, now
-	of.beginTurn(now)
+	of.beginShare(now)
 	of.proven = !sl.o.ServerQueue // there, other sessions may be waiting already
 	if !r.waiter.left && !sl.closed {
 		sl.grant(r.waiter, now)
@@ -113,7 +113,7 @@ func (sl *slots) lost(s *session, why dblock.Reason) {
 		}
 		of.holders = nil
 		of.has, of.shows, of.intends, of.yields = false, false, false, false
-		of.askAgain() // its announcement has ended with the session, so it would not be notified
+		of.retryAll() // its announcement has ended with the session, so it would not be notified
 		of.detach()
 		sl.next(of)
 	}

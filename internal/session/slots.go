@@ -36,7 +36,7 @@ type slot struct {
 
 	noted      time.Time // when its key was noted
 	acquiredAt time.Time
-	turnBegan  time.Time // at acquiredAt, or when the last look found no other session waiting
+	shareBegan time.Time // at acquiredAt, or when the last look found no other session waiting
 	handOffs   int       // how many more waiters of this process have the lock before other sessions
 	yields     bool      // other sessions wait, and this process has had its turn
 	proven     bool      // the server has just confirmed that the session has the lock: it may be handed over or shared
@@ -78,10 +78,10 @@ func (w *waiter) newRequest(op Op) *request {
 	return r
 }
 
-// longestTurn is how long a process hands a lock over among its own callers while other sessions
+// maxShare is how long a process hands a lock over among its own callers while other sessions
 // wait. It hands it over once to each caller that waits when its turn begins. So the callers of all
 // processes wait for about as long.
-const longestTurn = time.Second
+const maxShare = time.Second
 
 // enqueue adds a waiter to the queue of a slot. A call that does not wait is refused if another
 // caller of this process is before it. sl.mu is held.
@@ -174,30 +174,30 @@ func (of *slot) shares(w *waiter) bool {
 	return of.mode == dblock.ModeShared && w.r.Mode == dblock.ModeShared
 }
 
-// mayAsk reports whether the first waiter has something to ask the server: for the lock, if this
-// process does not have it; else whether other sessions wait for it.
-func (of *slot) mayAsk(w *waiter) bool {
+// mayRequest reports whether the first waiter has something to ask the server: for the lock, if
+// this process does not have it; else whether other sessions wait for it.
+func (of *slot) mayRequest(w *waiter) bool {
 	if of.has && len(of.holders) > 0 {
 		return of.shares(w)
 	}
 	return !of.has || of.fits(w)
 }
 
-// askAgain has the waiters ask again, whatever the last answer was.
-func (of *slot) askAgain() {
+// retryAll has the waiters ask again, whatever the last answer was.
+func (of *slot) retryAll() {
 	for _, w := range of.queue {
 		w.refused = false
 	}
 }
 
-// isTurnOver reports whether this process has had a lock for so long that other sessions are next.
-func (of *slot) isTurnOver(now time.Time) bool {
-	return of.handOffs <= 0 || now.Sub(of.turnBegan) >= longestTurn
+// isShareUsed reports whether this process has had a lock for so long that other sessions are next.
+func (of *slot) isShareUsed(now time.Time) bool {
+	return of.handOffs <= 0 || now.Sub(of.shareBegan) >= maxShare
 }
 
-// beginTurn has each caller that waits now have the lock once.
-func (of *slot) beginTurn(now time.Time) {
-	of.turnBegan, of.handOffs, of.yields = now, max(len(of.queue), 1), false
+// beginShare has each caller that waits now have the lock once.
+func (of *slot) beginShare(now time.Time) {
+	of.shareBegan, of.handOffs, of.yields = now, max(len(of.queue), 1), false
 }
 
 // takeOp acquires a lock in a mode.
@@ -216,14 +216,14 @@ func freeOp(m dblock.Mode) Op {
 	return Free
 }
 
-// lookOp asks whether this process should release what it has. An exclusive lock yields to all that
-// wait; a shared one to those that want it exclusively. In the server's own queue, all sessions
-// that wait come before later ones.
-func (sl *slots) lookOp(m dblock.Mode) Op {
+// waitersOp asks whether this process should release what it has. An exclusive lock yields to all
+// that wait; a shared one to those that want it exclusively. In the server's own queue, all
+// sessions that wait come before later ones.
+func (sl *slots) waitersOp(m dblock.Mode) Op {
 	if m == dblock.ModeShared && !sl.o.ServerQueue {
-		return LookForOne
+		return HasExclusiveWaiters
 	}
-	return Look
+	return HasWaiters
 }
 
 // releaseOp is what the release of a hold asks of the server: to release the lock if no waiter of
@@ -234,7 +234,7 @@ func (sl *slots) releaseOp(of *slot) Op {
 	case of.busy || len(of.holders) > 0:
 		return prove
 	case len(of.queue) > 0 && of.fits(of.queue[0]) && !sl.closed:
-		return sl.lookOp(of.mode)
+		return sl.waitersOp(of.mode)
 	default:
 		return freeOp(of.mode)
 	}
@@ -277,7 +277,7 @@ func (sl *slots) sessionOf(ctx context.Context, of *slot) (*session, error) {
 		if sl.ending.Err() != nil {
 			return nil, errClosed()
 		}
-		s, o := sl.withRoom()
+		s, o := sl.available()
 		if s != nil {
 			of.attach(s)
 			return s, nil
@@ -304,7 +304,7 @@ func (sl *slots) sessionOf(ctx context.Context, of *slot) (*session, error) {
 func (sl *slots) errFull(key string) error {
 	return fmt.Errorf("%w: lock %q: this process has or waits for %d session locks already, on %d connections of at most %d locks each: "+
 		"release some, allow more connections (SessionOptions.MaxConns), or use leases (NewLeaseLocker), of which there may be any number",
-		dblock.ErrOverloaded, key, len(sl.all)-1, sl.conns, sl.driver.Most())
+		dblock.ErrOverloaded, key, len(sl.all)-1, sl.conns, sl.driver.MaxLocks())
 }
 
 // attach puts a slot on a session; base.mu is held.

@@ -20,7 +20,7 @@ func TestAFailedLookUndoesNothing(t *testing.T) {
 			for _, step := range steps {
 				ops = append(ops, step.Op)
 			}
-			if steps[0].Op == session.Look && !failed {
+			if steps[0].Op == session.HasWaiters && !failed {
 				failed = true
 				return false, errOdd
 			}

@@ -20,19 +20,19 @@ type WatchDriver interface {
 
 // Watch is such a connection.
 type Watch interface {
-	// Look returns those of some locks that are free, as soon as one is. It returns none if d has
+	// Watch returns those of some locks that are free, as soon as one is. It returns none if d has
 	// passed.
-	Look(ctx context.Context, ids []ID, d time.Duration) (free []ID, err error)
+	Watch(ctx context.Context, ids []ID, d time.Duration) (free []ID, err error)
 	Close()
 }
 
 const (
-	mostWatched = 100 // locks that the server watches for one process; calls poll for the others
+	maxWatched = 100 // locks that the server watches for one process; calls poll for the others
 
-	// A look takes shortestLook if there are locks that were not in the last one, as others have to
-	// wait for its end. Each look without one takes twice as long, up to longestLook.
-	shortestLook = 50 * time.Millisecond
-	longestLook  = 800 * time.Millisecond
+	// A look takes minWatch if there are locks that were not in the last one, as others have to
+	// wait for its end. Each look without one takes twice as long, up to maxWatch.
+	minWatch = 50 * time.Millisecond
+	maxWatch = 800 * time.Millisecond
 
 	// keptFor is how long the connection is kept while no call waits.
 	keptFor = time.Second
@@ -41,15 +41,15 @@ const (
 // watcher has the server watch the locks for which calls wait.
 type watcher struct {
 	*slots
-	calls chan struct{} // holds one: a new call waits
-	looks atomic.Bool   // the server watches
+	calls  chan struct{} // holds one: a new call waits
+	active atomic.Bool   // the server watches
 }
 
 // run watches until the Locker is closed. While no call waits it uses no connection.
 func (wt *watcher) run(by WatchDriver) {
 	for n := 0; wt.awaitCall(nil); {
 		err := wt.watch(by, func() { n = 0 })
-		wt.looks.Store(false)
+		wt.active.Store(false)
 		if errors.Is(err, dblock.ErrUnsupported) {
 			return
 		}
@@ -96,7 +96,7 @@ func (wt *watcher) watch(by WatchDriver, ok func()) error {
 	}
 	defer watch.Close()
 	watched := make(map[ID]bool)
-	for d := shortestLook; wt.ending.Err() == nil; {
+	for d := minWatch; wt.ending.Err() == nil; {
 		ids := wt.awaited()
 		if len(ids) == 0 {
 			idle := time.NewTimer(keptFor)
@@ -108,19 +108,19 @@ func (wt *watcher) watch(by WatchDriver, ok func()) error {
 			continue
 		}
 		if slices.ContainsFunc(ids, func(id ID) bool { return !watched[id] }) {
-			d = shortestLook
+			d = minWatch
 		}
 		clear(watched)
 		for _, id := range ids {
 			watched[id] = true
 		}
-		free, err := watch.Look(wt.ending, ids, d)
+		free, err := watch.Watch(wt.ending, ids, d)
 		if err != nil {
 			return err
 		}
 		ok()
-		wt.looks.Store(true)
-		d = min(2*d, longestLook)
+		wt.active.Store(true)
+		d = min(2*d, maxWatch)
 		for _, id := range free {
 			wt.released(id)
 		}
@@ -136,7 +136,7 @@ func (wt *watcher) awaited() (ids []ID) {
 	wt.mu.Lock()
 	defer wt.mu.Unlock()
 	for id, sl := range wt.all {
-		if len(ids) < mostWatched && !sl.has && len(sl.queue) > 0 && sl.queue[0].refused {
+		if len(ids) < maxWatched && !sl.has && len(sl.queue) > 0 && sl.queue[0].refused {
 			ids = append(ids, id)
 		}
 	}

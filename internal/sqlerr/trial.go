@@ -3,8 +3,8 @@ package sqlerr
 import "time"
 
 const (
-	mostFailed = 8                // requests that failed alone, before a Trial blames the server
-	mostTime   = 10 * time.Second // after the first error; a busy server is no reason
+	maxFailed = 8                // requests that failed alone, before a Trial blames the server
+	maxTime   = 10 * time.Second // after the first error; a busy server is no reason
 )
 
 // Trial finds the requests of a shared statement that an error is of. A statement that fails is
@@ -35,7 +35,7 @@ func (t *Trial) Split(n int, is Class) (from, to int) {
 	case t.since.IsZero():
 		t.since = time.Now()
 		return 0, 1
-	case t.failed < mostFailed && time.Since(t.since) < mostTime:
+	case t.failed < maxFailed && time.Since(t.since) < maxTime:
 		one := []int{0, n - 1, n / 2}[t.failed%3]
 		return one, one + 1
 	}

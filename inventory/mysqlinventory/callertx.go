@@ -57,7 +57,7 @@ type callerTx struct {
 }
 
 // Decide writes below a savepoint.
-func (t callerTx) Decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
+func (t callerTx) Decide(ctx context.Context, ask driver.ReadRequest, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	return t.below(ctx, "dblock_reserve", func() error { return t.decide(ctx, ask, decide) })
 }
 
@@ -121,7 +121,7 @@ func errNoTx(err error) error {
 		"of all statements: %w", dblock.ErrTxEnded, err)
 }
 
-func (t callerTx) decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
+func (t callerTx) decide(ctx context.Context, ask driver.ReadRequest, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	for {
 		books, err := t.d.read(ctx, t.on, ask)
 		if err != nil {

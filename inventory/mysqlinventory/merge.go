@@ -14,7 +14,7 @@ import (
 
 // Transact takes the same few round trips whatever the size of the batch. There is no statement
 // that writes to two tables, and no way to send several at once that does not depend on the DSN.
-func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(driver.Books) driver.Plan) error {
+func (d *database) Transact(ctx context.Context, ask driver.ReadRequest, decide func(driver.Books) driver.Plan) error {
 	if d.hook == nil { // a hook's statements wait for a second at most
 		ctx = patiently(ctx)
 	}
@@ -46,8 +46,8 @@ func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(dri
 	})
 }
 
-// Look takes a round trip for each of the three.
-func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, error) {
+// Read takes a round trip for each of the three.
+func (d *database) Read(ctx context.Context, ask driver.ReadRequest) (driver.Books, error) {
 	books := driver.Books{
 		Stock: make(map[string][]driver.Bucket, len(ask.SKUs)), Used: make(map[driver.Quota]int64, len(ask.Quotas)),
 	}
@@ -71,7 +71,7 @@ func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, erro
 
 // read locks the quotas and the stock and reads what is recorded. The look-up is a statement of its
 // own after the locks: only then it sees what others committed while we waited.
-func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (driver.Books, error) {
+func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.ReadRequest) (driver.Books, error) {
 	var books driver.Books
 	var err error
 	if books.Used, err = d.lockQuotas(ctx, on, ask); err != nil {
@@ -79,8 +79,8 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (d
 	}
 	waits, passes := ask.Waits()
 	books.Stock = make(map[string][]driver.Bucket, len(ask.SKUs))
-	if ask.Own != 0 {
-		err = d.lockBucket(ctx, on, ask.SKUs[0], ask.Own, books.Stock)
+	if ask.Bucket != 0 {
+		err = d.lockBucket(ctx, on, ask.SKUs[0], ask.Bucket, books.Stock)
 	} else if err = lockStock(ctx, on, mysqldb.LockStock, waits, books.Stock); err == nil {
 		err = lockStock(ctx, on, mysqldb.LockFreeStock, passes, books.Stock)
 	}
@@ -93,7 +93,7 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (d
 
 // lockQuotas returns those that it has locked. A transaction that waits for one has locked none
 // that comes after it.
-func (d *database) lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.Ask) (map[driver.Quota]int64, error) {
+func (d *database) lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.ReadRequest) (map[driver.Quota]int64, error) {
 	used := make(map[driver.Quota]int64, len(ask.Quotas))
 	if ask.WaitQuotas {
 		if err := repeat(ctx, on, mysqldb.MakeQuotas, ask.Quotas, quotaArgs); err != nil {
@@ -143,7 +143,7 @@ func (d *database) unlocked(ctx context.Context, on mysqldb.DBTX, missing []driv
 }
 
 func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []driver.Quota, used map[driver.Quota]int64) error {
-	return askAll(ctx, on, query, quotas, quotaArgs, func(rows *sql.Rows) error {
+	return queryAll(ctx, on, query, quotas, quotaArgs, func(rows *sql.Rows) error {
 		var r mysqldb.LockQuotasRow
 		err := rows.Scan(&r.Sku, &r.Buyer, &r.Used)
 		used[driver.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}] = r.Used
@@ -153,7 +153,7 @@ func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []dri
 
 // lockStock locks the buckets of SKUs with the given statement.
 func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string, stock map[string][]driver.Bucket) error {
-	return askAll(ctx, on, query, skus, textArgs, func(rows *sql.Rows) error {
+	return queryAll(ctx, on, query, skus, textArgs, func(rows *sql.Rows) error {
 		var r mysqldb.LockStockRow
 		err := rows.Scan(&r.Sku, &r.Bucket, &r.Available)
 		sku := string(r.Sku)
@@ -220,7 +220,7 @@ func (d *database) insertAtOnce(ctx context.Context, on mysqldb.DBTX, rows []dri
 
 // lockAtOnce locks the reservations under the keys of rows, or fails.
 func lockAtOnce(ctx context.Context, on mysqldb.DBTX, rows []driver.Row) error {
-	return askAll(ctx, on, mysqldb.LockKeysNoWait, keysOf(rows), textArgs, func(*sql.Rows) error { return nil })
+	return queryAll(ctx, on, mysqldb.LockKeysNoWait, keysOf(rows), textArgs, func(*sql.Rows) error { return nil })
 }
 
 // keysOf are the keys of rows, none twice.
@@ -270,9 +270,9 @@ func repeat[T any](ctx context.Context, on mysqldb.DBTX, query string, all []T, 
 	return err
 }
 
-// askAll runs a query that has one SELECT of ask for each of all, if there are any, and calls scan
-// with every row. It runs several if the server takes no longer one.
-func askAll[T any](
+// queryAll runs a query that has one SELECT of ask for each of all, if there are any, and calls
+// scan with every row. It runs several if the server takes no longer one.
+func queryAll[T any](
 	ctx context.Context, on mysqldb.DBTX, query string, all []T, args func(T) []any, scan func(*sql.Rows) error,
 ) error {
 	return mysql.QueryAll(ctx, on, query, len(all), flat(all, args), scan)
@@ -297,7 +297,7 @@ func rowArgs(r driver.Row) []any {
 
 func quotaArgs(q driver.Quota) []any { return []any{[]byte(q.SKU), []byte(q.Buyer)} }
 
-func countArgs(c driver.Count) []any { return append(quotaArgs(c.Quota), c.Qty, c.Most) }
+func countArgs(c driver.Count) []any { return append(quotaArgs(c.Quota), c.Qty, c.Limit) }
 
 func textArgs(text string) []any { return []any{[]byte(text)} }
 

@@ -54,7 +54,7 @@ func (t *moveTx) Returns(ctx context.Context, m driver.Moves, waitQuotas, waitSt
 	if err := readQuotas(ctx, onQuotas, lockQuotas, m.Quotas(), used); err != nil {
 		return nil, nil, err
 	}
-	err := askAll(ctx, onBuckets, lockBuckets, m.SKUs(), textArgs, func(rows *sql.Rows) error {
+	err := queryAll(ctx, onBuckets, lockBuckets, m.SKUs(), textArgs, func(rows *sql.Rows) error {
 		var sku []byte
 		err := rows.Scan(&sku)
 		skus[string(sku)] = true
@@ -70,7 +70,7 @@ func (t *moveTx) Write(ctx context.Context, m driver.Moves) error {
 
 func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys []string) (map[string][]driver.Row, error) {
 	var found []mysqldb.ReservationsRow
-	err := askAll(ctx, on, query, keys, textArgs, func(rows *sql.Rows) error {
+	err := queryAll(ctx, on, query, keys, textArgs, func(rows *sql.Rows) error {
 		var r mysqldb.ReservationsRow
 		err := rows.Scan(&r.ReservationKey, &r.Line, &r.Sku, &r.Bucket, &r.Buyer, &r.Qty, &r.State, &r.Limited, &r.LeftUs)
 		found = append(found, r)

@@ -60,7 +60,7 @@ func (t adjustTx) Balance(ctx context.Context, sku string) (driver.Balance, erro
 func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]driver.Count, error) {
 	rows, err := t.d.q.QuotaDrifts(ctx, t.on, []byte(sku), []byte(sku))
 	return driver.Each(rows, func(r mysqldb.QuotaDriftsRow) driver.Count {
-		return driver.Count{Quota: driver.Quota{SKU: sku, Buyer: string(r.Buyer)}, Qty: r.Drift, Most: r.Counts}
+		return driver.Count{Quota: driver.Quota{SKU: sku, Buyer: string(r.Buyer)}, Qty: r.Drift, Limit: r.Counts}
 	}), err
 }
 

@@ -53,7 +53,7 @@ type callerTx struct {
 	on pgdb.DBTX
 }
 
-func (t callerTx) Decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
+func (t callerTx) Decide(ctx context.Context, ask driver.ReadRequest, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	return t.below(ctx, func() error { return t.decide(ctx, ask, decide) })
 }
 
@@ -106,7 +106,7 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 // errNothing rolls back what was locked for a plan of nothing.
 var errNothing = errors.New("pginventory: there is nothing to write")
 
-func (t callerTx) decide(ctx context.Context, ask driver.Ask, decide func(driver.Books) (driver.Plan, bool, error)) error {
+func (t callerTx) decide(ctx context.Context, ask driver.ReadRequest, decide func(driver.Books) (driver.Plan, bool, error)) error {
 	send := oneByOne(t.on)
 	for {
 		books, err := t.d.read(ctx, send, t.on, nil, ask)

@@ -24,13 +24,13 @@ func (f failing) Sell(context.Context, driver.Orders) (driver.Sale, error) {
 	return driver.Sale{}, f.err
 }
 
-func (f failing) Transact(context.Context, driver.Ask, func(driver.Books) driver.Plan) error {
+func (f failing) Transact(context.Context, driver.ReadRequest, func(driver.Books) driver.Plan) error {
 	return f.err
 }
 
 func (f failing) AwaitKeys(context.Context, []driver.Row) error { return f.err }
 
-func (f failing) Look(context.Context, driver.Ask) (driver.Books, error) {
+func (f failing) Read(context.Context, driver.ReadRequest) (driver.Books, error) {
 	return driver.Books{}, f.err
 }
 

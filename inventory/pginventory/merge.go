@@ -15,7 +15,7 @@ import (
 
 // Transact takes two round trips, whatever the size of the batch: one to lock and read, one to
 // write and commit. The hot row is locked for one turn of the client's, the inserts and a flush.
-func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(driver.Books) driver.Plan) error {
+func (d *database) Transact(ctx context.Context, ask driver.ReadRequest, decide func(driver.Books) driver.Plan) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
 		return err
@@ -44,8 +44,8 @@ func (d *database) Transact(ctx context.Context, ask driver.Ask, decide func(dri
 	return err
 }
 
-// Look reads in one round trip.
-func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, error) {
+// Read reads in one round trip.
+func (d *database) Read(ctx context.Context, ask driver.ReadRequest) (driver.Books, error) {
 	books := newBooks(ask)
 	for _, q := range ask.Quotas {
 		books.Used[q] = 0
@@ -68,7 +68,7 @@ func (d *database) Look(ctx context.Context, ask driver.Ask) (driver.Books, erro
 	return books, d.confirm(ctx, d.OnHost(conn), books)
 }
 
-func newBooks(ask driver.Ask) driver.Books {
+func newBooks(ask driver.ReadRequest) driver.Books {
 	return driver.Books{
 		Stock: make(map[string][]driver.Bucket, len(ask.SKUs)), Used: make(map[driver.Quota]int64, len(ask.Quotas)),
 		Recorded: make(map[string][]driver.Row), Skipped: func(string) bool { return false },
@@ -78,7 +78,7 @@ func newBooks(ask driver.Ask) driver.Books {
 // read locks the quotas and the stock and reads what is recorded, behind the statements that begin
 // the transaction. The look-up is a statement of its own after the locks: only then its snapshot
 // holds what others committed while we waited.
-func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin statements, ask driver.Ask) (driver.Books, error) {
+func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin statements, ask driver.ReadRequest) (driver.Books, error) {
 	quotas := pgdb.LockFreeQuotas
 	if ask.WaitQuotas {
 		quotas = pgdb.LockQuotas
@@ -90,8 +90,8 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 	}
 	trip.addQuotas(quotas, ask.Quotas, books.Used)
 	waits, passes := ask.Waits()
-	if ask.Own != 0 {
-		trip.addStock(pgdb.LockBucket, books.Stock, ask.SKUs, ask.Own)
+	if ask.Bucket != 0 {
+		trip.addStock(pgdb.LockBucket, books.Stock, ask.SKUs, ask.Bucket)
 	} else {
 		if len(waits) > 0 {
 			trip.addStock(pgdb.LockStock, books.Stock, waits)
@@ -120,7 +120,7 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 
 // skipped are the SKUs of which there are more rows than were locked. It asks only if the batch may
 // take all units of those that were.
-func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask driver.Ask, stock map[string][]driver.Bucket) (map[string]bool, error) {
+func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask driver.ReadRequest, stock map[string][]driver.Bucket) (map[string]bool, error) {
 	var short []string
 	for _, sku := range ask.SKUs {
 		left := int64(0)
@@ -131,7 +131,7 @@ func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask driver.Ask, st
 			short = append(short, sku)
 		}
 	}
-	if len(short) == 0 || ask.Own != 0 {
+	if len(short) == 0 || ask.Bucket != 0 {
 		return nil, nil
 	}
 	known, err := d.q.KnownBuckets(ctx, on, short)
@@ -303,7 +303,7 @@ func countColumns(counts []driver.Count) (skus, buyers []string, qtys, mosts []i
 		skus = append(skus, c.SKU)
 		buyers = append(buyers, c.Buyer)
 		qtys = append(qtys, c.Qty)
-		mosts = append(mosts, c.Most)
+		mosts = append(mosts, c.Limit)
 	}
 	return skus, buyers, qtys, mosts
 }

@@ -66,7 +66,7 @@ func (t adjustTx) Balance(ctx context.Context, sku string) (driver.Balance, erro
 func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]driver.Count, error) {
 	rows, err := t.d.q.QuotaDrifts(ctx, t.on, sku)
 	return driver.Each(rows, func(r pgdb.QuotaDriftsRow) driver.Count {
-		return driver.Count{Quota: driver.Quota{SKU: sku, Buyer: r.Buyer}, Qty: r.Drift, Most: r.Counts}
+		return driver.Count{Quota: driver.Quota{SKU: sku, Buyer: r.Buyer}, Qty: r.Drift, Limit: r.Counts}
 	}), err
 }
 

@@ -144,8 +144,8 @@ func lockTimeoutMs(ctx context.Context) string {
 // briefTimeout is longer than those who sell usually have a row, flush included.
 const briefTimeout = 50 * time.Millisecond
 
-// mostUnusable is how many connections of the pool are closed before its hooks are to blame.
-const mostUnusable = 8
+// maxUnusable is how many connections of the pool are closed before its hooks are to blame.
+const maxUnusable = 8
 
 // acquire returns a connection of the host's pool. A host may have left another encoding on a
 // connection, or a hook of the pool an open transaction: such a connection is closed.
@@ -161,7 +161,7 @@ func (d *database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 		}
 		_ = conn.Conn().Close(ctx)
 		conn.Release()
-		if n == mostUnusable {
+		if n == maxUnusable {
 			return nil, unusable
 		}
 	}

@@ -50,7 +50,7 @@ type batch struct {
 
 func (b *batch) run(ctx context.Context, db DB) error {
 	b.found, b.ambiguous = make([]driver.Found, len(b.rows)), false
-	now, err := b.look(ctx, db)
+	now, err := b.lockRows(ctx, db)
 	if err != nil || b.ambiguous {
 		return err
 	}
@@ -71,12 +71,12 @@ func (b *batch) run(ctx context.Context, db DB) error {
 		b.found[i] = driver.Found{Exists: true, Written: true, Version: nextOf(b.p, b.s, r)}
 	}
 	parts := [][]int{places}
-	if !b.together(places) {
+	if !b.writeTogether(places) {
 		parts = slices.Collect(slices.Chunk(places, 1))
 	}
 	for _, part := range parts {
 		text, args := b.update(part)
-		if err := few(args); err != nil {
+		if err := checkFew(args); err != nil {
 			return err
 		}
 		result, err := mysql.Exec(ctx, db, text, args...)
@@ -97,7 +97,7 @@ func (b *batch) run(ctx context.Context, db DB) error {
 // suppressed finds the rows that were not written, as they have their old versions.
 func (b *batch) suppressed(ctx context.Context, db DB, places []int) error {
 	now := batch{p: b.p, s: b.s, rows: b.rows, found: make([]driver.Found, len(b.rows))}
-	if _, err := now.look(ctx, db); err != nil {
+	if _, err := now.lockRows(ctx, db); err != nil {
 		return err
 	}
 	for _, i := range places {
@@ -132,10 +132,10 @@ func among(key string, n int) string {
 	return b.String() + "))"
 }
 
-// look locks the rows in the order of their keys, and reads which of those asked for each is, the
-// first and the last, whether it is at the version expected, what the server's clock shows, and the
-// version. Texts are flat: the server's stack is small.
-func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
+// lockRows locks the rows in the order of their keys, and reads which of those asked for each is,
+// the first and the last, whether it is at the version expected, what the server's clock shows, and
+// the version. Texts are flat: the server's stack is small.
+func (b *batch) lockRows(ctx context.Context, db DB) (now int64, err error) {
 	key, match := quoted(b.p.Key), matches(b.p)
 	n := len(b.rows)
 	var first, last, same strings.Builder
@@ -152,7 +152,7 @@ func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 		key, first.String(), last.String(), same.String(), clock, strings.Join(read(b.p), ", "), b.p.From, quoted(b.p.Index), among(key, n),
 		mysql.AllRows)
 	args := slices.Concat(keys, reversed, versioned, keys)
-	if err := few(args); err != nil {
+	if err := checkFew(args); err != nil {
 		return 0, err
 	}
 	answer, err := mysql.Query(ctx, db, text, args...)
@@ -172,10 +172,10 @@ func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 	return now, errors.Join(answer.Err(), answer.Close())
 }
 
-// together reports that one statement can write the rows at these places. A CASE of values of
+// writeTogether reports that one statement can write the rows at these places. A CASE of values of
 // several Go types has one type, and would convert the others to it. The server takes no statement
 // longer than its max_allowed_packet.
-func (b *batch) together(places []int) bool {
+func (b *batch) writeTogether(places []int) bool {
 	total, kinds := fixedText, make([]string, len(b.s.Names))
 	for _, i := range places {
 		total += b.weight(i)
@@ -187,7 +187,7 @@ func (b *batch) together(places []int) bool {
 			kinds[j] = cmp.Or(kind, kinds[j])
 		}
 	}
-	return b.p.Most == 0 || total <= b.p.Most
+	return b.p.MaxText == 0 || total <= b.p.MaxText
 }
 
 // update is the statement that writes the rows at these places, all of them with a value of its own
@@ -251,7 +251,7 @@ func typed(kind string) string {
 // maxParams is how many a statement takes.
 const maxParams = 65_535
 
-func few(args []any) error {
+func checkFew(args []any) error {
 	if len(args) > maxParams {
 		return attempt.Invalid("changes", "they take %d parameters, more than %d: give some to another call", len(args), maxParams)
 	}
@@ -270,11 +270,11 @@ func fits(p *driver.Plan, r driver.Row) error {
 	for _, value := range r.Set {
 		total += lengthOf(value)
 	}
-	if p.Most == 0 || total <= p.Most {
+	if p.MaxText == 0 || total <= p.MaxText {
 		return nil
 	}
 	return attempt.Invalid("Set", "the row %v of %s has %d bytes, more than the server's max_allowed_packet of %d; nothing was written",
-		r.Key, p.Table, total, p.Most)
+		r.Key, p.Table, total, p.MaxText)
 }
 
 // weight is at least what a row adds to the statement that writes it, in any protocol.

@@ -44,9 +44,9 @@ func (dialect) Dialect() driver.Dialect {
 	}
 }
 
-// Look asks by SHOW, which finds what a statement would: temporary tables too, and in whatever case
-// the name is written.
-func (dialect) Look(ctx context.Context, db DB, s driver.Spec) (driver.Facts, error) {
+// Inspect asks by SHOW, which finds what a statement would: temporary tables too, and in whatever
+// case the name is written.
+func (dialect) Inspect(ctx context.Context, db DB, s driver.Spec) (driver.Facts, error) {
 	f := driver.Facts{All: map[string]driver.Column{}}
 	if err := checkPool(ctx, db); err != nil {
 		return f, err
@@ -79,7 +79,7 @@ func (dialect) Look(ctx context.Context, db DB, s driver.Spec) (driver.Facts, er
 	f.Index = uniqueIndex(lines, s.Key)
 	lines, err = mysql.ShowOf(ctx, db, "SELECT @@max_allowed_packet AS bytes LIMIT 1")
 	if err == nil && len(lines) == 1 {
-		f.Most, err = strconv.Atoi(lines[0]["bytes"])
+		f.MaxText, err = strconv.Atoi(lines[0]["bytes"])
 	}
 	return f, err
 }

@@ -198,7 +198,7 @@ func checkPool(ctx context.Context, db DB) error {
 	defer checked.mu.Unlock()
 	if !checked.pools[key] {
 		checked.pools[key] = true
-		runtime.AddCleanup(pool, forgetPool, key)
+		runtime.AddCleanup(pool, dropPool, key)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func checkPool(ctx context.Context, db DB) error {
 const settings = "SELECT @@autocommit, CAST(@@sql_select_limit AS CHAR), CAST(@@completion_type AS CHAR), " +
 	"/*!80000 @@transaction_isolation */ /*M! @@tx_isolation */ LIMIT 1"
 
-func forgetPool(key weak.Pointer[sql.DB]) {
+func dropPool(key weak.Pointer[sql.DB]) {
 	checked.mu.Lock()
 	defer checked.mu.Unlock()
 	delete(checked.pools, key)

@@ -56,7 +56,7 @@ func insertKept(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r dr
 		if rows, err = execute(ctx, db, p, s, r); err != nil {
 			return err
 		}
-		found, _, err := lookAt(ctx, db, p, s, r)
+		found, _, err := lockRow(ctx, db, p, s, r)
 		if found.Exists {
 			return nil
 		}
@@ -142,7 +142,7 @@ func writeAny(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driv
 	changed := true
 	try := func(db DB) error {
 		rows, changed = 0, false
-		found, now, err := lookAt(ctx, db, p, at, r)
+		found, now, err := lockRow(ctx, db, p, at, r)
 		if err != nil || !found.Exists || !hasNext(p, found.Version) {
 			return sqlerr.Unwritten(err)
 		}
@@ -173,7 +173,7 @@ func hasNext(p *driver.Plan, v driver.Raw) bool {
 // values expected, and those that are to be set as well. The server counts rows that have changed.
 func unchanged(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (rows int64, err error) {
 	isAt := func(db DB) (bool, error) {
-		found, _, err := lookAt(ctx, db, p, s, r)
+		found, _, err := lockRow(ctx, db, p, s, r)
 		return found.Held || s.Op == driver.UpdateAny && found.Exists, sqlerr.Unwritten(err)
 	}
 	if found, err := isAt(db); err != nil || !found {
@@ -191,13 +191,13 @@ func unchanged(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r dri
 	return rows, err
 }
 
-// lookAt locks one row, within a transaction, and reads it and the server's clock: see look.
-func lookAt(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (driver.Found, int64, error) {
+// lockRow locks one row, within a transaction, and reads it and the server's clock: see look.
+func lockRow(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (driver.Found, int64, error) {
 	if p.Kind == driver.Columns && r.Expected.Sent == nil { // of a write that expects no version
 		r.Expected.Sent = make([]any, len(p.Token))
 	}
 	b := batch{p: p, s: s, rows: []driver.Row{r}, found: make([]driver.Found, 1)}
-	now, err := b.look(ctx, db)
+	now, err := b.lockRows(ctx, db)
 	return b.found[0], now, err
 }
 

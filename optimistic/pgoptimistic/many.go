@@ -60,7 +60,7 @@ func many(p *driver.Plan, op driver.Op, set []driver.Column, single []bool, rows
 	if op == driver.ManyAll {
 		all = " AND (SELECT count(*) FROM held WHERE held.same) = (SELECT count(*) FROM want)"
 		lacking = fmt.Sprintf("CASE WHEN h.same AND NOT (SELECT yes FROM twice)%s THEN %s ELSE false END",
-			all, raised("w.place"))
+			all, suppressedError("w.place"))
 	}
 	versions := read(p)
 	var was, became, olds, news []string

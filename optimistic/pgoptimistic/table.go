@@ -62,7 +62,7 @@ JOIN pg_namespace n ON n.oid = t.typnamespace
 JOIN pg_attribute a ON a.attrelid = base.attrelid AND a.attnum = base.attnum
 JOIN pg_class c ON c.oid = base.attrelid`
 
-func (dialect) Look(ctx context.Context, db DB, s driver.Spec) (driver.Facts, error) {
+func (dialect) Inspect(ctx context.Context, db DB, s driver.Spec) (driver.Facts, error) {
 	f := driver.Facts{All: map[string]driver.Column{}}
 	rows, err := db.Query(ctx, columns, postgres.CheckPath{}, s.From)
 	if err != nil {

@@ -158,11 +158,12 @@ func assigned(names, values []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// alteredMark is in the error of a statement whose columns have other types than they had for Look.
+// alteredMark is in the error of a statement whose columns have other types than they had for
+// Inspect.
 const alteredMark = "dblock: a column has another type than before"
 
 // unaltered is a condition of every statement: the key, the version and the columns to set have the
-// types that Look found. If not, the server fails with alteredMark before anything is written.
+// types that Inspect found. If not, the server fails with alteredMark before anything is written.
 //
 // A prepared statement keeps the types of its parameters when a column gets another type, and so
 // does each cast in a text: both would cut a value to the old type first. The types are those of a
@@ -187,8 +188,9 @@ func literal(text string) string {
 // of the row follows, and a full stop.
 const suppressedMark = "dblock: a trigger suppressed the write of row "
 
-// raised is a truth value that fails with suppressedMark. The statement writes nothing then.
-func raised(place string) string {
+// suppressedError is a truth value that fails with suppressedMark. The statement writes nothing
+// then.
+func suppressedError(place string) string {
 	return fmt.Sprintf("pg_catalog.concat('%s', %s, '.')::bool", suppressedMark, place)
 }
 
@@ -201,7 +203,7 @@ func suppressed(place string, p *driver.Plan) string {
 	case driver.Columns:
 		typ = p.Token[0].Declared
 	}
-	return raised(place) + "::text::" + typ
+	return suppressedError(place) + "::text::" + typ
 }
 
 // written are the expressions that a version is read by of a row that was written just now. If it

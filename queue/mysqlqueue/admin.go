@@ -204,8 +204,8 @@ func (a admin) takeFree(ctx context.Context, on mysqldb.DBTX, queue, key, job []
 	return n > 0, err
 }
 
-// AskToCancel is one statement.
-func (a admin) AskToCancel(ctx context.Context, of member.ID, claim, job driver.ID) (held bool, err error) {
+// RequestCancel is one statement.
+func (a admin) RequestCancel(ctx context.Context, of member.ID, claim, job driver.ID) (held bool, err error) {
 	err = a.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		n, err := a.d.q.AskToCancel(ctx, on, of[:], claim[:], job[:])
 		held = n > 0

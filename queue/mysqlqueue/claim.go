@@ -8,18 +8,18 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-func (e *exchange) claim(x *driver.SyncBatch, got *driver.SyncResult) error {
+func (e *syncTx) claim(x *driver.SyncBatch, got *driver.SyncResult) error {
 	a := x.Claim
 	if a == nil {
 		return nil
 	}
-	priority, us := span(a.From)
+	priority, us := cursorRange(a.From)
 	passed := [][]byte{make([]byte, len(driver.ID{}))} // of no job: the list must not be empty
 	for _, id := range a.Not {
 		passed = append(passed, id[:])
 	}
 	n, err := e.d.q.ClaimJobs(e.ctx, e.on, mysqldb.ClaimJobsParams{
-		MemberID: e.me[:], ClaimID: a.Claim[:], Queue: []byte(a.Queue), Passed: passed, Beat: a.Beat, Limit: int32(a.Most), Priority: priority, FromUs: us,
+		MemberID: e.me[:], ClaimID: a.Claim[:], Queue: []byte(a.Queue), Passed: passed, Beat: a.Heartbeat, Limit: int32(a.Max), Priority: priority, FromUs: us,
 	})
 	if err != nil || n == 0 {
 		return err
@@ -55,10 +55,10 @@ func (e *exchange) claim(x *driver.SyncBatch, got *driver.SyncResult) error {
 	return nil
 }
 
-// span is from where on a claim looks at the jobs of one priority, the last one that there is a
-// mark for, as a backlog is there; the others it looks at whole. More of them would make statements
-// of many shapes.
-func span(from []driver.ReadyCursor) (priority int16, us int64) {
+// cursorRange is from where on a claim looks at the jobs of one priority, the last one that there
+// is a mark for, as a backlog is there; the others it looks at whole. More of them would make
+// statements of many shapes.
+func cursorRange(from []driver.ReadyCursor) (priority int16, us int64) {
 	if len(from) == 0 {
 		return math.MinInt16, 0
 	}
@@ -67,7 +67,7 @@ func span(from []driver.ReadyCursor) (priority int16, us int64) {
 }
 
 // take claims a job that waits, if it is still where it was seen.
-func (e *exchange) take(x *driver.SyncBatch, _ *driver.SyncResult) error {
+func (e *syncTx) take(x *driver.SyncBatch, _ *driver.SyncResult) error {
 	t := x.Take
 	if t == nil {
 		return nil

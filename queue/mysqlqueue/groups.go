@@ -15,29 +15,29 @@ type comer struct {
 	group    key
 	job      []byte
 	priority int16
-	most     int32
+	limit    int32
 }
 
-// place lets jobs into their groups, in their order, or has them wait. In a group that has room no
-// job waits. So place reads those that wait only if it raises the limit of a full group: in a
-// caller's transaction of REPEATABLE READ that may lock out other groups.
-func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
+// assignGroups lets jobs into their groups, in their order, or has them wait. In a group that has
+// room no job waits. So place reads those that wait only if it raises the limit of a full group: in
+// a caller's transaction of REPEATABLE READ that may lock out other groups.
+func assignGroups(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	if len(jobs) == 0 {
 		return nil
 	}
 	most := make(map[key]int32)
 	for _, j := range jobs {
-		most[j.group] = j.most // the last one's
+		most[j.group] = j.limit // the last one's
 	}
 	keys := sorted(most)
-	if _, err := mysql.ExecAll(ctx, on, mysqldb.OpenGroups, mostAsks, args(keys, func(k key) any { return most[k] })); err != nil {
+	if _, err := mysql.ExecAll(ctx, on, mysqldb.OpenGroups, maxReads, args(keys, func(k key) any { return most[k] })); err != nil {
 		return err
 	}
 	groups, err := lockGroups(ctx, on, keys)
 	if err != nil {
 		return err
 	}
-	if err := raise(ctx, on, keys, groups, most); err != nil {
+	if err := raiseLimits(ctx, on, keys, groups, most); err != nil {
 		return err
 	}
 	var ready, blocked []any
@@ -63,9 +63,9 @@ func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	return countGroups(ctx, on, keys, groups)
 }
 
-// raise gives groups, which are locked, their new limits. If there is room now in a group that was
-// full, the first of those that wait are let in.
-func raise(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, most map[key]int32) error {
+// raiseLimits gives groups, which are locked, their new limits. If there is room now in a group
+// that was full, the first of those that wait are let in.
+func raiseLimits(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, most map[key]int32) error {
 	var heads []mysqldb.DblockQueueBlocked
 	for _, k := range keys {
 		g := groups[k]
@@ -100,7 +100,7 @@ func letIn(ctx context.Context, on mysqldb.DBTX, heads []mysqldb.DblockQueueBloc
 		gone = append(gone, h.Queue, h.GroupKey, h.Seq)
 		ready = append(ready, h.Queue, h.Priority, h.JobID)
 	}
-	if _, err := mysql.ExecAll(ctx, on, mysqldb.Unblock, mostAsks, gone); err != nil {
+	if _, err := mysql.ExecAll(ctx, on, mysqldb.Unblock, maxReads, gone); err != nil {
 		return nil, err
 	}
 	return came, insertMany(ctx, on, mysqldb.ReadyJobs, ready)
@@ -149,14 +149,14 @@ func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32
 	if err := countGroups(ctx, on, stay, groups); err != nil {
 		return err
 	}
-	_, err = mysql.ExecAll(ctx, on, mysqldb.EndGroups, mostAsks, args(over))
+	_, err = mysql.ExecAll(ctx, on, mysqldb.EndGroups, maxReads, args(over))
 	return err
 }
 
 // lockGroups locks groups in order, and reads them.
 func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysqldb.DblockQueueKey, error) {
 	groups := make(map[key]*mysqldb.DblockQueueKey, len(keys))
-	err := mysql.QueryAll(ctx, on, mysqldb.LockGroups, mostAsks, args(keys), func(row *sql.Rows) error {
+	err := mysql.QueryAll(ctx, on, mysqldb.LockGroups, maxReads, args(keys), func(row *sql.Rows) error {
 		g := new(mysqldb.DblockQueueKey)
 		err := row.Scan(&g.Queue, &g.GroupKey, &g.Most, &g.Taken, &g.NextSeq)
 		groups[key{string(g.Queue), string(g.GroupKey)}] = g
@@ -177,7 +177,7 @@ func blockedHeads(
 			all = append(all, []byte(k.queue), []byte(k.name), behind)
 		}
 	}
-	err = mysql.QueryAll(ctx, on, mysqldb.BlockedHeads, mostAsks, all, func(row *sql.Rows) error {
+	err = mysql.QueryAll(ctx, on, mysqldb.BlockedHeads, maxReads, all, func(row *sql.Rows) error {
 		var b mysqldb.DblockQueueBlocked
 		err := row.Scan(&b.Queue, &b.GroupKey, &b.Seq, &b.JobID, &b.Priority)
 		heads = append(heads, b)
@@ -190,7 +190,7 @@ func blockedHeads(
 func countGroups(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey) error {
 	all := args(keys,
 		func(k key) any { return groups[k].Most }, func(k key) any { return groups[k].Taken }, func(k key) any { return groups[k].NextSeq })
-	_, err := mysql.ExecAll(ctx, on, mysqldb.CountGroups, mostAsks, all)
+	_, err := mysql.ExecAll(ctx, on, mysqldb.CountGroups, maxReads, all)
 	return err
 }
 

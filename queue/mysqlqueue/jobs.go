@@ -15,23 +15,23 @@ import (
 
 // BeginJobs is one statement for a lone job that is recorded. Otherwise another one reads which
 // are: some drivers count the rows that were found, others those that were changed.
-func (d *database) BeginJobs(ctx context.Context, m member.ID, all []driver.Place) (begun, locked []driver.ID, err error) {
+func (d *database) BeginJobs(ctx context.Context, m member.ID, all []driver.Position) (begun, locked []driver.ID, err error) {
 	return d.beginJobs(ctx, d.on(d.db), m, all)
 }
 
-func (d *database) beginJobs(ctx context.Context, on mysqldb.DBTX, m member.ID, all []driver.Place) (begun, locked []driver.ID, err error) {
+func (d *database) beginJobs(ctx context.Context, on mysqldb.DBTX, m member.ID, all []driver.Position) (begun, locked []driver.ID, err error) {
 	var args []any
 	for i := range all {
 		args = append(args, m[:], all[i].Claim[:], all[i].Job[:])
 	}
-	n, err := mysql.ExecAll(ctx, on, mysqldb.BeginJobs, mostAsks, args)
+	n, err := mysql.ExecAll(ctx, on, mysqldb.BeginJobs, maxReads, args)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case n == 1 && len(all) == 1:
 		return []driver.ID{all[0].Job}, nil, nil
 	}
-	err = mysql.QueryAll(ctx, on, mysqldb.BegunJobs, mostAsks, args, func(row *sql.Rows) error {
+	err = mysql.QueryAll(ctx, on, mysqldb.BegunJobs, maxReads, args, func(row *sql.Rows) error {
 		var job []byte
 		var recorded bool
 		err := row.Scan(&job, &recorded)
@@ -74,8 +74,8 @@ func (d *database) CountJobs(ctx context.Context, jobs []driver.ID, wait bool) (
 }
 
 // cancelsAmong reads which of some jobs, whose claims are locked, others want cancelled.
-func (e *exchange) cancelsAmong(jobs [][]byte) (cancelled []driver.ID, err error) {
-	for some := range slices.Chunk(jobs, mostAsks) {
+func (e *syncTx) cancelsAmong(jobs [][]byte) (cancelled []driver.ID, err error) {
+	for some := range slices.Chunk(jobs, maxReads) {
 		found, err := e.d.q.CancelsAmong(e.ctx, e.on, e.me[:], some)
 		if err != nil {
 			return nil, err
@@ -88,7 +88,7 @@ func (e *exchange) cancelsAmong(jobs [][]byte) (cancelled []driver.ID, err error
 }
 
 // keep writes down jobs that are about to be finished: those whose claims were the member's.
-func (e *exchange) keep(x *driver.SyncBatch, ours [][]byte) error {
+func (e *syncTx) keep(x *driver.SyncBatch, ours [][]byte) error {
 	var finished [][]byte
 	var cancelled []any
 	for i := range x.History {
@@ -105,12 +105,12 @@ func (e *exchange) keep(x *driver.SyncBatch, ours [][]byte) error {
 			return err
 		}
 	}
-	_, err := mysql.ExecAll(e.ctx, e.on, mysqldb.KeepCancelled, mostAsks, cancelled)
+	_, err := mysql.ExecAll(e.ctx, e.on, mysqldb.KeepCancelled, maxReads, cancelled)
 	return err
 }
 
 // keepDead writes down jobs that were buried.
-func (e *exchange) keepDead(x *driver.SyncBatch, ours [][]byte) error {
+func (e *syncTx) keepDead(x *driver.SyncBatch, ours [][]byte) error {
 	if !x.KeepDiscarded {
 		return nil
 	}
@@ -125,7 +125,7 @@ func has(ours [][]byte, job driver.ID) bool {
 
 // lockPlaces locks the rows of jobs in their claim, and returns those that are there.
 func lockPlaces(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, member, claim []byte) (found [][]byte, err error) {
-	for some := range slices.Chunk(jobs, mostAsks) {
+	for some := range slices.Chunk(jobs, maxReads) {
 		err := mysql.QueryEach(ctx, on, mysqldb.LockPlaces, append(anys(some), member, claim), func(row *sql.Rows) error {
 			var job []byte
 			err := row.Scan(&job)
@@ -142,7 +142,7 @@ func lockPlaces(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, member, cla
 // byKeys runs a statement that asks for nothing but the ids of jobs, and has other arguments after
 // them.
 func byKeys(ctx context.Context, on mysqldb.DBTX, query string, jobs [][]byte, others ...any) (affected int64, err error) {
-	for some := range slices.Chunk(jobs, mostAsks) {
+	for some := range slices.Chunk(jobs, maxReads) {
 		result, err := on.ExecContext(ctx, query, append(anys(some), others...)...)
 		if err != nil {
 			return affected, err
@@ -164,5 +164,5 @@ func anys(jobs [][]byte) []any {
 	return all
 }
 
-// mostAsks is how many SELECTs one statement has.
-const mostAsks = 500
+// maxReads is how many SELECTs one statement has.
+const maxReads = 500

@@ -53,7 +53,7 @@ func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) ([]
 	if err != nil {
 		return nil, err
 	}
-	return dups, place(ctx, on, grouped)
+	return dups, assignGroups(ctx, on, grouped)
 }
 
 // takeUnique takes the unique keys of jobs, and says which are others'. It locks these, too, so
@@ -69,7 +69,7 @@ func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) (dup
 		}
 	}
 	slices.SortFunc(keys, key.compare)
-	for some := range slices.Chunk(keys, mostAsks) {
+	for some := range slices.Chunk(keys, maxReads) {
 		take := args(some, func(k key) any {
 			id := wants[k]
 			return id[:]
@@ -93,8 +93,8 @@ func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) (dup
 // Holders reads which jobs have unique keys.
 func (d *database) Holders(ctx context.Context, jobs []driver.Insert) ([]driver.ID, error) {
 	holders := make([]driver.ID, len(jobs))
-	for from := 0; from < len(jobs); from += mostAsks {
-		some := jobs[from:min(from+mostAsks, len(jobs))]
+	for from := 0; from < len(jobs); from += maxReads {
+		some := jobs[from:min(from+maxReads, len(jobs))]
 		keys := make([]key, len(some))
 		for i := range some {
 			keys[i] = key{some[i].Queue, some[i].Unique}
@@ -125,7 +125,7 @@ func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map
 }
 
 // noteKeys reads the keys of jobs that are ours, before these are deleted.
-func (e *exchange) noteKeys(x *driver.SyncBatch, places []driver.Place, ours [][]byte) error {
+func (e *syncTx) noteKeys(x *driver.SyncBatch, places []driver.Position, ours [][]byte) error {
 	var jobs [][]byte
 	for i := range places {
 		if p := &places[i]; p.Keyed && has(ours, p.Job) {
@@ -147,14 +147,14 @@ func (e *exchange) noteKeys(x *driver.SyncBatch, places []driver.Place, ours [][
 }
 
 // lock locks the keys of jobs that have ended, or fails at once.
-func (e *exchange) lock(*driver.SyncBatch, *driver.SyncResult) error {
+func (e *syncTx) lock(*driver.SyncBatch, *driver.SyncResult) error {
 	keys, groups := e.freed.of()
 	return lockKeysNow(e.ctx, e.on, keys, groups)
 }
 
 // free gives back the keys of jobs that have ended, which are locked: unique keys, and the places
 // in groups to the jobs that wait for them.
-func (e *exchange) free(*driver.SyncBatch, *driver.SyncResult) error {
+func (e *syncTx) free(*driver.SyncBatch, *driver.SyncResult) error {
 	unique, ended := make(map[key][]byte), make(map[key]int32)
 	for _, o := range e.freed {
 		if o.UniqueKey.Valid {
@@ -166,7 +166,7 @@ func (e *exchange) free(*driver.SyncBatch, *driver.SyncResult) error {
 	}
 	keys, groups := e.freed.of()
 	free := args(keys, func(k key) any { return unique[k] })
-	if _, err := mysql.ExecAll(e.ctx, e.on, mysqldb.FreeUnique, mostAsks, free); err != nil || len(groups) == 0 {
+	if _, err := mysql.ExecAll(e.ctx, e.on, mysqldb.FreeUnique, maxReads, free); err != nil || len(groups) == 0 {
 		return err
 	}
 	return admit(e.ctx, e.on, groups, ended)
@@ -175,7 +175,7 @@ func (e *exchange) free(*driver.SyncBatch, *driver.SyncResult) error {
 // lockNow locks the rows of keys that are there, by one of two statements, or fails at once if
 // another transaction has one locked.
 func lockNow(ctx context.Context, on mysqldb.DBTX, query string, keys []key) error {
-	return mysql.QueryAll(ctx, on, query, mostAsks, args(keys), func(*sql.Rows) error { return nil })
+	return mysql.QueryAll(ctx, on, query, maxReads, args(keys), func(*sql.Rows) error { return nil })
 }
 
 // freed are the keys of jobs that have ended.

@@ -10,7 +10,7 @@ import (
 
 // List reads the first rows of where jobs in this state are, and then the jobs.
 func (a admin) List(ctx context.Context, r *driver.ListRequest) ([]driver.Record, error) {
-	on, name, s, n := a.d.on(a.d.db), []byte(r.Queue), r.State, int32(r.Most)
+	on, name, s, n := a.d.on(a.d.db), []byte(r.Queue), r.State, int32(r.Max)
 	var places []driver.Record
 	var err error
 	switch s {
@@ -86,7 +86,7 @@ func (a admin) listDead(ctx context.Context, r *driver.ListRequest) ([]driver.Re
 		before = always
 	}
 	rows, err := a.d.q.ListDead(ctx, a.d.on(a.d.db), mysqldb.ListDeadParams{
-		Queue: []byte(r.Queue), BeforeUs: before.UnixMicro(), BeforeID: r.BeforeID[:], Limit: int32(r.Most),
+		Queue: []byte(r.Queue), BeforeUs: before.UnixMicro(), BeforeID: r.BeforeID[:], Limit: int32(r.Max),
 	})
 	all := make([]driver.Record, len(rows))
 	for i, r := range rows {

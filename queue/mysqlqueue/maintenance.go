@@ -23,10 +23,10 @@ func (m maintenance) Promote(ctx context.Context, r *driver.PromoteRequest) (int
 	case len(r.Groups) > 0:
 		return m.promoteGroups(ctx, r)
 	case r.Urgent:
-		return m.promoteUrgent(ctx, r.Most)
+		return m.promoteUrgent(ctx, r.Max)
 	}
 	return m.promote(ctx, func(on mysqldb.DBTX) ([]mysqldb.DueJobsRow, error) {
-		return m.d.q.DueJobs(ctx, on, -r.Since.Microseconds(), int32(r.Most))
+		return m.d.q.DueJobs(ctx, on, -r.Since.Microseconds(), int32(r.Max))
 	})
 }
 
@@ -41,7 +41,7 @@ func (m maintenance) promoteUrgent(ctx context.Context, most int) (int, error) {
 		places = append(places, j.RunUs, j.JobID)
 	}
 	return m.promote(ctx, func(on mysqldb.DBTX) (due []mysqldb.DueJobsRow, err error) {
-		err = mysql.QueryAll(ctx, on, mysqldb.LockScheduled, mostAsks, places, func(row *sql.Rows) error {
+		err = mysql.QueryAll(ctx, on, mysqldb.LockScheduled, maxReads, places, func(row *sql.Rows) error {
 			var j mysqldb.DueJobsRow
 			err := row.Scan(&j.RunUs, &j.JobID, &j.Queue, &j.Priority)
 			due = append(due, j)
@@ -63,7 +63,7 @@ func (m maintenance) promote(ctx context.Context, take func(on mysqldb.DBTX) ([]
 			places = append(places, j.RunUs, j.JobID)
 			ready = append(ready, j.Queue, j.Priority, j.JobID)
 		}
-		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, mostAsks, places); err != nil {
+		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, maxReads, places); err != nil {
 			return false, err
 		}
 		promoted = len(due)
@@ -112,7 +112,7 @@ func (m maintenance) Adopt(ctx context.Context, r *driver.AdoptRequest) (claims 
 	err = m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		var found []mysqldb.ClaimsOfRow
 		if r.Claim == (driver.ID{}) {
-			found, err = m.d.q.ClaimsOf(ctx, on, r.From[:], int32(r.Most))
+			found, err = m.d.q.ClaimsOf(ctx, on, r.From[:], int32(r.Max))
 		} else {
 			var rows []mysqldb.ClaimRowsRow
 			rows, err = m.d.q.ClaimRows(ctx, on, r.From[:], r.Claim[:])
@@ -135,7 +135,7 @@ func (m maintenance) Adopt(ctx context.Context, r *driver.AdoptRequest) (claims 
 		for _, j := range rows {
 			id := idOf(j.JobID)
 			stand[id] = driver.Orphan{
-				Place: driver.Place{Job: id, Keyed: j.Keyed != 0}, Queue: string(j.Queue), Kind: string(j.Kind), Priority: j.Priority,
+				Position: driver.Position{Job: id, Keyed: j.Keyed != 0}, Queue: string(j.Queue), Kind: string(j.Kind), Priority: j.Priority,
 				Attempt: j.Attempt, MaxAttempts: j.MaxAttempts, Begun: int16(j.Begun), EnqueuedAt: at(j.EnqueuedUs),
 			}
 		}
@@ -174,7 +174,7 @@ func afterMicros(after driver.DueCursor) int64 { return max(after.RunAt.UnixMicr
 // DueGroups reads the first rows after a cursor.
 func (m maintenance) DueGroups(ctx context.Context, after driver.DueCursor) (groups []driver.Group, last driver.DueCursor, err error) {
 	rows, err := m.d.q.DueGroups(ctx, m.d.on(m.d.db), mysqldb.DueGroupsParams{
-		AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: driver.DueLook, Offset: driver.DueLook - 1,
+		AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: driver.MaxDueRead, Offset: driver.MaxDueRead - 1,
 	})
 	for _, r := range rows {
 		if r.GroupKey.Valid {
@@ -197,24 +197,24 @@ func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest
 		if err := lockNow(ctx, on, mysqldb.LockGroupsNoWait, sorted(of)); err != nil {
 			return false, err
 		}
-		found, err := m.d.q.DueGrouped(ctx, on, mysqldb.DueGroupedParams{AfterUs: afterMicros(r.After), AfterJob: r.After.Job[:], Limit: driver.DueLook})
+		found, err := m.d.q.DueGrouped(ctx, on, mysqldb.DueGroupedParams{AfterUs: afterMicros(r.After), AfterJob: r.After.Job[:], Limit: driver.MaxDueRead})
 		if err != nil {
 			return false, err
 		}
 		var places []any
 		var due [][]byte
 		for _, j := range found {
-			if _, ours := of[key{string(j.Queue), j.GroupKey.String}]; ours && len(due) < r.Most {
+			if _, ours := of[key{string(j.Queue), j.GroupKey.String}]; ours && len(due) < r.Max {
 				places, due = append(places, j.RunUs, j.JobID), append(due, j.JobID)
 			}
 		}
 		if promoted = len(due); promoted == 0 {
 			return false, nil
 		}
-		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, mostAsks, places); err != nil {
+		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, maxReads, places); err != nil {
 			return false, err
 		}
-		return true, m.placeDue(ctx, on, due)
+		return true, m.assignDue(ctx, on, due)
 	})
 	if err != nil {
 		return 0, err
@@ -222,8 +222,8 @@ func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest
 	return promoted, nil
 }
 
-// placeDue does so with jobs whose time has come.
-func (m maintenance) placeDue(ctx context.Context, on mysqldb.DBTX, due [][]byte) error {
+// assignDue does so with jobs whose time has come.
+func (m maintenance) assignDue(ctx context.Context, on mysqldb.DBTX, due [][]byte) error {
 	if len(due) == 0 {
 		return nil
 	}
@@ -241,7 +241,7 @@ func (m maintenance) placeDue(ctx context.Context, on mysqldb.DBTX, due [][]byte
 			jobs = append(jobs, c)
 		}
 	}
-	return place(ctx, on, jobs)
+	return assignGroups(ctx, on, jobs)
 }
 
 // CancelRequests goes along the key.
@@ -249,14 +249,14 @@ func (m maintenance) CancelRequests(ctx context.Context, of member.ID, after dri
 	found, err := m.d.q.CancelsOf(ctx, m.d.on(m.d.db), of[:], after[:])
 	requests := make([]driver.CancelRequest, len(found))
 	for i, f := range found {
-		requests[i] = driver.CancelRequest{Job: idOf(f.JobID), Stands: f.Stands > 0}
+		requests[i] = driver.CancelRequest{Job: idOf(f.JobID), Active: f.Stands > 0}
 	}
 	return requests, sqlerr.Unwritten(err)
 }
 
 // Prune reads what is old without locks, and deletes it by its key.
 func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned int, err error) {
-	switch r.What {
+	switch r.Kind {
 	case driver.DeadJob:
 		err = m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 			n, err := m.d.q.ForgetDead(ctx, on, r.Job[:])
@@ -266,16 +266,16 @@ func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned 
 		return pruned, err
 	case driver.OldHistory:
 		return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) {
-			return m.d.q.PruneHistory(ctx, on, -int64(r.Age/driver.Day), int32(r.Most))
+			return m.d.q.PruneHistory(ctx, on, -int64(r.Age/driver.Day), int32(r.Max))
 		})
 	case driver.DeadJobs:
-		old, err := m.d.q.OldDead(ctx, m.d.on(m.d.db), []byte(r.Queue), -r.Age.Microseconds(), int32(r.Most))
+		old, err := m.d.q.OldDead(ctx, m.d.on(m.d.db), []byte(r.Queue), -r.Age.Microseconds(), int32(r.Max))
 		if err != nil || len(old) == 0 {
 			return 0, err
 		}
 		return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) { return byKeys(ctx, on, mysqldb.PurgeDead, old) })
 	case driver.GoneMembers:
-		gone, err := m.d.q.ExpiredMembers(ctx, m.d.on(m.d.db), []byte{}, r.Age.Microseconds(), int32(r.Most))
+		gone, err := m.d.q.ExpiredMembers(ctx, m.d.on(m.d.db), []byte{}, r.Age.Microseconds(), int32(r.Max))
 		if err != nil || len(gone) == 0 {
 			return 0, err
 		}
@@ -287,7 +287,7 @@ func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned 
 	for _, job := range r.Jobs {
 		requests = append(requests, r.Member[:], job[:])
 	}
-	if r.What == driver.StaleRequests {
+	if r.Kind == driver.StaleRequests {
 		old, err := m.d.q.OldCancels(ctx, m.d.on(m.d.db))
 		if err != nil {
 			return 0, sqlerr.Unwritten(err)
@@ -300,7 +300,7 @@ func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned 
 		return 0, nil
 	}
 	return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) {
-		return mysql.ExecAll(ctx, on, mysqldb.DropCancels, mostAsks, requests)
+		return mysql.ExecAll(ctx, on, mysqldb.DropCancels, maxReads, requests)
 	})
 }
 

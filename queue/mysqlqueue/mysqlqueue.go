@@ -137,12 +137,12 @@ func (m members) Evict(ctx context.Context, of member.ID) (gone bool, err error)
 	if err := m.d.written(ctx, func(on mysqldb.DBTX) error { return m.d.q.Evict(ctx, on, of[:]) }); err != nil {
 		return false, err
 	}
-	stands, err := m.Stands(ctx, of)
+	stands, err := m.Exists(ctx, of)
 	return !stands, err
 }
 
-// Stands reads the row.
-func (m members) Stands(ctx context.Context, of member.ID) (bool, error) {
+// Exists reads the row.
+func (m members) Exists(ctx context.Context, of member.ID) (bool, error) {
 	n, err := m.d.q.IsMember(ctx, m.d.on(m.d.db), of[:])
 	return n > 0, err
 }

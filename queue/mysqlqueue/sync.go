@@ -28,9 +28,9 @@ var errSomeCancelled = errors.New("mysqlqueue: some jobs are to be cancelled")
 func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.SyncResult, err error) {
 	for pause, waited := time.Millisecond, time.Duration(0); ; pause, waited = 2*pause, waited+pause {
 		sent := time.Now()
-		got, err = d.exchange(ctx, x, false)
+		got, err = d.sync(ctx, x, false)
 		if errors.Is(err, errSomeLost) {
-			got, err = d.exchange(ctx, x, true)
+			got, err = d.sync(ctx, x, true)
 		}
 		if !mysql.IsLocked(err) || waited >= x.RowWait() || time.Since(sent) >= mysql.LockWait || pace.Sleep(ctx, pause) != nil {
 			break
@@ -45,10 +45,10 @@ func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.Sy
 	return got, nil
 }
 
-func (d *database) exchange(ctx context.Context, x *driver.SyncBatch, look bool) (got driver.SyncResult, err error) {
+func (d *database) sync(ctx context.Context, x *driver.SyncBatch, look bool) (got driver.SyncResult, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		e := &exchange{d: d, ctx: ctx, on: on, me: x.Member, look: look}
-		for _, step := range []func(*driver.SyncBatch, *driver.SyncResult) error{e.take, e.finish, e.postpone, e.bury, e.lock, e.free, e.claim} {
+		e := &syncTx{d: d, ctx: ctx, on: on, me: x.Member, claims: look}
+		for _, step := range []func(*driver.SyncBatch, *driver.SyncResult) error{e.take, e.finish, e.postpone, e.discard, e.lock, e.free, e.claim} {
 			if err := step(x, &got); err != nil {
 				return false, err
 			}
@@ -58,15 +58,15 @@ func (d *database) exchange(ctx context.Context, x *driver.SyncBatch, look bool)
 	return got, err
 }
 
-// exchange is one transaction.
-type exchange struct {
-	d     *database
-	ctx   context.Context
-	on    mysqldb.DBTX
-	me    member.ID
-	look  bool
-	wrote bool
-	freed freed // the keys of jobs that have ended
+// syncTx is one transaction.
+type syncTx struct {
+	d      *database
+	ctx    context.Context
+	on     mysqldb.DBTX
+	me     member.ID
+	claims bool
+	wrote  bool
+	freed  freed // the keys of jobs that have ended
 }
 
 // whole are claims of which all that is left is finished: that all rows go is as good a proof as
@@ -86,7 +86,7 @@ func whole(x *driver.SyncBatch) map[driver.ID]bool {
 }
 
 // fence deletes the rows of jobs from their claims, and returns those that were there, in order.
-func (e *exchange) fence(places []driver.Place, whole map[driver.ID]bool) (ours [][]byte, err error) {
+func (e *syncTx) fence(places []driver.Position, whole map[driver.ID]bool) (ours [][]byte, err error) {
 	by := make(map[driver.ID][][]byte)
 	var claims []driver.ID
 	for i := range places {
@@ -100,7 +100,7 @@ func (e *exchange) fence(places []driver.Place, whole map[driver.ID]bool) (ours 
 	for _, claim := range claims {
 		jobs := by[claim]
 		slices.SortFunc(jobs, bytes.Compare)
-		if e.look {
+		if e.claims {
 			if jobs, err = lockPlaces(e.ctx, e.on, jobs, e.me[:], claim[:]); err != nil {
 				return nil, err
 			}
@@ -109,7 +109,7 @@ func (e *exchange) fence(places []driver.Place, whole map[driver.ID]bool) (ours 
 			}
 		}
 		var n int64
-		if whole[claim] && !e.look {
+		if whole[claim] && !e.claims {
 			n, err = e.d.q.EndClaim(e.ctx, e.on, e.me[:], claim[:])
 		} else {
 			n, err = byKeys(e.ctx, e.on, mysqldb.EndClaimed, jobs, e.me[:], claim[:])
@@ -129,7 +129,7 @@ func (e *exchange) fence(places []driver.Place, whole map[driver.ID]bool) (ours 
 
 // give is fence for jobs that are to be deferred or buried. It refuses those that others want
 // cancelled.
-func (e *exchange) give(places []driver.Place, got *driver.SyncResult) (ours [][]byte, err error) {
+func (e *syncTx) give(places []driver.Position, got *driver.SyncResult) (ours [][]byte, err error) {
 	ours, err = e.fence(places, nil)
 	if err != nil || len(ours) == 0 {
 		return nil, err
@@ -140,7 +140,7 @@ func (e *exchange) give(places []driver.Place, got *driver.SyncResult) (ours [][
 	return ours, err
 }
 
-func (e *exchange) finish(x *driver.SyncBatch, got *driver.SyncResult) error {
+func (e *syncTx) finish(x *driver.SyncBatch, got *driver.SyncResult) error {
 	if len(x.Completed) == 0 {
 		return nil
 	}
@@ -159,13 +159,13 @@ func (e *exchange) finish(x *driver.SyncBatch, got *driver.SyncResult) error {
 	return err
 }
 
-func (e *exchange) postpone(x *driver.SyncBatch, got *driver.SyncResult) error {
+func (e *syncTx) postpone(x *driver.SyncBatch, got *driver.SyncResult) error {
 	if len(x.Rescheduled) == 0 {
 		return nil
 	}
-	places := make([]driver.Place, len(x.Rescheduled))
+	places := make([]driver.Position, len(x.Rescheduled))
 	for i, d := range x.Rescheduled {
-		places[i] = d.Place
+		places[i] = d.Position
 	}
 	ours, err := e.give(places, got)
 	if err != nil || len(ours) == 0 {
@@ -194,13 +194,13 @@ func (e *exchange) postpone(x *driver.SyncBatch, got *driver.SyncResult) error {
 			since = append(since, d.Job[:], d.ReadyAt.UnixMicro())
 		}
 	}
-	if _, err := mysql.ExecAll(e.ctx, e.on, mysqldb.NoteAttempts, mostAsks, notes); err != nil {
+	if _, err := mysql.ExecAll(e.ctx, e.on, mysqldb.NoteAttempts, maxReads, notes); err != nil {
 		return err
 	}
-	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.DeferJobs, mostAsks, later)
+	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.DeferJobs, maxReads, later)
 	if err == nil {
 		var m int64
-		m, err = mysql.ExecAll(e.ctx, e.on, mysqldb.ReadyAgainSince, mostAsks, since)
+		m, err = mysql.ExecAll(e.ctx, e.on, mysqldb.ReadyAgainSince, maxReads, since)
 		n += m
 	}
 	if err == nil && len(again) > 0 {
@@ -212,13 +212,13 @@ func (e *exchange) postpone(x *driver.SyncBatch, got *driver.SyncResult) error {
 	return err
 }
 
-func (e *exchange) bury(x *driver.SyncBatch, got *driver.SyncResult) error {
+func (e *syncTx) discard(x *driver.SyncBatch, got *driver.SyncResult) error {
 	if len(x.Discarded) == 0 {
 		return nil
 	}
-	places := make([]driver.Place, len(x.Discarded))
+	places := make([]driver.Position, len(x.Discarded))
 	for i, b := range x.Discarded {
-		places[i] = b.Place
+		places[i] = b.Position
 	}
 	ours, err := e.give(places, got)
 	if err != nil || len(ours) == 0 {
@@ -233,7 +233,7 @@ func (e *exchange) bury(x *driver.SyncBatch, got *driver.SyncResult) error {
 			args = append(args, b.Job[:], int64(b.Attempt), []byte(b.Failure))
 		}
 	}
-	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.BuryJobs, mostAsks, args)
+	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.BuryJobs, maxReads, args)
 	if err == nil {
 		err = e.keepDead(x, ours)
 	}

@@ -25,7 +25,7 @@ var _ driver.Beginner[*sql.Tx] = (*database)(nil)
 
 // Begin records on the connection of the transaction: to wait for another one of the pool, all
 // connections of which may be those of handlers, could last for ever.
-func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Place) (*sql.Tx, driver.HandlerTx, driver.Beginning, error) {
+func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Position) (*sql.Tx, driver.HandlerTx, driver.Beginning, error) {
 	got := driver.BeginRecorded
 	var recording error
 	tx, err := mysql.Begin(ctx, d.db.DB, mysql.ReadCommitted+", READ WRITE", func(conn *sql.Conn) error {
@@ -33,7 +33,7 @@ func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Place) 
 			return nil
 		}
 		var begun, locked []driver.ID
-		begun, locked, recording = d.beginJobs(ctx, d.on(conn), m, []driver.Place{*first})
+		begun, locked, recording = d.beginJobs(ctx, d.on(conn), m, []driver.Position{*first})
 		if got = driver.BeginningOf(begun, locked); recording == nil && got != driver.BeginRecorded {
 			return errNotRecorded
 		}
@@ -61,7 +61,7 @@ func (w *work) End(ctx context.Context, x *driver.SyncBatch) (ours bool, err err
 	if err := w.tx.Check(ctx); err != nil {
 		return false, ended(err)
 	}
-	e := &exchange{d: w.d, ctx: ctx, on: w.d.on(w.tx.Tx), me: x.Member}
+	e := &syncTx{d: w.d, ctx: ctx, on: w.d.on(w.tx.Tx), me: x.Member}
 	var got driver.SyncResult
 	for _, step := range []func(*driver.SyncBatch, *driver.SyncResult) error{e.finish, w.lockKeys(e), e.free} {
 		if err := step(x, &got); errors.Is(err, errSomeLost) {
@@ -79,7 +79,7 @@ const keysMark = "dblock_queue_keys"
 // lockKeys locks the keys of the job. A statement that does not wait is repeated, as the server
 // counts a wait in seconds. A refusal may have rolled back the whole transaction
 // (innodb_rollback_on_timeout), so that a savepoint has to show that it stands.
-func (w *work) lockKeys(e *exchange) func(*driver.SyncBatch, *driver.SyncResult) error {
+func (w *work) lockKeys(e *syncTx) func(*driver.SyncBatch, *driver.SyncResult) error {
 	return func(x *driver.SyncBatch, _ *driver.SyncResult) error {
 		keys, groups := e.freed.of()
 		if len(keys)+len(groups) == 0 {

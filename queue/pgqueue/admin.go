@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// look is how many rows a list looks through that are not in the order of their queue.
-const look = 10_000
+// maxRead is how many rows a list looks through that are not in the order of their queue.
+const maxRead = 10_000
 
 // admin is driver.Admin.
 type admin struct{ d *database }
@@ -149,8 +149,8 @@ func (a admin) Revive(ctx context.Context, jobs []driver.ID) (revived int, err e
 	return revived, nil
 }
 
-// AskToCancel is one statement, which waits briefly for the claim.
-func (a admin) AskToCancel(ctx context.Context, of member.ID, claim, job driver.ID) (held bool, err error) {
+// RequestCancel is one statement, which waits briefly for the claim.
+func (a admin) RequestCancel(ctx context.Context, of member.ID, claim, job driver.ID) (held bool, err error) {
 	err = a.d.inTx(ctx, driver.LongWait, func(on pgdb.DBTX) (commit bool, err error) {
 		held, err = a.d.q.AskToCancel(ctx, on, postgres.UUID(claim), postgres.UUID(of), postgres.UUID(job))
 		return held, err

@@ -49,7 +49,7 @@ func jobs(rows pgx.Rows, ask *driver.ClaimRequest) (all []driver.Job, void int, 
 	var enqueued, ready pgtype.Timestamptz
 	for rows.Next() {
 		if all == nil {
-			all = make([]driver.Job, 0, ask.Most)
+			all = make([]driver.Job, 0, ask.Max)
 		}
 		var j driver.Job
 		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &enqueued, &ready, &j.Bytes, &j.Payload, &j.Keyed, &j.Recorded); err != nil {

@@ -69,7 +69,7 @@ func (d *database) enqueueOn(ctx context.Context, on pgdb.DBTX, tx copier, jobs 
 	case tx != nil && len(jobs) >= copyFrom && !haveUnique(jobs):
 		grouped, err := d.copyJobs(ctx, on, tx, jobs)
 		if err == nil {
-			err = d.place(ctx, on, grouped)
+			err = d.assignGroups(ctx, on, grouped)
 		}
 		if err == nil {
 			err = d.notifyOf(ctx, on, jobs, channel)

@@ -45,7 +45,7 @@ func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []driver.
 			grouped = append(grouped, *j)
 		}
 	}
-	return dups, d.place(ctx, on, grouped)
+	return dups, d.assignGroups(ctx, on, grouped)
 }
 
 // insertOnce inserts jobs but for those whose unique keys are taken: by others that it names, or,
@@ -135,9 +135,9 @@ func keyColumns(jobs []driver.Insert, channel string) pgdb.EnqueueKeyedParams {
 	return p
 }
 
-// place lets jobs into their groups, in their order, or has them wait. The last job of a group says
-// how many there may be at once.
-func (d *database) place(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert) error {
+// assignGroups lets jobs into their groups, in their order, or has them wait. The last job of a
+// group says how many there may be at once.
+func (d *database) assignGroups(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert) error {
 	if len(jobs) == 0 {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // List reads the first rows of where jobs in this state are, and then the jobs.
 func (a admin) List(ctx context.Context, r *driver.ListRequest) ([]driver.Record, error) {
-	queue, s, n := r.Queue, r.State, int32(r.Most)
+	queue, s, n := r.Queue, r.State, int32(r.Max)
 	var places []driver.Record
 	var err error
 	switch s {
@@ -37,7 +37,7 @@ func (a admin) List(ctx context.Context, r *driver.ListRequest) ([]driver.Record
 		}
 	case driver.Claimed:
 		var rows []pgdb.ListClaimedRow
-		rows, err = a.d.q.ListClaimed(ctx, a.d.db, queue, look, n)
+		rows, err = a.d.q.ListClaimed(ctx, a.d.db, queue, maxRead, n)
 		for _, r := range rows {
 			places = append(places, driver.Record{ID: r.JobID.Bytes, At: r.At, Worker: r.Worker})
 		}
@@ -88,7 +88,7 @@ func (a admin) listDead(ctx context.Context, r *driver.ListRequest) ([]driver.Re
 	if before.IsZero() {
 		before = always
 	}
-	rows, err := a.d.q.ListDead(ctx, a.d.db, pgdb.ListDeadParams{Queue: r.Queue, Before: before, BeforeID: postgres.UUID(r.BeforeID), Most: int32(r.Most)})
+	rows, err := a.d.q.ListDead(ctx, a.d.db, pgdb.ListDeadParams{Queue: r.Queue, Before: before, BeforeID: postgres.UUID(r.BeforeID), Most: int32(r.Max)})
 	all := make([]driver.Record, len(rows))
 	for i, r := range rows {
 		all[i] = driver.Record{
@@ -101,7 +101,7 @@ func (a admin) listDead(ctx context.Context, r *driver.ListRequest) ([]driver.Re
 
 func (a admin) listHistory(ctx context.Context, queue string, s driver.State, most int32) ([]driver.Record, error) {
 	rows, err := a.d.q.ListHistory(ctx, a.d.db, pgdb.ListHistoryParams{
-		Look: look, Queue: queue, Outcome: int16(s-driver.Completed) + driver.OutcomeCompleted, Most: most,
+		Look: maxRead, Queue: queue, Outcome: int16(s-driver.Completed) + driver.OutcomeCompleted, Most: most,
 	})
 	all := make([]driver.Record, len(rows))
 	for i, r := range rows {

@@ -27,9 +27,9 @@ func (m maintenance) Promote(ctx context.Context, r *driver.PromoteRequest) (pro
 	case len(r.Groups) > 0:
 		return m.promoteGroups(ctx, r)
 	case r.Urgent:
-		n, err = m.d.q.PromoteUrgent(ctx, m.d.db, int32(r.Most))
+		n, err = m.d.q.PromoteUrgent(ctx, m.d.db, int32(r.Max))
 	default:
-		n, err = m.d.q.PromoteJobs(ctx, m.d.db, float64(r.Since.Microseconds()), int32(r.Most))
+		n, err = m.d.q.PromoteJobs(ctx, m.d.db, float64(r.Since.Microseconds()), int32(r.Max))
 	}
 	return int(n), err
 }
@@ -37,22 +37,22 @@ func (m maintenance) Promote(ctx context.Context, r *driver.PromoteRequest) (pro
 // Prune is one statement. Only that for DeadJob waits for rows, briefly.
 func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned int, err error) {
 	var n int64
-	switch r.What {
+	switch r.Kind {
 	case driver.DeadJob:
 		err = m.d.inTx(ctx, driver.LongWait, func(on pgdb.DBTX) (commit bool, err error) {
 			n, err = m.d.q.ForgetDead(ctx, on, postgres.UUID(r.Job))
 			return n > 0, err
 		})
 	case driver.DeadJobs:
-		n, err = m.d.q.PurgeDead(ctx, m.d.db, r.Queue, r.Age.Microseconds(), int32(r.Most))
+		n, err = m.d.q.PurgeDead(ctx, m.d.db, r.Queue, r.Age.Microseconds(), int32(r.Max))
 	case driver.OldHistory:
-		n, err = m.d.q.PruneHistory(ctx, m.d.db, int32(r.Age/driver.Day), int32(r.Most))
+		n, err = m.d.q.PruneHistory(ctx, m.d.db, int32(r.Age/driver.Day), int32(r.Max))
 	case driver.JobRequests:
 		err = m.d.q.DropCancels(ctx, m.d.db, postgres.UUID(r.Member), postgres.UUIDs(r.Jobs))
 	case driver.StaleRequests:
 		n, err = m.d.q.PruneCancels(ctx, m.d.db)
 	case driver.GoneMembers:
-		n, err = m.d.q.SweepMembers(ctx, m.d.db, r.Age.Microseconds(), int32(r.Most))
+		n, err = m.d.q.SweepMembers(ctx, m.d.db, r.Age.Microseconds(), int32(r.Max))
 	}
 	return int(n), err
 }
@@ -92,7 +92,7 @@ func (m maintenance) Adopt(ctx context.Context, r *driver.AdoptRequest) (claims 
 	from, heir := postgres.UUID(r.From), postgres.UUID(r.Heir)
 	err = m.d.inTx(ctx, 0, func(on pgdb.DBTX) (commit bool, err error) {
 		taken, err := m.d.q.AdoptClaims(ctx, on, pgdb.AdoptClaimsParams{
-			Heir: heir, MemberID: from, OnlyID: postgres.UUID(r.Claim), Every: r.Claim == (driver.ID{}), Most: int32(max(r.Most/jobsOfClaim, 1)),
+			Heir: heir, MemberID: from, OnlyID: postgres.UUID(r.Claim), Every: r.Claim == (driver.ID{}), Most: int32(max(r.Max/jobsOfClaim, 1)),
 		})
 		if err != nil || len(taken) == 0 {
 			return false, err
@@ -108,7 +108,7 @@ func (m maintenance) Adopt(ctx context.Context, r *driver.AdoptRequest) (claims 
 		found, err := m.d.q.OrphanJobs(ctx, on, jobs, of)
 		for _, f := range found {
 			orphans = append(orphans, driver.Orphan{
-				Place: driver.Place{Claim: f.ClaimID.Bytes, Job: f.JobID.Bytes, Keyed: f.Keyed}, Queue: f.Queue, Kind: f.Kind,
+				Position: driver.Position{Claim: f.ClaimID.Bytes, Job: f.JobID.Bytes, Keyed: f.Keyed}, Queue: f.Queue, Kind: f.Kind,
 				Priority: f.Priority, Attempt: f.Attempt, MaxAttempts: f.MaxAttempts, Begun: f.Begun, EnqueuedAt: f.EnqueuedAt,
 			})
 		}
@@ -125,14 +125,14 @@ func (m maintenance) CancelRequests(ctx context.Context, of member.ID, after dri
 	found, err := m.d.q.CancelsOf(ctx, m.d.db, postgres.UUID(of), postgres.UUID(after))
 	requests := make([]driver.CancelRequest, len(found))
 	for i, f := range found {
-		requests[i] = driver.CancelRequest{Job: f.JobID.Bytes, Stands: f.Stands}
+		requests[i] = driver.CancelRequest{Job: f.JobID.Bytes, Active: f.Stands}
 	}
 	return requests, sqlerr.Unwritten(err)
 }
 
 // DueGroups reads the first rows after a cursor.
 func (m maintenance) DueGroups(ctx context.Context, after driver.DueCursor) (groups []driver.Group, last driver.DueCursor, err error) {
-	rows, err := m.d.q.DueGroups(ctx, m.d.db, after.RunAt, postgres.UUID(after.Job), driver.DueLook)
+	rows, err := m.d.q.DueGroups(ctx, m.d.db, after.RunAt, postgres.UUID(after.Job), driver.MaxDueRead)
 	for _, r := range rows {
 		if r.RunAt != nil {
 			last = driver.DueCursor{RunAt: *r.RunAt, Job: r.JobID.Bytes}
@@ -145,7 +145,7 @@ func (m maintenance) DueGroups(ctx context.Context, after driver.DueCursor) (gro
 
 // promoteGroups has jobs come to their groups in the order of their times.
 func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest) (n int, err error) {
-	p := pgdb.TakeDueGroupedParams{AfterAt: r.After.RunAt, AfterJob: postgres.UUID(r.After.Job), Most: int32(r.Most)}
+	p := pgdb.TakeDueGroupedParams{AfterAt: r.After.RunAt, AfterJob: postgres.UUID(r.After.Job), Most: int32(r.Max)}
 	for _, g := range r.Groups {
 		p.Queues, p.GroupKeys = append(p.Queues, g.Queue), append(p.GroupKeys, g.Key)
 	}
@@ -161,7 +161,7 @@ func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest
 			return bytes.Compare(a.JobID.Bytes[:], b.JobID.Bytes[:])
 		})
 		n = len(due)
-		return true, m.d.place(ctx, on, comers(due))
+		return true, m.d.assignGroups(ctx, on, comers(due))
 	})
 	if err != nil {
 		return 0, err

@@ -51,7 +51,7 @@ func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.Sy
 	}
 	if a := x.Claim; a != nil {
 		s := spans(a.From)
-		batch.Queue(d.SQL(pgdb.ClaimJobs), int32(a.Inline), s.priorities, s.times, s.lasts, a.Queue, postgres.UUIDs(a.Not), me, a.Beat, int32(a.Most), postgres.UUID(a.Claim)).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(d.SQL(pgdb.ClaimJobs), int32(a.Inline), s.priorities, s.times, s.lasts, a.Queue, postgres.UUIDs(a.Not), me, a.Heartbeat, int32(a.Max), postgres.UUID(a.Claim)).Query(func(rows pgx.Rows) (err error) {
 			got.Jobs, got.Void, err = jobs(rows, a)
 			return err
 		})
@@ -87,7 +87,7 @@ func (d *database) unlessCancelled(ctx context.Context, conn *pgx.Conn, batch *p
 // queueCancels locks the claims of jobs that are to be deferred or buried, and reads which of them
 // others want cancelled.
 func (d *database) queueCancels(batch *pgx.Batch, x *driver.SyncBatch, got *driver.SyncResult) {
-	all := x.Returned()
+	all := x.Unfinished()
 	if len(all) == 0 {
 		return
 	}
@@ -114,10 +114,10 @@ func (d *database) queueDeferred(batch *pgx.Batch, x *driver.SyncBatch, got *dri
 	if n == 0 {
 		return
 	}
-	all, attempts, failures, delays := make([]driver.Place, n), make([]int16, n), make([]string, n), make([]int64, n)
+	all, attempts, failures, delays := make([]driver.Position, n), make([]int16, n), make([]string, n), make([]int64, n)
 	since, records := make([]pgtype.Timestamptz, n), make([]bool, n)
 	for i, e := range x.Rescheduled {
-		all[i], attempts[i], failures[i], records[i], delays[i] = e.Place, e.Attempt, e.Failure, e.Records, e.DelayMicros()
+		all[i], attempts[i], failures[i], records[i], delays[i] = e.Position, e.Attempt, e.Failure, e.Records, e.DelayMicros()
 		since[i] = pgtype.Timestamptz{Time: e.ReadyAt, Valid: !e.ReadyAt.IsZero()}
 	}
 	jobs, of, claims := places(all)
@@ -130,16 +130,16 @@ func (d *database) queueBuried(batch *pgx.Batch, x *driver.SyncBatch, got *drive
 	if n == 0 {
 		return
 	}
-	all, attempts, failures := make([]driver.Place, n), make([]int16, n), make([]string, n)
+	all, attempts, failures := make([]driver.Position, n), make([]int16, n), make([]string, n)
 	for i, e := range x.Discarded {
-		all[i], attempts[i], failures[i] = e.Place, e.Attempt, e.Failure
+		all[i], attempts[i], failures[i] = e.Position, e.Attempt, e.Failure
 	}
 	jobs, of, claims := places(all)
 	batch.Queue(d.SQL(pgdb.BuryJobs), claims, postgres.UUID(x.Member), jobs, of, attempts, failures).QueryRow(count(&got.Discarded))
 }
 
 // places are jobs, the claim of each, and all claims once.
-func places(all []driver.Place) (jobs, of, claims []pgtype.UUID) {
+func places(all []driver.Position) (jobs, of, claims []pgtype.UUID) {
 	jobs, of = make([]pgtype.UUID, len(all)), make([]pgtype.UUID, len(all))
 	for i, p := range all {
 		jobs[i], of[i] = postgres.UUID(p.Job), postgres.UUID(p.Claim)
@@ -159,9 +159,9 @@ func (d *database) queueHistory(batch *pgx.Batch, x *driver.SyncBatch) {
 	if len(x.History) == 0 {
 		return
 	}
-	all, outcomes, reasons := make([]driver.Place, len(x.History)), make([]int16, len(x.History)), make([]string, len(x.History))
+	all, outcomes, reasons := make([]driver.Position, len(x.History)), make([]int16, len(x.History)), make([]string, len(x.History))
 	for i, k := range x.History {
-		all[i], outcomes[i], reasons[i] = k.Place, k.Outcome, k.Reason
+		all[i], outcomes[i], reasons[i] = k.Position, k.Outcome, k.Reason
 	}
 	jobs, of, claims := places(all)
 	batch.Queue(d.SQL(pgdb.KeepFinished), jobs, of, outcomes, reasons, claims, postgres.UUID(x.Member))

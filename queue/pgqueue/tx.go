@@ -24,7 +24,7 @@ type work struct {
 var _ driver.Beginner[pgx.Tx] = (*database)(nil)
 
 // Begin uses the host's pool: its sessions are as the handlers want them.
-func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Place) (pgx.Tx, driver.HandlerTx, driver.Beginning, error) {
+func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Position) (pgx.Tx, driver.HandlerTx, driver.Beginning, error) {
 	o := postgres.MarkedTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	o.CommitQuery = "" // End checks
 	tx, err := d.host.BeginTx(ctx, o)
@@ -34,7 +34,7 @@ func (d *database) Begin(ctx context.Context, m member.ID, first *driver.Place) 
 	lent := &lentTx{Tx: tx}
 	w := &work{d, tx, lent}
 	if first != nil { // by a connection of dblock's own
-		begun, locked, err := d.BeginJobs(ctx, m, []driver.Place{*first})
+		begun, locked, err := d.BeginJobs(ctx, m, []driver.Position{*first})
 		if got := driver.BeginningOf(begun, locked); err != nil || got != driver.BeginRecorded {
 			w.Rollback(context.WithoutCancel(ctx))
 			return nil, nil, got, err
@@ -51,7 +51,7 @@ const freshPlans = "set local plan_cache_mode = force_custom_plan"
 // End is one round trip. The commit has the host's bound: it waits, too, for its turn in the
 // server's queue of notifications.
 func (w *work) End(ctx context.Context, x *driver.SyncBatch) (ours bool, err error) {
-	if err := w.stands(); err != nil {
+	if err := w.checkOpen(); err != nil {
 		return false, err
 	}
 	var batch pgx.Batch
@@ -79,8 +79,8 @@ func (w *work) End(ctx context.Context, x *driver.SyncBatch) (ours bool, err err
 var errEndedByHandler = fmt.Errorf("%w: the handler has sent a statement that ended it: what it wrote till then may be there: leave that to HandleTx",
 	dblock.ErrTxEnded)
 
-// stands tells why the transaction can't be committed.
-func (w *work) stands() error {
+// checkOpen tells why the transaction can't be committed.
+func (w *work) checkOpen() error {
 	did := w.lent.ended.Load()
 	conn := w.tx.Conn().PgConn()
 	switch {

@@ -109,7 +109,7 @@ func Lease(t *testing.T, classify func(error) sqlerr.Class, err error) error {
 	backend := e.Backend()
 	backend.Traits.Classify = classify
 	var shares lease.Shares[string, struct{}]
-	share, failed := shares.Enter("", mo, func() (struct{}, lease.Backend, error) { return struct{}{}, backend, nil })
+	share, failed := shares.Open("", mo, func() (struct{}, lease.Backend, error) { return struct{}{}, backend, nil })
 	require.NoError(t, failed)
 	l := lease.New(share, lo)
 	_, got := l.TryAcquire(t.Context(), "key")
@@ -127,7 +127,7 @@ func (e sessionLocks) Classify(err error) sqlerr.Class { return e.classify(err) 
 
 func (sessionLocks) ID(key string) (session.ID, error) { return session.ID(key), nil }
 
-func (sessionLocks) Most() int { return 10 }
+func (sessionLocks) MaxLocks() int { return 10 }
 
 func (sessionLocks) Note(context.Context, map[session.ID]string) error { return nil }
 

@@ -21,7 +21,7 @@ type LeasePlace interface {
 	// Check guards a lock, as its holder does before a write.
 	Check(ctx context.Context, l Leases, lock *dblock.Lock) error
 
-	// ForgetMembers deletes all members; ExpireMembers sets their ends to long ago.
+	// DeleteMembers deletes all members; ExpireMembers sets their ends to long ago.
 	ForgetMembers(t *testing.T)
 	ExpireMembers(t *testing.T)
 

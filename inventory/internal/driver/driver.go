@@ -40,12 +40,12 @@ type Bucket struct {
 // Quota is what a buyer may take of an SKU.
 type Quota struct{ SKU, Buyer string }
 
-// Ask is what a transaction locks and reads before it decides, in this order.
-type Ask struct {
+// ReadRequest is what a transaction locks and reads before it decides, in this order.
+type ReadRequest struct {
 	Quotas []Quota  // sorted, no two the same; rows that are missing come into being
 	SKUs   []string // sorted, no two the same; all buckets are locked
 	Keys   []string // what is recorded under them is read, and not locked
-	Own    int32    // of the one SKU, this bucket alone is locked; 0: all are
+	Bucket int32    // of the one SKU, this bucket alone is locked; 0: all are
 
 	// What it waits for; it passes over all other rows that are locked. WaitFor is an SKU whose
 	// rows are locked before those of the others: so it never waits with a row locked that others
@@ -59,7 +59,7 @@ type Ask struct {
 
 // Waits are the SKUs whose rows are waited for, which are locked first, and those whose rows are
 // passed over if they are locked.
-func (a Ask) Waits() (waits, passes []string) {
+func (a ReadRequest) Waits() (waits, passes []string) {
 	if a.Wait {
 		return a.SKUs, nil
 	}
@@ -112,7 +112,7 @@ func (p Plan) Left(books Books, sku string) (left int64) {
 // Count is by how many units a quota is used, and how many there may be.
 type Count struct {
 	Quota
-	Qty, Most int64
+	Qty, Limit int64
 }
 
 // Units is a quantity of one SKU's bucket.
@@ -228,17 +228,17 @@ type Driver interface {
 
 	// Transact locks and reads what is asked for and writes what decide makes of it, all in one
 	// READ COMMITTED transaction.
-	Transact(ctx context.Context, ask Ask, decide func(Books) Plan) error
+	Transact(ctx context.Context, ask ReadRequest, decide func(Books) Plan) error
 
 	// AwaitKeys waits until no other open transaction writes the reservations of rows, which are
 	// sorted by key. It waits for about a second, or hardly at all if it is to be brief. Then the
 	// error is sqlerr.Busy. It locks no stock and writes nothing.
 	AwaitKeys(ctx context.Context, rows []Row) error
 
-	// Look reads what buyers have used of their limits, what is left of SKUs, in one bucket each,
+	// Read reads what buyers have used of their limits, what is left of SKUs, in one bucket each,
 	// and then, no earlier, what is recorded: an order that is sold in between is found recorded,
 	// and is not refused for what it has taken itself. It locks nothing.
-	Look(ctx context.Context, ask Ask) (Books, error)
+	Read(ctx context.Context, ask ReadRequest) (Books, error)
 
 	// Move runs fn in one READ COMMITTED transaction, which is committed if fn has called Write and
 	// returned no error.
@@ -300,7 +300,7 @@ type Tx interface {
 	// Decide does what Transact does, below a savepoint: an error, or a plan of nothing, leaves the
 	// transaction as it was. ErrTxEnded where it has ended. If decide says again, it reads again
 	// and decides again, with all locks kept. decide may call Due and Move.
-	Decide(ctx context.Context, ask Ask, decide func(Books) (plan Plan, again bool, err error)) error
+	Decide(ctx context.Context, ask ReadRequest, decide func(Books) (plan Plan, again bool, err error)) error
 	// Due is that of Driver, as the transaction sees it, and has buyers. After an error the
 	// transaction goes on, unless the server has ended it.
 	Due(ctx context.Context, buyers []string, limit int) ([]Due, error)

@@ -53,9 +53,9 @@ func (p *Plan) isServers(err error) bool {
 	return !errors.Is(err, dblock.ErrConflict) && p.IsConflict != nil && p.IsConflict(err)
 }
 
-// ended is the error of a context that ended when something was yet to be tried. It matches the
+// waitEnded is the error of a context that ended when something was yet to be tried. It matches the
 // context's error, its cause, and the last conflict, which is nil if there was no attempt.
-func ended(ctx context.Context, attempts int, last error) error {
+func waitEnded(ctx context.Context, attempts int, last error) error {
 	cause := endedError{context.Cause(ctx), ctx.Err()}
 	if last == nil {
 		return fmt.Errorf("optimistic: the context ended before the first attempt, nothing was written: %w", cause)

@@ -21,7 +21,7 @@ import (
 // Plan describes how often an update is tried, as its options say it.
 type Plan struct {
 	Attempts      int
-	First, Most   time.Duration // bounds of the first pause, and of all
+	First, Max    time.Duration // bounds of the first pause, and of all
 	OnConflict    func(err error, attempt int)
 	RetryIf       []func(error) bool
 	EscalateAfter int // attempts, after which Lock is taken; 0: it never is
@@ -57,7 +57,7 @@ const (
 // defaults: the first pause is about as long as a read and a write take on a database near by. On
 // one row that many callers want at once ten attempts are too few for some of them, unless a lock
 // is taken.
-var defaults = Plan{Attempts: 10, First: 2 * time.Millisecond, Most: 100 * time.Millisecond}
+var defaults = Plan{Attempts: 10, First: 2 * time.Millisecond, Max: 100 * time.Millisecond}
 
 // New applies options and refuses values out of range (*dblock.InvalidError).
 func New[O Option](opts []O) (Plan, error) {
@@ -88,8 +88,8 @@ func (p *Plan) check() error {
 	switch {
 	case p.Attempts < 1 || p.Attempts > maxAttempts:
 		return Invalid("Attempts", "%d is not within 1 to %d", p.Attempts, maxAttempts)
-	case p.First < 0 || p.Most < p.First || p.Most > maxPause:
-		return Invalid("Backoff", "%v to %v: give two durations in order, none less than 0 nor more than %v", p.First, p.Most, maxPause)
+	case p.First < 0 || p.Max < p.First || p.Max > maxPause:
+		return Invalid("Backoff", "%v to %v: give two durations in order, none less than 0 nor more than %v", p.First, p.Max, maxPause)
 	case p.Lock != nil && (p.EscalateAfter < 1 || p.EscalateAfter >= p.Attempts):
 		return Invalid("EscalateAfter", "after %d attempts of %d: there has to be one before, and one after", p.EscalateAfter, p.Attempts)
 	}

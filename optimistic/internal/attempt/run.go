@@ -17,7 +17,7 @@ import (
 // written if it returns an error that is repeated.
 func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt int, locked bool) error) error {
 	if ctx.Err() != nil {
-		return ended(ctx, 0, nil)
+		return waitEnded(ctx, 0, nil)
 	}
 	depth := depthOf(ctx)
 	w := waiter{row: p.Row}
@@ -28,7 +28,7 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 	var err error
 	for attempt := 1; ; attempt++ {
 		if !w.wait(ctx, attempt) {
-			return ended(ctx, attempt-1, err)
+			return waitEnded(ctx, attempt-1, err)
 		}
 		within, locked := ctx, p.escalates(attempt)
 		if w.atFront || locked {
@@ -61,7 +61,7 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 			pause = p.pause(attempt)
 		}
 		if pace.Sleep(ctx, pause) != nil {
-			return ended(ctx, attempt, err)
+			return waitEnded(ctx, attempt, err)
 		}
 	}
 }
@@ -91,8 +91,8 @@ func (p *Plan) again(err error) bool {
 // pause is how long to wait after so many attempts: anything from nothing to a bound that doubles.
 // Callers that met once must not meet again; the wider they are spread, the less they do.
 func (p *Plan) pause(attempts int) time.Duration {
-	bound := p.Most
-	if shift := attempts - 1; shift < 32 && p.First < p.Most>>shift {
+	bound := p.Max
+	if shift := attempts - 1; shift < 32 && p.First < p.Max>>shift {
 		bound = p.First << shift
 	}
 	return rand.N(bound + 1)

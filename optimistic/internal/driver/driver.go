@@ -80,11 +80,11 @@ type Column struct {
 
 // Facts are what the server says of a table.
 type Facts struct {
-	All   map[string]Column // by name, folded as the server compares names; none: there is no such table
-	Index string            // the one by which the key is unique; empty: it is not
-	Rows  string            // the type of its rows; empty on MySQL and MariaDB
-	Most  int               // bytes that a statement may have; 0: no bound is known
-	Odd   string            // why rows of it can't be told apart by a unique index; empty: they can
+	All     map[string]Column // by name, folded as the server compares names; none: there is no such table
+	Index   string            // the one by which the key is unique; empty: it is not
+	Rows    string            // the type of its rows; empty on MySQL and MariaDB
+	MaxText int               // bytes that a statement may have; 0: no bound is known
+	Odd     string            // why rows of it can't be told apart by a unique index; empty: they can
 
 	Location *time.Location // of the times that the driver of MySQL and MariaDB reads and sends
 }
@@ -132,7 +132,7 @@ func (e *TakenError) Error() string { return e.Err.Error() }
 
 func (e *TakenError) Unwrap() error { return e.Err }
 
-// AlteredError is of a statement that wrote nothing, because a column has another type than Look
+// AlteredError is of a statement that wrote nothing, because a column has another type than Inspect
 // found.
 type AlteredError struct{ Err error }
 
@@ -178,8 +178,8 @@ type Dialect struct {
 type Driver[DB any] interface {
 	Dialect() Dialect
 
-	// Look asks the server for a table.
-	Look(ctx context.Context, db DB, s Spec) (Facts, error)
+	// Inspect asks the server for a table.
+	Inspect(ctx context.Context, db DB, s Spec) (Facts, error)
 	// Twins counts, up to two, the rows of a key that is not unique.
 	Twins(ctx context.Context, db DB, p *Plan, key any) (int64, error)
 	// Key makes a key of what the server compares it with, or says why it can't be compared.

@@ -58,7 +58,7 @@ type Take struct {
 
 // HistoryEntry is a job that is completed, and whose history is to be kept.
 type HistoryEntry struct {
-	Place
+	Position
 	Outcome int16
 	Reason  string // why it was cancelled
 }
@@ -86,7 +86,7 @@ type Health struct {
 type ListRequest struct {
 	Queue string
 	State State
-	Most  int
+	Max   int
 
 	// Dead jobs that died before others. A zero time: all.
 	Before   time.Time
@@ -121,7 +121,7 @@ type Admin interface {
 	// transaction has one of the keys locked.
 	Revive(ctx context.Context, ids []ID) (revived int, err error)
 
-	// AskToCancel writes down a request to cancel a job of a claim, if the claim has it. From then
-	// on Sync neither reschedules nor discards the job.
-	AskToCancel(ctx context.Context, m member.ID, claim, job ID) (held bool, err error)
+	// RequestCancel writes down a request to cancel a job of a claim, if the claim has it. From
+	// then on Sync neither reschedules nor discards the job.
+	RequestCancel(ctx context.Context, m member.ID, claim, job ID) (held bool, err error)
 }

@@ -59,15 +59,15 @@ type Job struct {
 	Recorded                       bool // its beginnings are recorded (BeginJobs)
 }
 
-// Place is where a worker has a job from.
-type Place struct {
+// Position is where a worker has a job from.
+type Position struct {
 	Claim, Job ID
 	Keyed      bool // the job's
 }
 
 // Reschedule gives a job up for now.
 type Reschedule struct {
-	Place
+	Position
 	Attempt int16         // how many have ended
 	Failure string        // of the one that has ended now; empty: none has
 	Records bool          // from now on its beginnings are recorded (BeginJobs), and none is open
@@ -77,7 +77,7 @@ type Reschedule struct {
 
 // Discard gives a job up for good.
 type Discard struct {
-	Place
+	Position
 	Attempt int16
 	Failure string
 }
@@ -86,12 +86,12 @@ type Discard struct {
 type ClaimRequest struct {
 	Claim ID
 	Queue string
-	Most  int
+	Max   int
 	// Inline is up to how many bytes the payload of a job comes with it.
-	Inline int
-	From   []ReadyCursor // where to begin, in the order of priorities; nil: at the start
-	Not    []ID          // jobs that are passed over
-	Beat   int64         // the member's last: once it has beaten twice more nothing is claimed
+	Inline    int
+	From      []ReadyCursor // where to begin, in the order of priorities; nil: at the start
+	Not       []ID          // jobs that are passed over
+	Heartbeat int64         // the member's last: once it has beaten twice more nothing is claimed
 }
 
 // ReadyCursor says that of a priority nothing that became ready earlier need be looked at. It is a
@@ -110,7 +110,7 @@ type SyncBatch struct {
 	Take          *Take          // nil: none; comes first
 	History       []HistoryEntry // of those that are completed; comes before they are
 	KeepDiscarded bool           // the history of those that are discarded
-	Completed     []Place
+	Completed     []Position
 	Rescheduled   []Reschedule
 	Discarded     []Discard
 	Closed        []ID // claims of which nothing is outstanding then
@@ -124,7 +124,7 @@ type SyncBatch struct {
 }
 
 // KeyedEnds are the jobs with keys that end.
-func (x *SyncBatch) KeyedEnds() (ends []Place) {
+func (x *SyncBatch) KeyedEnds() (ends []Position) {
 	for _, p := range x.Completed {
 		if p.Keyed {
 			ends = append(ends, p)
@@ -132,20 +132,20 @@ func (x *SyncBatch) KeyedEnds() (ends []Place) {
 	}
 	for i := range x.Discarded {
 		if x.Discarded[i].Keyed {
-			ends = append(ends, x.Discarded[i].Place)
+			ends = append(ends, x.Discarded[i].Position)
 		}
 	}
 	return ends
 }
 
-// Returned are the jobs that are rescheduled or discarded.
-func (x *SyncBatch) Returned() []Place {
-	places := make([]Place, 0, len(x.Rescheduled)+len(x.Discarded))
+// Unfinished are the jobs that are rescheduled or discarded.
+func (x *SyncBatch) Unfinished() []Position {
+	places := make([]Position, 0, len(x.Rescheduled)+len(x.Discarded))
 	for i := range x.Rescheduled {
-		places = append(places, x.Rescheduled[i].Place)
+		places = append(places, x.Rescheduled[i].Position)
 	}
 	for i := range x.Discarded {
-		places = append(places, x.Discarded[i].Place)
+		places = append(places, x.Discarded[i].Position)
 	}
 	return places
 }
@@ -187,7 +187,7 @@ type SyncResult struct {
 	// Void is how many rows a claim has removed that are of no job.
 	Void int
 
-	// Cancelled are jobs that were to be rescheduled or discarded, and that AskToCancel names. If
+	// Cancelled are jobs that were to be rescheduled or discarded, and that RequestCancel names. If
 	// there are any, nothing has taken place.
 	Cancelled []ID
 }
@@ -205,7 +205,7 @@ type Driver interface {
 	// Orphan.Attempt + 1. It waits for no row. begun are recorded: while it is under way nothing
 	// takes their claims away. locked are not, as another transaction has locked the rows of the
 	// jobs or of their claims. The claims of all others are not the member's.
-	BeginJobs(ctx context.Context, m member.ID, jobs []Place) (begun, locked []ID, err error)
+	BeginJobs(ctx context.Context, m member.ID, jobs []Position) (begun, locked []ID, err error)
 
 	// Payloads reads those of jobs that have not ended.
 	Payloads(ctx context.Context, jobs []ID) (map[ID][]byte, error)
@@ -268,7 +268,7 @@ type Members interface {
 
 	// Stands reports whether a member's row is there. If it is, no other process has ended a job of
 	// the member's claims until now: a rescue evicts the member first.
-	Stands(ctx context.Context, m member.ID) (bool, error)
+	Exists(ctx context.Context, m member.ID) (bool, error)
 
 	// Evict deletes a member if it has expired, and reports whether it is gone.
 	Evict(ctx context.Context, m member.ID) (gone bool, err error)

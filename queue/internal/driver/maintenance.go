@@ -12,8 +12,8 @@ type Maintenance interface {
 	// Promote has jobs be ready whose time has come, and returns how many.
 	Promote(ctx context.Context, r *PromoteRequest) (promoted int, err error)
 
-	// DueGroups returns the groups of the first DueLook jobs after a cursor whose time has come. If
-	// there are as many jobs, last is the last one's place; else last is zero.
+	// DueGroups returns the groups of the first MaxDueRead jobs after a cursor whose time has come.
+	// If there are as many jobs, last is the last one's place; else last is zero.
 	DueGroups(ctx context.Context, after DueCursor) (groups []Group, last DueCursor, err error)
 
 	// Suspects are members that have claims, and that a statement of its own, after the claims were
@@ -38,7 +38,7 @@ type Maintenance interface {
 
 // PromoteRequest is which jobs are to be ready. Exactly one of Since, Urgent and Groups is set.
 type PromoteRequest struct {
-	Most int // jobs
+	Max int // jobs
 
 	Since time.Duration // jobs without a group whose time came within that
 	// Urgent is jobs without a group: those with the lowest priorities among all whose time has
@@ -62,8 +62,8 @@ type DueCursor struct {
 	Job   ID
 }
 
-// DueLook is among how many jobs whose time has come groups are looked for.
-const DueLook = 10_000
+// MaxDueRead is among how many jobs whose time has come groups are looked for.
+const MaxDueRead = 10_000
 
 // AdoptRequest is which claims get another owner.
 type AdoptRequest struct {
@@ -75,12 +75,12 @@ type AdoptRequest struct {
 
 	// Most is about how many jobs are taken. A driver whose claims can't be divided takes at least
 	// one claim.
-	Most int
+	Max int
 }
 
 // Orphan is a job of a claim that was adopted. Attempt is how many have ended.
 type Orphan struct {
-	Place
+	Position
 	Queue, Kind                    string
 	Priority, Attempt, MaxAttempts int16
 	Begun                          int16 // the attempt recorded last as begun; negative: none is recorded
@@ -104,19 +104,19 @@ const Day = 24 * time.Hour
 
 // PruneRequest is what is to be deleted.
 type PruneRequest struct {
-	What   Prunable
+	Kind   Prunable
 	Job    ID
 	Queue  string
 	Age    time.Duration
 	Member member.ID
 	Jobs   []ID
-	Most   int // rows of DeadJobs, OldHistory and GoneMembers
+	Max    int // rows of DeadJobs, OldHistory and GoneMembers
 }
 
 // CancelRequest is one to cancel a job that a member has.
 type CancelRequest struct {
 	Job    ID
-	Stands bool // the job has not ended
+	Active bool // the job has not ended
 }
 
 // CancelStep is how many requests are read at once.

@@ -12,7 +12,7 @@ type Beginner[Tx any] interface {
 	// own. What tx is given to can neither commit it nor go on with it after HandlerTx.End, or
 	// HandlerTx.End says so. If first is not nil, the beginning of that job of the member is
 	// recorded as by BeginJobs, once there is a connection; without it there is no transaction.
-	Begin(ctx context.Context, m member.ID, first *Place) (tx Tx, w HandlerTx, got Beginning, err error)
+	Begin(ctx context.Context, m member.ID, first *Position) (tx Tx, w HandlerTx, got Beginning, err error)
 }
 
 // Beginning is what became of the record that a job begins.
@@ -56,4 +56,4 @@ type HandlerTx interface {
 var Queue any
 
 // Begin is that of a Beginner, for a handler that knows the type of the transaction.
-type Begin func(ctx context.Context, m member.ID, first *Place) (tx any, w HandlerTx, got Beginning, err error)
+type Begin func(ctx context.Context, m member.ID, first *Position) (tx any, w HandlerTx, got Beginning, err error)

@@ -46,7 +46,7 @@ func HandleTx[T, Tx any](
 	if !ours {
 		return &dblock.InvalidError{Field: "queue", Reason: fmt.Sprintf("it has no transactions of the type %T: call HandleTx of the package that made it", *new(Tx))}
 	}
-	begin := func(ctx context.Context, m member.ID, first *driver.Place) (any, driver.HandlerTx, driver.Beginning, error) {
+	begin := func(ctx context.Context, m member.ID, first *driver.Position) (any, driver.HandlerTx, driver.Beginning, error) {
 		return with.Begin(ctx, m, first)
 	}
 	handle := func(ctx context.Context, job queue.Job[T]) error { return fn(ctx, of.TxOf(ctx).(Tx), job) }
