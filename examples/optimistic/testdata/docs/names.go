@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/examples/optimistic/ent"
 	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/pginventory"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 	"github.com/dblock-go/dblock/pglock"
@@ -69,9 +70,9 @@ type (
 	}
 )
 
-func work(context.Context) error                         { return nil }
-func workTx(context.Context, pgx.Tx) error               { return nil }
-func transfer(context.Context, pgx.Tx) error             { return nil }
-func report(context.Context, pgx.Tx) error               { return nil }
-func send(ctx context.Context, address string) error     { return nil }
-func insertOrders(pgx.Tx, []inventory.Reservation) error { return nil }
+func work(context.Context) error                                                      { return nil }
+func workTx(context.Context, pgx.Tx) error                                            { return nil }
+func transfer(context.Context, pgx.Tx) error                                          { return nil }
+func report(context.Context, pgx.Tx) error                                            { return nil }
+func send(ctx context.Context, address string) error                                  { return nil }
+func insertOrders(context.Context, pginventory.HookTx, []inventory.Reservation) error { return nil }
