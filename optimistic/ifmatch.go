@@ -109,7 +109,8 @@ func (m Match) Check(etag string, at Row) error {
 //   - 404 (Not Found) for ErrNotFound
 //   - 428 (Precondition Required) for ErrIfMatchRequired
 //   - 400 (Bad Request) for an If-Match that is malformed
-//   - 503 (Service Unavailable) for dblock.ErrUnavailable, ErrOverloaded, ErrBusy and ErrStale: the same request may be sent again
+//   - 503 (Service Unavailable) for ErrUnavailable, ErrOverloaded, ErrBusy and ErrConflict of
+//     dblock: the same request may be sent again
 //   - 500 for any other, dblock.ErrOutcomeUnknown too: a GET shows whether it was written
 //   - 200 for nil
 func HTTPStatus(err error) int {

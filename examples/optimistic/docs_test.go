@@ -104,7 +104,7 @@ func parseBlock(files *token.FileSet, b block) (*ast.File, error) {
 func pagesOfDocs(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"../../README.md"}
-	for _, page := range []string{"concepts", "inventory", "locks", "operations", "recipes", "server-locks", "transactions"} {
+	for _, page := range []string{"concepts", "inventory", "locks", "operations", "optimistic", "queue", "recipes", "server-locks", "transactions"} {
 		pages = append(pages, "../../docs/"+page+".md")
 	}
 	return pages
