@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// Elector is one candidate of several that campaign for the same key, in this process or others.
+// Elector is one candidate of several that try to acquire the same key, in this process or others.
 // The holder of the key leads. Make it with NewElector. It is safe for concurrent use.
 type Elector struct {
 	locker Locker
@@ -42,9 +42,9 @@ type ElectorOptions struct {
 	// min.
 	Poll time.Duration
 
-	// YieldTime is for how long this candidate does not campaign after it has resigned. It
-	// campaigns earlier if another candidate leads, or has led. Default 2 s, which is long enough
-	// for candidates that poll; at most 1 h.
+	// YieldTime is for how long this candidate does not try to lead after it has resigned. It tries
+	// earlier if another candidate leads, or has led. Default 2 s, which is long enough for
+	// candidates that poll; at most 1 h.
 	YieldTime time.Duration
 
 	// Failed is called with each error after which Run continues: an error that kept it from
@@ -117,26 +117,26 @@ func (o ElectorOptions) withDefaults() (ElectorOptions, error) {
 	return o, nil
 }
 
-// The pauses between two tries to campaign. The longest is well below the usual TTL, so that a
-// server that is back is soon noticed.
+// The pauses between two tries to lead. The longest is well below the usual TTL, so that a server
+// that is back is soon noticed.
 const (
 	leastPause = 50 * time.Millisecond
 	maxPause   = 2 * time.Second
 )
 
-// Run campaigns and calls fn while it leads, one term after the other, until ctx ends or fn returns
-// during its term. A term is the fence of its lock: its token is larger than that of each term
-// before. A leader that was paused may go on before it knows that it has lost its term: a guard
-// that checks the fence in the leader's transactions makes that harmless. LockOf(ctx) returns the
-// lock, for GuardedTx of pglock and mysqllock.
+// Run tries to lead, and calls fn while it leads, one term after the other, until ctx ends or fn
+// returns during its term. A term is the fence of its lock: its token is larger than that of each
+// term before. A leader that was paused may go on before it knows that it has lost its term: a
+// guard that checks the fence in the leader's transactions makes that harmless. LockOf(ctx) returns
+// the lock, for GuardedTx of pglock and mysqllock.
 //
 // The context of fn ends with the term: context.Cause is a *LostError if the term was lost,
 // ErrResigned after Resign, and the cause of ctx if ctx has ended. Run then waits until fn returns,
 // and releases the lock. A function that returns late may overlap with the next leader.
 //
-// If fn returns during its term, Run returns its error, also nil. Run campaigns again if the term
-// was lost or resigned before, or if fn returns ErrFenced or the *LostError of the term; it passes
-// the error to ElectorOptions.Failed. If fn panics, Run releases the lock.
+// If fn returns during its term, Run returns its error, also nil. Run tries to lead again if the
+// term was lost or resigned before, or if fn returns ErrFenced or the *LostError of the term; it
+// passes the error to ElectorOptions.Failed. If fn panics, Run releases the lock.
 //
 // Errors: that of fn; the cause of ctx once ctx has ended; ErrInvalid if this Elector runs already;
 // and those of Acquire. After ErrUnavailable, ErrBusy, ErrConflict, ErrOverloaded,

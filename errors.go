@@ -56,11 +56,11 @@ type SchemaError struct {
 
 	// Differences says what the tables lack of their version, or have otherwise: columns with their
 	// types and defaults, indexes, and CHECKs with their expressions. It also says what makes a
-	// table unsafe: a BEFORE trigger for each row; on MySQL and MariaDB another storage engine than
-	// InnoDB, and a unique index of yours on a table into which dblock inserts with IGNORE or ON
-	// DUPLICATE KEY UPDATE; on Postgres UNLOGGED, row security that applies to the user, a rule
-	// that replaces writes, and REPLICA IDENTITY NOTHING of a table that is published. Empty if the
-	// versions differ.
+	// table unsafe. On every server that is a BEFORE trigger for each row. On MySQL and MariaDB it
+	// is another storage engine than InnoDB, and a unique index of yours on a table into which
+	// dblock inserts with IGNORE or ON DUPLICATE KEY UPDATE. On Postgres it is UNLOGGED, row
+	// security that applies to the user, a rule that replaces writes, and REPLICA IDENTITY NOTHING
+	// of a table that is published. Empty if the versions differ.
 	Differences []string
 }
 

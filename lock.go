@@ -224,7 +224,7 @@ type held struct {
 	refs []*Lock // those that are not released
 	lost error
 
-	// Room for what nearly all have one of: so that a lock is one allocation.
+	// Storage for what nearly all have one of: so that a lock is one allocation.
 	key   [1]string
 	ref   [1]*Lock
 	first Lock

@@ -40,13 +40,13 @@ type Locker interface {
 
 // Caps says what a kind of lock promises. A call for anything else returns ErrUnsupported.
 type Caps struct {
-	Fencing                bool // Lock.Fence has a token that only grows, and guards check it
-	Shared                 bool // WithShared
-	Permits                bool // WithPermits
-	Fair                   bool // callers are served in the order of their calls, across processes
-	MaxHold                bool // WithMaxHold, WithoutRenewal and Lock.ExpireIn
-	SurvivesConnectionLoss bool // a lock outlives the connection that acquired it
-	PoolerSafe             bool // works behind a pooler in transaction mode, such as PgBouncer
+	Fencing                bool // Lock.Fence has a token that only grows, and guards check it.
+	Shared                 bool // WithShared.
+	Permits                bool // WithPermits.
+	Fair                   bool // callers are served in the order of their calls, across processes.
+	MaxHold                bool // WithMaxHold, WithoutRenewal and Lock.ExpireIn.
+	SurvivesConnectionLoss bool // a lock outlives the connection that acquired it.
+	PoolerSafe             bool // works behind a pooler in transaction mode, such as PgBouncer.
 
 	// TrustedFor is for how long a process trusts a lock after its last heartbeat: the TTL less the
 	// Margin. 0: there is no such bound.

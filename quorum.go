@@ -69,7 +69,7 @@ const defaultNodeTimeout = time.Second
 // neither. The caller closes the nodes after the Quorum. Nothing is sent.
 //
 // Errors: ErrInvalid if the number is even or less than 3, a node is nil or given twice, or Drift
-// is so long that no lock could be granted; ErrUnsupported if a node's server may forget granted
+// is so long that no lock could be granted. ErrUnsupported if a node's server may forget granted
 // locks in a crash (see Caps.Durable): the error names the node and the setting.
 func NewQuorum(nodes []Locker, o QuorumOptions) (*Quorum, error) {
 	o, err := o.withDefaults()
@@ -225,8 +225,8 @@ func (q *Quorum) Close(ctx context.Context) error {
 	for i, h := range all {
 		tells[i] = h.lose(ReasonClosed)
 	}
-	for _, tell := range tells {
-		tell()
+	for _, notify := range tells {
+		notify()
 	}
 	err := clock.Await(ctx, empty, "locks are still in use")
 	if err == nil {

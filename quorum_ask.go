@@ -75,8 +75,9 @@ func (q *Quorum) begin() bool {
 
 var errNodeTimeout = errors.New("no answer within QuorumOptions.NodeTimeout")
 
-// send asks the nodes. Their calls end at the timeout, which the context tells, and not before: one
-// that is cut short would leave a lease in doubt, in others' way until it is cleared up.
+// send asks the nodes. Their calls end at the timeout, which is the cause of the context, and not
+// before: one that is cut short would leave an unresolved lease, which excludes others until it is
+// reconciled.
 func (a *asked) send(ctx context.Context) (late context.Context) {
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	timer := a.q.clock.AfterFunc(a.q.o.NodeTimeout, func() { cancel(errNodeTimeout) })
@@ -133,7 +134,7 @@ func (a *asked) grant(ctx context.Context) (*Lock, error) {
 		a.failed = append(a.failed, err)
 		return nil, a.giveUp(ctx)
 	}
-	a.later(func(x nodeResult) { h.heard(x.node, x.lock) })
+	a.later(func(x nodeResult) { h.answered(x.node, x.lock) })
 	return lock, nil
 }
 
@@ -157,13 +158,13 @@ func (a *asked) giveUp(ctx context.Context) error {
 	return a.why(ctx)
 }
 
-// later hears the nodes that have not answered in the background.
-func (a *asked) later(hear func(nodeResult)) {
+// later receives the answers of the other nodes in the background.
+func (a *asked) later(receive func(nodeResult)) {
 	left := a.pending
 	a.q.tasks.Go(func() {
 		defer a.done()
 		for range left {
-			hear(<-a.results)
+			receive(<-a.results)
 		}
 	})
 }
@@ -199,8 +200,7 @@ func (a *asked) why(ctx context.Context) error {
 	if lasting > len(a.q.nodes)-a.q.majority { // no other try would do better
 		return errors.Join(a.failed...)
 	}
-	// The nodes' errors are quoted and not wrapped: where one of them is in doubt, this call is
-	// not.
+	// The nodes' errors are quoted and not wrapped: if one of them is unresolved, this call is not.
 	text := fmt.Sprintf("lock %q: %d of %d nodes have answered, and %d are needed",
 		a.r.Key, a.granted+len(a.refused), len(a.q.nodes), a.q.majority)
 	if ctx.Err() != nil {

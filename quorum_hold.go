@@ -20,15 +20,15 @@ type quorumHold struct {
 	began      time.Time
 	notifyLost func(Reason) // the Lock, that it is lost; nil: there is none yet
 
-	moving      chan struct{} // has room for one call that moves the end
+	moving      chan struct{} // of capacity one: the call that moves the end
 	releaseOnce sync.Once
 
 	mu          sync.Mutex
-	nodes       []*Lock       // what each node has granted; nil: nothing
-	waits       []bool        // for which nodes' answers
-	latestEnd   time.Time     // no later end is possible: WithMaxHold less the drift, or an ExpireIn without an answer; zero: none
-	until       time.Time     // its end, regardless of heartbeats; zero: none
-	slack       time.Duration // by how much earlier that is than the nodes' own end
+	nodes       []*Lock       // what each node has granted; nil: nothing.
+	waits       []bool        // for which nodes' answers.
+	latestEnd   time.Time     // no later end is possible: WithMaxHold less the drift, or an ExpireIn without an answer; zero: none.
+	until       time.Time     // its end, regardless of heartbeats; zero: none.
+	slack       time.Duration // by how much earlier that is than the nodes' own end.
 	timer       clock.Timer
 	rejoinTimer clock.Timer // asks the nodes that are missing; nil: that is not planned
 	pauses      backoff     // between these
@@ -51,7 +51,7 @@ func (h *quorumHold) start(ctx context.Context) (*Lock, error) {
 	if !h.ValidUntil().After(h.q.clock.Now()) {
 		return nil, errTooSlow
 	}
-	lock, tell := newLock(ctx, h.q, h.waiter.request, h)
+	lock, notify := newLock(ctx, h.q, h.waiter.request, h)
 	h.q.mu.Lock()
 	if h.q.closed {
 		h.q.mu.Unlock()
@@ -60,7 +60,7 @@ func (h *quorumHold) start(ctx context.Context) (*Lock, error) {
 	h.q.holds[h] = struct{}{}
 	h.mu.Lock() // before Close can lose it
 	h.q.mu.Unlock()
-	h.notifyLost = tell
+	h.notifyLost = notify
 	for _, node := range h.nodes {
 		if node != nil {
 			h.watch(node)
@@ -130,7 +130,7 @@ func (h *quorumHold) ValidUntil() time.Time {
 	return until
 }
 
-// validUntil tells also why it ends then; h.mu is held.
+// validUntil also returns why it ends then; h.mu is held.
 func (h *quorumHold) validUntil() (time.Time, Reason) {
 	type nodeEnd struct {
 		until time.Time
@@ -160,13 +160,13 @@ func (h *quorumHold) Check() { h.check() }
 
 // check loses the lock when its time is up, and comes back when it may be.
 func (h *quorumHold) check() {
-	if tell := h.loseIfDue(); tell != nil {
-		go tell() // the caller may keep or end other locks
+	if notify := h.loseIfDue(); notify != nil {
+		go notify() // the caller may keep or end other locks
 	}
 }
 
-// loseIfDue is check; for what tell is see lose; nil: the lock was not lost now.
-func (h *quorumHold) loseIfDue() (tell func()) {
+// loseIfDue is check; for notify see lose; nil: the lock was not lost now.
+func (h *quorumHold) loseIfDue() (notify func()) {
 	h.mu.Lock()
 	if h.why != "" || h.notifyLost == nil { // start calls it
 		h.mu.Unlock()
@@ -180,13 +180,13 @@ func (h *quorumHold) loseIfDue() (tell func()) {
 	valid := !until.IsZero() && !clock.Past(now, until)
 	if valid {
 		h.timer = h.q.clock.AfterFunc(until.Sub(now), func() {
-			if tell := h.loseIfDue(); tell != nil {
-				tell()
+			if notify := h.loseIfDue(); notify != nil {
+				notify()
 			}
 		})
 	}
 	h.mu.Unlock()
-	if !valid && !until.IsZero() { // without a majority the node that tipped it tells
+	if !valid && !until.IsZero() { // without a majority the node that tipped it is the reason
 		return h.lose(why)
 	}
 	return nil
@@ -279,9 +279,9 @@ func (h *quorumHold) stop(why Reason) bool {
 	return true
 }
 
-// lose ends a lock that is lost. tell calls the Observer, which may block: a caller with more to
+// lose ends a lock that is lost. notify calls the Observer, which may block: a caller with more to
 // end does that first.
-func (h *quorumHold) lose(why Reason) (tell func()) {
+func (h *quorumHold) lose(why Reason) (notify func()) {
 	if !h.stop(why) {
 		return func() {}
 	}
@@ -324,8 +324,8 @@ func (h *quorumHold) Release(ctx context.Context, _ bool) error {
 	return nil
 }
 
-// releaseAll releases what the nodes have granted, once, and forgets a hold that has ended. few
-// tells that no majority of the nodes had it still.
+// releaseAll releases what the nodes have granted, once, and forgets a hold that has ended. few is
+// true if no majority of the nodes had it still.
 func (h *quorumHold) releaseAll(ctx context.Context) (few bool) {
 	h.releaseOnce.Do(func() {
 		h.mu.Lock()

@@ -16,9 +16,9 @@ func (h *quorumHold) misses(node int) bool {
 	return h.nodes[node] == nil || h.nodes[node].Context().Err() != nil
 }
 
-// heard takes the answer of a node that is not waited for any more. What it has granted joins the
-// lock, or what that was handed off as, or is given back; nil: it has granted nothing.
-func (h *quorumHold) heard(node int, lock *Lock) {
+// answered takes the answer of a node that is not waited for any more. What it has granted joins
+// the lock, or what that was handed off as, or is given back; nil: it has granted nothing.
+func (h *quorumHold) answered(node int, lock *Lock) {
 	h.mu.Lock()
 	next := h.next
 	if next == nil {
@@ -38,7 +38,7 @@ func (h *quorumHold) heard(node int, lock *Lock) {
 	h.mu.Unlock()
 	switch {
 	case next != nil:
-		next.heard(node, lock)
+		next.answered(node, lock)
 	case lock != nil:
 		_ = lock.Release(context.Background())
 	default:
@@ -100,5 +100,5 @@ func (h *quorumHold) rejoinNode(node int, before *Lock, r request) {
 	if err != nil {
 		lock = nil
 	}
-	h.heard(node, lock)
+	h.answered(node, lock)
 }

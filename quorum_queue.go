@@ -16,12 +16,12 @@ import (
 // It is guarded by Quorum.mu.
 type quorumQueue struct {
 	waiters []*quorumWaiter
-	last    error     // of the newest try; nil: the nodes granted the lock
-	since   time.Time // when the nodes granted what this process has used since, with no pause; zero: they have not
-	grants  int       // how often they have granted it since
-	freed   time.Time // when it was released on the nodes
-	crowded bool      // other callers waited then
-	emptied int       // how often no waiter was left
+	last    error     // of the newest try; nil: the nodes granted the lock.
+	since   time.Time // when the nodes granted what this process has used since, with no pause; zero: they have not.
+	grants  int       // how often they have granted it since.
+	freed   time.Time // when it was released on the nodes.
+	crowded bool      // other callers waited then.
+	emptied int       // how often no waiter was left.
 
 	tokens  []int64   // of the nodes' holders when another process acquired the lock
 	changed time.Time // when that was

@@ -87,8 +87,8 @@ func (r *benchmark) engines(ctx context.Context, chosen []Scenario) error {
 	return nil
 }
 
-// refuse tells of a scenario that was asked for by name, as were the engines, and that one of them
-// lacks. What a pattern found is only left out.
+// refuse returns an error for a scenario that was asked for by name if one of the requested engines
+// lacks it. What a pattern found is only left out.
 func (r *benchmark) refuse(chosen []Scenario, kinds []devdb.Kind) error {
 	for _, kind := range kinds {
 		for _, s := range without(chosen, kind) {

@@ -165,7 +165,7 @@ func TestFaultsOfAKilledServer(t *testing.T) {
 	}
 }
 
-// TestAWrongResultIsNone: sales that callers were told of and that are not in the books end the run.
+// TestAWrongResultIsNone: sales that were reported to callers and are not in the books end the run.
 func TestAWrongResultIsNone(t *testing.T) {
 	t.Parallel()
 	liar := SaleScenario("a/liar", "sells nothing", nil, nil, func(context.Context, *Env) (Seller, error) { return liar{}, nil })

@@ -74,7 +74,7 @@ type claimWorkload struct {
 
 	mu      sync.RWMutex // exclusive while all seats are freed
 	freed   int
-	holders []atomic.Bool // whether a client has been told that it has the seat
+	holders []atomic.Bool // whether a client was granted the seat
 }
 
 var (
@@ -113,7 +113,7 @@ func (w *claimWorkload) claim(ctx context.Context) (int, error) {
 	return 1, nil
 }
 
-// sell tells how often all seats had been freed by then.
+// sell returns how often all seats had been freed by then.
 func (w *claimWorkload) sell(ctx context.Context) (freed int, err error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

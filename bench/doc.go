@@ -1,6 +1,6 @@
 // Package bench measures dblock as pgbench measures Postgres: clients in a closed or an open loop,
-// for a given time, against a real server, with the failures by kind, the latencies in an HDR
-// histogram, and what an operation cost in statements, log bytes and allocations.
+// for a given time, against a real server. A report has the failures by kind, the latencies in an
+// HDR histogram, and the cost of an operation in statements, log bytes and allocations.
 //
 // What is measured is a Scenario. Several of them run interleaved, round by round, so that whatever
 // slows the machine down for a while slows all of them, and the ratio of two scenarios is taken

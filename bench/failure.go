@@ -21,7 +21,8 @@ var kinds = []struct {
 	{dblock.ErrOverloaded, "overloaded"},
 }
 
-// failureKind tells what an operation's error is counted as; "" is an error that ends the run.
+// failureKind returns the kind that an operation's error counts as; "" is an error that ends the
+// run.
 func failureKind(err error) string {
 	var f *Failure
 	if errors.As(err, &f) {

@@ -83,7 +83,7 @@ func (w *optimisticWorkload) Round(ctx context.Context, _ int) (Round, error) {
 		Check: func(ctx context.Context, ok int64) error {
 			b, v, err := w.written(ctx)
 			if err == nil && (b-balances != ok || v-versions != ok) {
-				err = fmt.Errorf("the clients were told of %d writes, the balances have grown by %d, the versions by %d", ok, b-balances, v-versions)
+				err = fmt.Errorf("%d writes were reported to the clients, but the balances have grown by %d, and the versions by %d", ok, b-balances, v-versions)
 			}
 			return err
 		},

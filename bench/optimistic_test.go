@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// TestOptimistsCount: what the callers are told of is what is in the accounts.
+// TestOptimistsCount: what is reported to the callers is what is in the accounts.
 func TestOptimistsCount(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {

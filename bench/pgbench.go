@@ -98,9 +98,9 @@ func (p *pgbench) run(ctx context.Context, n, seconds int) (sample Sample, err e
 }
 
 // withClock ends a script in a meta command that does nothing but have pgbench look at the clock
-// again. Without one, a transaction that is answered before pgbench has looked away is logged with
-// the time of its beginning as that of its end, and a script of one short statement then seems to
-// take no time at all, more often than not.
+// again. Without one, pgbench logs a transaction that is answered at once with the time of its
+// beginning as that of its end. A script of one short statement then often seems to take no time at
+// all.
 func withClock(script []byte) []byte {
 	return slices.Concat(script, []byte("\n\\set dblock_clock 0\n"))
 }

@@ -121,10 +121,10 @@ func (p *mysqlProbe) freeConnections(ctx context.Context) (int, error) {
 }
 
 // logBytes is the LSN in both products, and not Innodb_os_log_written. That counts what is written,
-// when it is written: on MySQL whole blocks of 512 bytes, the last one again and again, so that a
-// commit of 120 bytes counts as 500 to 3,000; and where a commit doesn't wait for the disk it
-// stands still for a second. On MySQL the LSN among the status variables is up to a second old,
-// too, and only the monitor has it as it is.
+// when it is written. On MySQL these are whole blocks of 512 bytes, the last one again and again: a
+// commit of 120 bytes counts as 500 to 3,000. If a commit does not wait for the disk, it stands
+// still for a second. On MySQL the LSN among the status variables is up to a second old, too, and
+// only the monitor has it as it is.
 func (p *mysqlProbe) logBytes(ctx context.Context) (int64, error) {
 	if p.kind == devdb.MariaDB {
 		return p.number(ctx, "GLOBAL STATUS", "Innodb_lsn_current")

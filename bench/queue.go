@@ -19,7 +19,7 @@ type Jobs interface {
 	Enqueue(ctx context.Context, first, n int) error
 
 	// Work does jobs until ctx ends, and returns when what was begun has ended.
-	Work(ctx context.Context, told Told) error
+	Work(ctx context.Context, progress Progress) error
 
 	// Left counts the jobs that have not ended.
 	Left(ctx context.Context) (int64, error)
@@ -27,8 +27,8 @@ type Jobs interface {
 	Close() error
 }
 
-// Told is what Jobs tell while they work, on whichever goroutine it happens.
-type Told struct {
+// Progress has the callbacks that Jobs call while they work, on any goroutine.
+type Progress struct {
 	Begun func(job int)  // the handler of a job is called
 	Ended func(jobs int) // so many more jobs are done, and that is committed
 }

@@ -79,7 +79,7 @@ var errTooMany = errors.New("more jobs have ended than there were")
 func (b *burn) drain(ctx context.Context, n int) (took time.Duration, err error) {
 	var ended atomic.Int64
 	var last atomic.Pointer[time.Time]
-	c := beginWork(ctx, b.jobs, Told{Begun: func(int) {}, Ended: func(jobs int) {
+	c := beginWork(ctx, b.jobs, Progress{Begun: func(int) {}, Ended: func(jobs int) {
 		if sum := ended.Add(int64(jobs)); sum >= int64(n) {
 			now := time.Now()
 			last.CompareAndSwap(nil, &now)
@@ -104,12 +104,12 @@ type crew struct {
 	over   chan error
 }
 
-func beginWork(ctx context.Context, jobs Jobs, told Told) *crew {
+func beginWork(ctx context.Context, jobs Jobs, progress Progress) *crew {
 	c := &crew{began: time.Now(), moved: make(chan struct{}, 1), failed: make(chan error, 1), over: make(chan error, 1)}
 	c.ctx, c.stop = context.WithCancel(ctx)
-	moving := Told{
-		Begun: func(job int) { told.Begun(job); offer(c.moved, struct{}{}) },
-		Ended: func(jobs int) { told.Ended(jobs); offer(c.moved, struct{}{}) },
+	moving := Progress{
+		Begun: func(job int) { progress.Begun(job); offer(c.moved, struct{}{}) },
+		Ended: func(jobs int) { progress.Ended(jobs); offer(c.moved, struct{}{}) },
 	}
 	go func() {
 		err := jobs.Work(c.ctx, moving)
@@ -123,7 +123,7 @@ func beginWork(ctx context.Context, jobs Jobs, told Told) *crew {
 	return c
 }
 
-// offer sends to a channel that has room.
+// offer sends to a channel unless it is full.
 func offer[T any](to chan T, v T) {
 	select {
 	case to <- v:

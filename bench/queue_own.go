@@ -54,14 +54,14 @@ type number struct {
 type ownJobs struct {
 	enqueuer *queue.Queue
 	worker   *queue.Queue // it may be the same
-	told     atomic.Pointer[Told]
+	progress atomic.Pointer[Progress]
 	side     *Database
 	undo     []func() error
 }
 
 func openOwn(ctx context.Context, env *Env, o ownOptions) (_ *ownJobs, err error) {
 	j := &ownJobs{}
-	j.told.Store(&Told{Begun: func(int) {}, Ended: func(int) {}})
+	j.progress.Store(&Progress{Begun: func(int) {}, Ended: func(int) {}})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, j.Close())
@@ -70,7 +70,7 @@ func openOwn(ctx context.Context, env *Env, o ownOptions) (_ *ownJobs, err error
 	if j.side, err = env.side(ctx); err != nil {
 		return nil, err
 	}
-	options := queue.Options{History: o.history, Observer: queue.Observer{Recorded: func(_ string, jobs int, _ time.Duration) { j.told.Load().Ended(jobs) }}}
+	options := queue.Options{History: o.history, Observer: queue.Observer{Recorded: func(_ string, jobs int, _ time.Duration) { j.progress.Load().Ended(jobs) }}}
 	if j.worker, err = j.process(ctx, env, options); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (j *ownJobs) process(ctx context.Context, env *Env, o queue.Options) (*queu
 	}
 	j.undo = append(j.undo, db.Close, func() error { return q.Close(context.Background()) })
 	return q, queue.Handle(q, nothing, func(_ context.Context, job queue.Job[number]) error {
-		j.told.Load().Begun(job.Args.N)
+		j.progress.Load().Begun(job.Args.N)
 		return nil
 	})
 }
@@ -133,8 +133,8 @@ func (j *ownJobs) Enqueue(ctx context.Context, first, n int) error {
 	return err
 }
 
-func (j *ownJobs) Work(ctx context.Context, told Told) error {
-	j.told.Store(&told)
+func (j *ownJobs) Work(ctx context.Context, progress Progress) error {
+	j.progress.Store(&progress)
 	return j.worker.Work(ctx, queue.WorkerOptions{})
 }
 

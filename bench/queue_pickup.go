@@ -76,7 +76,7 @@ func (s *stopwatch) stop(job int) error {
 func (p *pickup) run(ctx context.Context, d time.Duration, seed uint64) (Sample, error) {
 	r := &pickupRun{jobs: p.jobs, watch: stopwatch{rec: newRecorder(), since: make(map[int]time.Time)}}
 	began := make(chan struct{})
-	r.crew = beginWork(ctx, p.jobs, Told{
+	r.crew = beginWork(ctx, p.jobs, Progress{
 		Begun: func(job int) {
 			<-began
 			if err := r.watch.stop(job); err != nil {

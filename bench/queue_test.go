@@ -64,7 +64,7 @@ type jobsFake struct {
 	mu    sync.Mutex
 	there []int
 	lost  int64 // that nobody does
-	spoil func(j *jobsFake, job int, told Told)
+	spoil func(j *jobsFake, job int, progress Progress)
 }
 
 func (j *jobsFake) Clean(context.Context) error { return nil }
@@ -85,7 +85,7 @@ func (j *jobsFake) Left(context.Context) (int64, error) {
 	return int64(len(j.there)) + j.lost, nil
 }
 
-func (j *jobsFake) Work(ctx context.Context, told Told) error {
+func (j *jobsFake) Work(ctx context.Context, progress Progress) error {
 	look := time.NewTicker(100 * time.Microsecond)
 	defer look.Stop()
 	for {
@@ -99,11 +99,11 @@ func (j *jobsFake) Work(ctx context.Context, told Told) error {
 		j.there = nil
 		j.mu.Unlock()
 		for _, job := range all {
-			told.Begun(job)
+			progress.Begun(job)
 			if j.spoil != nil {
-				j.spoil(j, job, told)
+				j.spoil(j, job, progress)
 			}
-			told.Ended(1)
+			progress.Ended(1)
 		}
 	}
 }
@@ -119,13 +119,13 @@ func TestAQueueThatMiscounts(t *testing.T) {
 		"burn":     {JobsScenario.Burn, &jobsFake{}, ""},
 		"pickup":   {JobsScenario.Pickup, &jobsFake{}, ""},
 		"enqueued": {JobsScenario.Enqueue, &jobsFake{}, ""},
-		"ends counted twice": {JobsScenario.Burn, &jobsFake{spoil: func(_ *jobsFake, job int, told Told) {
-			told.Ended(job % 2)
+		"ends counted twice": {JobsScenario.Burn, &jobsFake{spoil: func(_ *jobsFake, job int, progress Progress) {
+			progress.Ended(job % 2)
 		}}, errTooMany.Error()},
 		"ends that are none":       {JobsScenario.Burn, &jobsFake{lost: 1}, "are left"},
 		"picked up, and not ended": {JobsScenario.Pickup, &jobsFake{lost: 1}, "are left"},
-		"begun twice": {JobsScenario.Pickup, &jobsFake{spoil: func(_ *jobsFake, job int, told Told) {
-			told.Begun(job)
+		"begun twice": {JobsScenario.Pickup, &jobsFake{spoil: func(_ *jobsFake, job int, progress Progress) {
+			progress.Begun(job)
 		}}, errTwice.Error()},
 		"enqueued twice": {JobsScenario.Enqueue, &jobsFake{lost: 100}, "the table knows of"},
 	} {
@@ -169,7 +169,7 @@ type quitter struct {
 	err error
 }
 
-func (q quitter) Work(context.Context, Told) error { return q.err }
+func (q quitter) Work(context.Context, Progress) error { return q.err }
 
 // TestBacklogsSuitTheTime: as many as were done in so long, within bounds, unless they are counted beforehand.
 func TestBacklogsSuitTheTime(t *testing.T) {

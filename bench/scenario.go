@@ -61,12 +61,13 @@ type Round struct {
 	// Run is for what makes its own load.
 	Run func(ctx context.Context, d time.Duration) (Sample, error)
 
-	// Here tells of Run that its load is of this process: statements and allocations are part of
-	// what it costs.
+	// Here is true if Run's load is of this process: statements and allocations are part of what it
+	// costs.
 	Here bool
 
-	// Check is called when the last client has ended, with the units that the clients were told of.
-	// An error ends the run: a result that is wrong is not a result. Default: nothing is checked.
+	// Check is called when the last client has ended, with the units that were reported to the
+	// clients. An error ends the run: a result that is wrong is not a result. Default: nothing is
+	// checked.
 	Check func(ctx context.Context, ok int64) error
 }
 
@@ -75,7 +76,7 @@ func matches(units, place string, from int64, counted func(context.Context) (int
 	return func(ctx context.Context, ok int64) error {
 		n, err := counted(ctx)
 		if err == nil && n-from != ok {
-			err = fmt.Errorf("the clients were told of %d %s, %s %d", ok, units, place, n-from)
+			err = fmt.Errorf("%d %s were reported to the clients, but %s %d", ok, units, place, n-from)
 		}
 		return err
 	}

@@ -46,8 +46,8 @@ func (e *Env) side(ctx context.Context) (*Database, error) { return e.database(c
 // creates and an old one uses again.
 func checkpoint(ctx context.Context, env *Env) error { return maintain(ctx, env, "CHECKPOINT") }
 
-// analyze tells the planner of Postgres of a backlog that was just enqueued, as autovacuum does in
-// the long run.
+// analyze updates Postgres's planner statistics for a backlog that was just enqueued, as autovacuum
+// does in the long run.
 func analyze(ctx context.Context, env *Env) error { return maintain(ctx, env, "ANALYZE") }
 
 // maintain runs a statement on Postgres, if the user may do that.

@@ -8,10 +8,10 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// Clock is a clock that stands still until Advance moves it. All that is judged by time goes by it:
-// heartbeats, the ends of locks, polls, sweeps. Only pauses of less than 100 ms, between two tries
-// of one call, pass by the machine's clock, so that no call hangs in one while the clock stands
-// still. It is safe for concurrent use.
+// Clock is a clock that stands still until Advance moves it. Everything that depends on time
+// follows it: heartbeats, the ends of locks, polls, sweeps. Only pauses of less than 100 ms,
+// between two tries of one call, pass by the machine's clock, so that no call hangs in one while
+// the clock stands still. It is safe for concurrent use.
 type Clock struct {
 	advancing sync.Mutex // one Advance at a time
 
@@ -32,15 +32,15 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
-// Advance moves the clock by d, which is 0 where it is negative, and runs all that is due on the
-// way: on the caller's goroutine, one after the other, in order of time, each while the clock shows
-// its moment. What is due at one moment runs in the order in which it was arranged, and what is
-// arranged meanwhile runs as well, where it is due. So when Advance returns, every heartbeat that
-// was due has been sent and answered, and every lock whose time was up is lost: its context is
-// done, and so are contexts that were derived from it.
+// Advance moves the clock by d (0 if d is negative) and runs everything that becomes due on the
+// way. It runs each on the caller's goroutine, one after the other, in order of time, while the
+// clock shows its moment. What is due at one moment runs in the order in which it was scheduled.
+// What is scheduled meanwhile runs as well, if it becomes due. When Advance returns, every
+// heartbeat that was due has been sent and answered. Every lock whose time was up is lost: its
+// context is done, and so are contexts that were derived from it.
 //
-// Goroutines that wait are woken and not waited for: a call of Acquire for a key that came free
-// returns soon after, as does one whose time to ask again came, and the context that dblock.Do or
+// Advance wakes goroutines that wait, and does not wait for them. A call of Acquire for a key that
+// came free returns soon after, as does one that is due to try again. The context that dblock.Do or
 // Lock.Bind gives ends soon after the lock's. Wait for these as for any goroutine's work.
 //
 // Observers are called by it, and must not call it.

@@ -1,6 +1,6 @@
-// Package dblocktest has locks without a database, for the tests of services that use dblock: those
-// of pglock and mysqllock in memory, held to the same tests, and with what a test needs besides: a
-// clock that it moves, locks that are lost at the right moment, calls that fail.
+// Package dblocktest has locks without a database, for the tests of services that use dblock. They
+// are those of pglock and mysqllock in memory, and pass the same tests. They add what a test needs:
+// a clock that it moves, locks that are lost at the right moment, calls that fail.
 //
 //	locks := dblocktest.New(t)                             // for a test that wants no more than locks
 //

@@ -173,8 +173,8 @@ func (l *LeaseLocker) Holder(ctx context.Context, key string) (dblock.HeldLock, 
 	return l.locker.Holder(ctx, key)
 }
 
-// ForceRelease releases a lock of another process, if the token is right (see Held). The
-// holder learns of it when it asks or guards, and not before; Lose tells it.
+// ForceRelease releases a lock of another process, if the token is right (see Held). The holder
+// learns of it at its next request or guard, and not before. Lose notifies the holder.
 //
 // Errors: dblock.ErrNotHeld if the key is not held, or not with that token; dblock.ErrInvalid.
 func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64) error {

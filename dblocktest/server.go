@@ -28,9 +28,9 @@ func NewServer(c *Clock) *Server {
 }
 
 // Check says what a guard would in a database, such as pglock.LeaseLocker.Guard: whether the lock
-// that f names is still its holder's. As there, a lock counts as its holder's until somebody else
-// has it or it was given back, also where its time is up. It is for the fake of a service's
-// storage, before each write.
+// that f names is still its holder's. As there, a lock counts as its holder's until another holder
+// has it or it was given back, even if its time is up. It is for the fake of a service's storage,
+// before each write.
 //
 // Errors: dblock.ErrFenced.
 func (s *Server) Check(f dblock.Fence) error {

@@ -13,9 +13,9 @@ import (
 )
 
 // Lose takes the lock of key away from this process and notifies it, as when an operator has
-// force-released it: when Lose returns, the lock's context is done, with a *dblock.LostError that
-// says dblock.ReasonStolen as its cause, Server.Check refuses its fence, and the key is free. It
-// returns false where this process does not hold key.
+// force-released it. When Lose returns, the lock's context is done. Its cause is a
+// *dblock.LostError with dblock.ReasonStolen. Server.Check refuses the lock's fence, and the key is
+// free. Lose returns false if this process does not hold key.
 func (l *LeaseLocker) Lose(key string) bool {
 	lock := l.holding(key)
 	if lock == nil {
@@ -39,10 +39,11 @@ func (l *LeaseLocker) holding(key string) *dblock.Lock {
 	return nil
 }
 
-// Evict has the server forget this process, as when others found it dead. Everybody may have what
-// it held, without waiting for its TTL; but for locks WithoutRenewal, which last. Until somebody
-// has it Server.Check passes, as a guard would. When Evict returns the process knows: the contexts
-// of these locks are done, with a *dblock.LostError that says dblock.ReasonEvicted as their cause.
+// Evict has the server forget this process, as when others found it dead. Other processes may
+// acquire what it held, without waiting for its TTL, except locks WithoutRenewal, which last. Until
+// another process has acquired it, Server.Check passes, as a guard would. When Evict returns the
+// process knows: the contexts of these locks are done, with a *dblock.LostError that says
+// dblock.ReasonEvicted as their cause.
 //
 // While no heartbeats get through (StopHeartbeats) it does not learn of it: it goes on in good
 // faith, as a process does that was paused, while others have its locks.

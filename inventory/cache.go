@@ -176,7 +176,7 @@ const (
 	none                  // of some SKU
 )
 
-// supply tells how much there seems to be for a batch. Orders for one SKU stand together.
+// supply estimates how much there is for a batch. Orders for one SKU stand together.
 func (c *skuCache) supply(batch []order) (there supply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

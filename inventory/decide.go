@@ -15,11 +15,11 @@ import (
 type outcome struct {
 	State    ReservationState // 0: nothing
 	Replayed bool
-	left     time.Duration // for how long it is held
-	passed   bool          // it was not decided: the next stage has it
-	open     bool          // of one that passed: another transaction writes its key
-	due      []driver.Due  // of one that was looked at, and is over its limit: what the buyer holds that has expired
-	looked   bool          // due was read
+	left     time.Duration // for how long it is held.
+	passed   bool          // it was not decided: the next stage has it.
+	open     bool          // of one that passed: another transaction writes its key.
+	due      []driver.Due  // of one that was looked at, and is over its limit: what the buyer holds that has expired.
+	looked   bool          // due was read.
 
 	unresolved bool // of one that is over its limit: an attempt before may yet be committed
 }

@@ -84,7 +84,7 @@
 // # Merged or direct
 //
 // Orders that arrive while a statement is in flight share the next one, so sales of one hot row are
-// not bound by the flushes of the disk. A lone order waits for no other. With Options.Direct each
+// not bound by the flushes of the disk. A single order waits for no other. With Options.Direct each
 // order runs one conditional UPDATE of its own. Both give the guarantees above, and both may sell
 // the same SKU at the same time.
 package inventory

@@ -8,15 +8,15 @@ import (
 	"github.com/dblock-go/dblock/internal/batch"
 )
 
-// hookWaits are the lanes whose hooks have waited in vain for a lock lately. Their orders leave the
-// statements of others, and wait outside Options.MaxInFlight.
+// hookWaits are the lanes whose hooks have lately timed out while they waited for a lock. Their
+// orders leave the statements of others, and wait outside Options.MaxInFlight.
 type hookWaits struct {
 	mu    sync.Mutex
 	until map[string]time.Time // by lane
 }
 
 const (
-	hookWaitsFor = time.Second // after the last hook that waited in vain
+	hookWaitsFor = time.Second // after the last hook that timed out
 	maxHookWaits = 1000
 )
 

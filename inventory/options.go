@@ -49,10 +49,10 @@ type Options struct {
 	SoldOutTTL time.Duration
 
 	// Allotment is how many units of an SKU this process takes at once, to sell them without the
-	// row that all processes share; what it has not sold it gives back when it is closed, and Sweep
-	// of another process gives it back after a crash. No order is ErrSoldOut while there are units
-	// in allotments. It makes sense if several processes sell the same SKU, each more than a few
-	// times Allotment. It takes leases (a member of its own in the database, a heartbeat every few
+	// row that all processes share. It gives unsold units back when it is closed. After a crash
+	// Sweep of another process gives them back. No order is ErrSoldOut while there are units in
+	// allotments. It makes sense if several processes sell the same SKU, each more than a few times
+	// Allotment. It takes leases (a member of its own in the database, a heartbeat every few
 	// seconds, up to 5 connections). Default 0: none. At most MaxQty. Not with Direct.
 	Allotment int64
 

@@ -11,10 +11,10 @@ import (
 // Repair is what was wrong with the books of one SKU, and is right now.
 type Repair struct {
 	Before   Balance
-	Why      string // what the drift means; empty: there was none
-	Moved    int64  // units that were added to the stock, or, negative, taken out of it
-	Oversold int64  // units that are held or sold and never came in: the stock is empty, and that is all that can be done
-	Quotas   int    // buyers whose use of their limit was counted wrongly
+	Why      string // what the drift means; empty: there was none.
+	Moved    int64  // units that were added to the stock, or, negative, taken out of it.
+	Oversold int64  // units that are held or sold and never came in: the stock is empty, and that is all that can be done.
+	Quotas   int    // buyers whose use of their limit was counted wrongly.
 }
 
 // Repair makes the stock of the given SKUs, or of all if none is given, what the ledger says:

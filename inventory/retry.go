@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	firstPause  = 5 * time.Millisecond   // before the second attempt, at most
-	longestStep = 250 * time.Millisecond // pauses double up to this
-	sharedTries = 4                      // after conflicts that one of a batch may cause
-	awaitTries  = 8                      // after a key was taken, of an order that has waited for its key
-	dialTries   = 3                      // while nothing was ever sent; a pool may hold several dead connections
+	firstPause  = 5 * time.Millisecond   // before the second attempt, at most.
+	longestStep = 250 * time.Millisecond // pauses double up to this.
+	sharedTries = 4                      // after conflicts that one of a batch may cause.
+	awaitTries  = 8                      // after a key was taken, of an order that has waited for its key.
+	dialTries   = 3                      // while nothing was ever sent; a pool may hold several dead connections.
 )
 
 // attempt is how a statement is tried.
@@ -36,11 +36,11 @@ type attempt struct {
 type way int
 
 const (
-	lockAll    way = iota // in a transaction that locks the stock and reads what is recorded
-	assumeNew             // the same, without reading what is recorded
-	lockBucket            // the same, with this process's allotment alone locked
-	sellNew               // one statement that sells the orders that are new and within their limit
-	sellAll               // one statement that sells all orders or none
+	lockAll    way = iota // in a transaction that locks the stock and reads what is recorded.
+	assumeNew             // the same, without reading what is recorded.
+	lockBucket            // the same, with this process's allotment alone locked.
+	sellNew               // one statement that sells the orders that are new and within their limit.
+	sellAll               // one statement that sells all orders or none.
 )
 
 // locks is for which locked rows an attempt waits.

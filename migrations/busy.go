@@ -55,8 +55,8 @@ func (r *run) patiently(ctx context.Context, table func() string, try func() err
 	return r.repeat(ctx, longestTry, table, func(time.Duration) error { return try() })
 }
 
-// repeat tells try how much of LockTimeout is left. Of an attempt it counts no more than longest:
-// the rest is what the statement itself took.
+// repeat passes try what is left of LockTimeout. Of an attempt it counts no more than longest: the
+// rest is what the statement itself took.
 func (r *run) repeat(ctx context.Context, longest time.Duration, table func() string, try func(left time.Duration) error) error {
 	var waited time.Duration
 	for {

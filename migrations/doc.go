@@ -13,5 +13,5 @@
 // Migrating needs a direct connection to the server. Postgres behind a pooler such as PgBouncer is
 // refused with ErrPooler: there the lock that keeps two migrations apart can't be relied on.
 //
-// What the user who migrates may do, and what the service's user needs, is in docs/grants.md.
+// What the user that migrates may do, and what the service's user needs, is in docs/grants.md.
 package migrations

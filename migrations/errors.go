@@ -47,7 +47,7 @@ func firstContact(err error) error {
 	return fmt.Errorf("dblock: connecting: %w", err)
 }
 
-// brief drops pgx's repetition: it tries one address with and without TLS, and tells of both.
+// brief drops pgx's repetition: it tries one address with and without TLS, and reports both.
 func brief(err error) error {
 	var connect *pgconn.ConnectError
 	var dial *net.OpError

@@ -31,15 +31,15 @@ type Applied struct {
 // tries again. Up waits for its table of versions in the same way. While it waits, other statements
 // on these tables wait behind it. docs/migrations.md lists what each migration locks.
 //
-// Errors: dblock.ErrInvalid if db is nil or an option is out of range; dblock.ErrUnavailable when
-// the server can't be reached, dblock.ErrServerTooOld, ErrPooler, dblock.ErrBusy when another
-// process migrates, or a transaction uses a table, for longer than the LockTimeout, and
-// dblock.ErrSchema when the tables are newer than this program knows, when a table of another
-// program has the name of one of dblock's, when a table differs from its version, or, on Postgres,
-// when a table belongs to a role that docs/grants.md tells not to trust; dblock.ErrUnsupported for
-// a search_path that names pg_catalog after another schema. The migrations before the one that
-// fails stay. On Postgres the one that fails leaves nothing behind, except for indexes of large
-// tables; on MySQL and MariaDB it may leave a part. The next Up completes it.
+// Errors: dblock.ErrInvalid if db is nil or an option is out of range. dblock.ErrUnavailable if the
+// server can't be reached. dblock.ErrServerTooOld. ErrPooler. dblock.ErrBusy if another process
+// migrates, or a transaction uses a table, for longer than the LockTimeout. dblock.ErrSchema if the
+// tables are newer than this program knows, if a table of another program has the name of one of
+// dblock's, or if a table differs from its version. On Postgres also if a table belongs to a role
+// that docs/grants.md says not to trust. dblock.ErrUnsupported for a search_path that names
+// pg_catalog after another schema. The migrations before the one that fails stay. On Postgres the
+// one that fails leaves nothing behind, except for indexes of large tables; on MySQL and MariaDB it
+// may leave a part. The next Up completes it.
 func Up[D DB](ctx context.Context, db D, opts Options) ([]Applied, error) {
 	return change(ctx, db, opts, (*run).up)
 }

@@ -19,7 +19,7 @@ type Options struct {
 	// is the connection's own.
 	Schema string
 
-	// Logger is told about each migration that was applied. The default is silence.
+	// Logger logs each migration that was applied. Default: nothing is logged.
 	Logger *slog.Logger
 
 	// LockTimeout is how long to wait for another process that migrates the same schema, and then,

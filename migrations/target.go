@@ -30,7 +30,7 @@ type target struct {
 	db     *sql.DB
 	schema string // never empty: what the connection's setting means was asked once
 	server string // "MySQL" or "MariaDB", if the engine is MySQL
-	direct bool   // no pooler between, as far as can be told
+	direct bool   // no pooler between, as far as can be seen
 	owner  pgdb.StrangeOwnerRow
 	close  func() error
 }
@@ -108,7 +108,7 @@ func (t *target) version(ctx context.Context, conn *sql.Conn) (version string, e
 }
 
 // inspectPostgres prefers the schema where the tables are over the one where new tables would go: a
-// "$user" schema that somebody creates later must not lead to a second set of tables.
+// "$user" schema that is created later must not lead to a second set of tables.
 func (t *target) inspectPostgres(ctx context.Context, conn *sql.Conn) error {
 	var found pgdb.FindSchemaRow
 	if err := conn.QueryRowContext(ctx, pgdb.FindSchema).Scan(&found.Name, &found.SearchPath); err != nil {

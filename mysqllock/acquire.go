@@ -34,8 +34,8 @@ func (d *leaseDriver) Acquire(ctx context.Context, b lease.AcquireBatch) ([]leas
 	return d.leases.acquireExclusive(ctx, b.By, b.Requests)
 }
 
-// acquireExclusive is one UPDATE where all of a batch is granted, and one SELECT more where not.
-// Rows that are missing are made, and granted by that; a lone ask tries it before it looks. What
+// acquireExclusive is one UPDATE if all of a batch is granted, and one SELECT more if not. Rows
+// that are missing are made, and granted by that; a single request tries it before it looks. What
 // was held before is looked at first, so that a poll locks nothing.
 func (l *leaseRows) acquireExclusive(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	if err := lease.CheckKeys(asks); err != nil {

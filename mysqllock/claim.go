@@ -21,11 +21,11 @@ import (
 // read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are
 // locked as well, and block inserts.
 //
-// Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query
-// that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or behind
-// its FROM, an aggregate, or not just one table. So is one that calls a stored function behind its
-// FROM: the server would judge a row by other tables as they were before the lock. The tables, the
-// functions and the plan are looked at the first time that a text is seen.
+// Errors are those of LockRow, but for ErrNoRows and HeldError. An *dblock.InvalidError is for a
+// query that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or
+// behind its FROM, an aggregate, or not just one table. It is also for one that calls a stored
+// function behind its FROM: the server would select a row by other tables as they were before the
+// lock. The tables, the functions and the plan are looked at the first time that a text is seen.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {

@@ -1,9 +1,9 @@
 // Package mysqllock is dblock's locks on MySQL 8.0.16 or later and MariaDB 10.6 or later, through
 // database/sql with github.com/go-sql-driver/mysql.
 //
-// A lease survives lost connections: it is a row with a unique key. The server's clock judges its
-// holder's heartbeats, and its token only grows. A guard refuses the writes of a holder that was
-// paused for too long:
+// A lease survives lost connections: it is a row with a unique key. The server's clock decides
+// whether its holder's heartbeats came in time, and its token only grows. A guard refuses the
+// writes of a holder that was paused for too long:
 //
 //	leases, err := mysqllock.NewLeaseLocker(ctx, db, mysqllock.LeaseOptions{})
 //	lock, err := leases.Acquire(ctx, "invoice-run")        // waits while ctx lives

@@ -30,16 +30,16 @@ const maxWait = 100_000_000 * time.Second
 // innodb_lock_wait_timeout and set it back. If the context of BeginTx ends between the two, the
 // connection goes back to its pool with that bound: end such a wait by the context of LockRow, or
 // close the connection. On MariaDB the bound goes with the statement alone. Where the server runs
-// with innodb_rollback_on_timeout, which is off by default, a wait that ends in vain ends tx as
-// well. Where ctx ends the wait the driver closes the connection, and tx is lost.
+// with innodb_rollback_on_timeout, which is off by default, a wait that times out ends tx as well.
+// Where ctx ends the wait the driver closes the connection, and tx is lost.
 //
-// Errors: sql.ErrNoRows where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it
-// was not had in time, and by dblock.SkipLocked; a *ScanError where there is no index;
-// dblock.ErrConflict after a deadlock, and where MariaDB's innodb_snapshot_isolation finds the row
-// changed: roll back; dblock.ErrUnsupported for a Strength that only Postgres has, for a view, and
-// for a table of another engine than InnoDB (MyISAM, Aria, MEMORY: no row of theirs is ever
-// locked); dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. After a refusal
-// tx is as it was, ready for use. Others are the driver's.
+// Errors: sql.ErrNoRows if there is no such row. A *dblock.HeldError (ErrNotAcquired) if it was not
+// locked in time, and by dblock.SkipLocked. A *ScanError if there is no index. dblock.ErrConflict
+// after a deadlock, and if MariaDB's innodb_snapshot_isolation finds the row changed: roll back.
+// dblock.ErrUnsupported for a Strength that only Postgres has, for a view, and for a table of
+// another engine than InnoDB (MyISAM, Aria, MEMORY: no row of theirs is ever locked).
+// dblock.ErrUnavailable if tx may not write. An *dblock.InvalidError. After a refusal tx is as it
+// was, ready for use. Others are the driver's.
 func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K, o dblock.RowLock) error {
 	if o.Wait == dblock.SkipLocked() {
 		o.Wait = dblock.NoWait() // for one row that comes to the same

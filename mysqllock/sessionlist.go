@@ -16,10 +16,11 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// SessionLocks lists named locks that are held, by whomever: those whose keys were noted, which a
-// Session has held for longer than a second; and, as far as the server and the account's privileges
-// show them, those of other programs: on MySQL by performance_schema, on MariaDB by the plugin
-// metadata_lock_info. Schema is the database of dblock's tables; default: that of the connections.
+// SessionLocks lists named locks that are held, whatever program holds them. It has those whose
+// keys were noted, which a Session has held for longer than a second. As far as the server and the
+// account's privileges show them, it also has those of other programs: on MySQL by
+// performance_schema, on MariaDB by the plugin metadata_lock_info. Schema is the database of
+// dblock's tables; default: that of the connections.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrUnavailable.
 func SessionLocks(ctx context.Context, pool *sql.DB, schema string) ([]dblock.SessionLock, error) {
@@ -73,8 +74,8 @@ func SessionLocks(ctx context.Context, pool *sql.DB, schema string) ([]dblock.Se
 	return locks, nil
 }
 
-// Where servers show named locks, if they do. One that lacks the table, or does not let everybody
-// look, says so by an error.
+// Where servers show named locks, if they do. One that lacks the table, or does not let every user
+// read it, returns an error.
 var namedLocks = []string{
 	"SELECT l.OBJECT_NAME, t.PROCESSLIST_ID, l.LOCK_STATUS = 'PENDING' FROM performance_schema.metadata_locks l" +
 		" JOIN performance_schema.threads t ON t.THREAD_ID = l.OWNER_THREAD_ID WHERE l.OBJECT_TYPE = 'USER LEVEL LOCK'" +

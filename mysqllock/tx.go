@@ -38,10 +38,10 @@ type TxOptions struct {
 // commit or rollback fails is closed.
 //
 // fn must return the errors of its statements. It must not end the transaction, nor use it after it
-// has returned. After a deadlock the server has rolled all of it back, and whatever is sent then is
-// written at once, by itself, as it would be without a transaction: RunTx sees that, by a savepoint
-// that is gone, and can't undo it. A statement that timed out waiting for a lock (IsLockTimeout) is
-// not run again: that bound was yours.
+// has returned. After a deadlock the server has rolled all of it back. What is sent then is written
+// at once, by itself, as without a transaction. RunTx detects that by a missing savepoint, and
+// can't undo it. A statement that timed out waiting for a lock (IsLockTimeout) is not run again:
+// that bound was yours.
 //
 // It takes five round trips, and what fn takes. If ctx ends before the commit, the connection is
 // closed. A commit that is under way when ctx ends has a second more.

@@ -31,8 +31,8 @@ func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*driver.Pla
 	return p, nil
 }
 
-// check says what is wrong with a table, and what to alter. Whether its key is unique is judged
-// later.
+// check returns the plan for a table, or an error that says what is wrong with it and what to
+// alter. Whether its key is unique is checked later.
 func (t *Table[V, DB]) check(facts driver.Facts) (*driver.Plan, error) {
 	s := t.spec
 	if len(facts.All) == 0 {
@@ -96,7 +96,7 @@ func (t *Table[V, DB]) definition() string {
 	return t.dialect.UUID
 }
 
-// misfit tells why a column can't keep a version of the kind. Empty: it can.
+// misfit returns why a column can't keep a version of the kind. Empty: it can.
 func misfit(kind driver.Kind, c driver.Column) string {
 	switch {
 	case c.Zoned && (kind == driver.Timestamp || kind == driver.Columns):

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Diagnose tells a row that has changed from one that is gone. If err is a *StaleError it calls
-// current once, which reads the row's version:
+// Diagnose distinguishes a row that has changed from one that is gone. If err is a *StaleError it
+// calls current once, which reads the row's version:
 //
 //   - no row (sql.ErrNoRows, pgx.ErrNoRows) is a *NotFoundError;
 //   - a version is put into a copy of the error, as Actual. It may be the one that was expected:

@@ -7,7 +7,7 @@
 // From the least to the most that is done for the caller:
 //
 //   - Rows, One, Result and Tag make a *StaleError of the result of a query that sqlc has
-//     generated, or that is written by hand. Diagnose tells a row that has changed from one that is
+//     generated, or that is written by hand. Diagnose distinguishes a row that has changed from one that is
 //     gone.
 //   - Update reads, changes and writes a row, again after a conflict. Do repeats anything else.
 //     Those of pgoptimistic and mysqloptimistic know their server's errors, see a transaction of
@@ -74,9 +74,9 @@
 // transaction at READ COMMITTED, which Update begins and commits.
 //
 // If db is a transaction of the caller's there is one attempt, whatever the options say, and no
-// lock: at REPEATABLE READ and above a second one would read the same again, and what has been
-// written before in that transaction is not Update's to repeat. The error says so; roll back, and
-// repeat the whole transaction, as Do does.
+// lock. At REPEATABLE READ and above a second one would read the same again. What has been written
+// before in that transaction is not Update's to repeat. The error says so; roll back, and repeat
+// the whole transaction, as Do does.
 //
 // Do calls fn in a new transaction at READ COMMITTED each time, and commits it if fn returns nil.
 // If fn returns a conflict, or the server reports one, the transaction is rolled back, and after a
@@ -95,7 +95,7 @@
 // LockRowAfter is for a row that many callers want at once. Once an attempt has failed, the callers
 // of one process that want the row queue in FIFO order and try one after the other, instead of a
 // pause; later callers queue behind them. So they don't fail because of each other, and keep no
-// connection while they wait; the lock is for writers of other processes. A lone caller, and one
+// connection while they wait; the lock is for writers of other processes. A single caller, and one
 // whose first attempt succeeds, does not wait.
 //
 // The wait is bounded by the context alone. Meanwhile another caller's mutate runs (with Do: fn),

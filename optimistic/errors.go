@@ -139,8 +139,8 @@ func invalid(field, format string, args ...any) error {
 
 func init() { attempt.Counted = counted }
 
-// counted is err with the number of attempts in its conflict. That is copied, as it may be somebody
-// else's.
+// counted is err with the number of attempts in its conflict. That is copied, as other code may use
+// it.
 func counted(err error, attempts int) error {
 	var conflict *StaleError
 	if !errors.As(err, &conflict) {

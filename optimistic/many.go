@@ -70,9 +70,9 @@ const MaxChanges = dblock.MaxSetKeys
 //
 // With UpdateAllOrNothing nothing is written if one of the rows has changed or is missing: there
 // are no outcomes then, and the error joins those of all such rows, so that errors.Is finds
-// ErrStale and ErrNotFound. With UpdateEachRow the error is nil in that case, and the outcomes
-// tell. If a trigger suppresses the write of a row, UpdateAllOrNothing writes nothing and returns a
-// *SuppressedError of one such row. A transaction of db's is to be rolled back then.
+// ErrStale and ErrNotFound. With UpdateEachRow the error is nil in that case, and the outcomes say
+// which rows. If a trigger suppresses the write of a row, UpdateAllOrNothing writes nothing and
+// returns a *SuppressedError of one such row. A transaction of db's is to be rolled back then.
 //
 // On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and
 // one that writes if there is something to write. It writes by a statement for each row if the

@@ -22,8 +22,8 @@ import (
 //
 // The version expected is a required argument, and its zero value is refused, but by IntFromZero: a
 // row is overwritten unseen through Any alone. A write is one statement, and so is atomic without a
-// transaction. If it hits no row, one more statement tells a conflict from a row that does not
-// exist, and nothing was written.
+// transaction. If it hits no row, nothing was written, and one more statement distinguishes a
+// conflict from a row that does not exist.
 //
 // At its first use a Table asks the server for the columns and indexes of the table, once: see
 // Check. It has the verdict of the first database that it was used on. It asks again after an error
@@ -33,15 +33,15 @@ import (
 // restarted if the type of its key or its version changes to another kind, such as from a number to
 // a text.
 //
-// Errors of all methods: a *StaleError (ErrStale) with the version that the row has now; a
-// *NotFoundError (ErrNotFound); a *SuppressedError (ErrSuppressed); a *TooManyError (ErrTooMany)
-// if the key is of several rows; a *dblock.InvalidError for bad arguments, before anything is
-// sent, and for a table that will not do; in all of these nothing was written. dblock.ErrConflict
-// if the server rolled back for the sake of others, such as at REPEATABLE READ; dblock.ErrBusy
-// if a lock or a connection did not come in time; dblock.ErrUnavailable if no server was
-// reached that takes writes; dblock.ErrOverloaded if the server's table of locks is full;
-// dblock.ErrOutcomeUnknown if the connection was lost under way: read the row to learn whether
-// it was written. Others are the server's.
+// Errors of all methods: a *StaleError (ErrStale) with the version that the row has now. A
+// *NotFoundError (ErrNotFound). A *SuppressedError (ErrSuppressed). A *TooManyError (ErrTooMany) if
+// several rows have the key. A *dblock.InvalidError for bad arguments, before anything is sent, and
+// for an unsuitable table. In all of these nothing was written. dblock.ErrConflict if the server
+// rolled back in favour of another transaction, such as at REPEATABLE READ. dblock.ErrBusy if a
+// lock or a connection did not come in time. dblock.ErrUnavailable if no server was reached that
+// accepts writes. dblock.ErrOverloaded if the server's table of locks is full.
+// dblock.ErrOutcomeUnknown if the connection was lost under way: read the row to learn whether it
+// was written. Others are the server's.
 type Table[V, DB any] struct {
 	d       driver.Driver[DB]
 	dialect driver.Dialect
@@ -100,10 +100,10 @@ func (t *Table[V, DB]) describe(of any, table, key string, version any) error {
 	return nil
 }
 
-// Check asks the server whether the table will do, unless it has been asked: that there is such a
-// table, that its key has a unique index of its own, and that its version is of a fitting type and
-// NOT NULL. The *dblock.InvalidError says what to alter. Every other method does so at its first
-// use; call it when the service starts to learn it then.
+// Check asks the server whether the table is suitable, unless it has been asked. The table has to
+// exist, its key needs a unique index of its own, and its version a fitting type and NOT NULL. The
+// *dblock.InvalidError says what to alter. Every other method checks at its first use; call Check
+// to learn it when the service starts.
 func (t *Table[V, DB]) Check(ctx context.Context, db DB) error {
 	_, err := t.checked(ctx, db, nil)
 	return err

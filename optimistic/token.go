@@ -58,7 +58,7 @@ func integer(column string, first int64) Version[int64] {
 const fromZero = "if those of this table begin at 0, use IntFromZero"
 
 // Timestamp is a version that the server sets to its clock, in microseconds, and always later than
-// the version before, whatever its clock does: column TIMESTAMPTZ or TIMESTAMP (in UTC) on
+// the version before, whatever its clock does. The column is TIMESTAMPTZ or TIMESTAMP (in UTC) on
 // Postgres, DATETIME(6) (in UTC) on MySQL and MariaDB, NOT NULL. One of less precision would miss
 // changes, and is refused. Go's times are cut to microseconds. All writers have to use a Table, or
 // set the column likewise.
@@ -78,10 +78,10 @@ func Timestamp(column string) Version[time.Time] {
 	}
 }
 
-// UUID is a version that is a new random UUID with each write. It tells a row from one that was
-// deleted and made anew: column UUID on Postgres and MariaDB, BINARY(16) or CHAR(36) on MySQL and
-// MariaDB, NOT NULL. A [16]byte is what the UUID types of most libraries are made of: they can be
-// passed as they are.
+// UUID is a version that is a new random UUID with each write. It distinguishes a row from one that
+// was deleted and made anew. The column is UUID on Postgres and MariaDB, BINARY(16) or CHAR(36) on
+// MySQL and MariaDB, NOT NULL. A [16]byte is what the UUID types of most libraries are made of:
+// they can be passed as they are.
 func UUID(column string) Version[[16]byte] {
 	return Version[[16]byte]{
 		kind: driver.UUID, columns: []string{column},

@@ -20,11 +20,12 @@ import (
 // dblock.MaxSetKeys. A claim ends with tx: write the new holder into the row itself before you
 // commit, and have query read that.
 //
-// Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query
-// that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or behind
-// its FROM, an aggregate, or not just one table. So is one that calls a function of your own behind
-// its FROM, in SQL or a procedural language, also by an operator, in a view or in a policy of row
-// level security: the server would judge a row by other tables as they were before the lock.
+// Errors are those of LockRow, but for ErrNoRows and HeldError. An *dblock.InvalidError is for a
+// query that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or
+// behind its FROM, an aggregate, or not just one table. It is also for one that calls a function of
+// your own behind its FROM, in SQL or a procedural language, also by an operator, in a view or in a
+// policy of row level security. The server would select a row by other tables as they were before
+// the lock.
 func Claim[T any](
 	ctx context.Context, tx Tx, o dblock.RowLock, n int, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {

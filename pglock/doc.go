@@ -1,8 +1,8 @@
 // Package pglock is dblock's locks on Postgres 14 or later, with pgx.
 //
-// A lease survives lost connections: it is a row with a unique key. The server's clock judges its
-// holder's heartbeats, and its token only grows. A guard refuses the writes of a holder that was
-// paused for too long:
+// A lease survives lost connections: it is a row with a unique key. The server's clock decides
+// whether its holder's heartbeats came in time, and its token only grows. A guard refuses the
+// writes of a holder that was paused for too long:
 //
 //	leases, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{})
 //	lock, err := leases.Acquire(ctx, "invoice-run")        // waits while ctx lives

@@ -14,7 +14,7 @@ import (
 type leaseDriver struct {
 	postgres.Members
 
-	pool   *postgres.Pool // its own: a heartbeat never stands in line behind the host's work
+	pool   *postgres.Pool // its own: a heartbeat never waits behind the host's work
 	schema *postgres.Schema
 	db     pgdb.DBTX // pool, with the tables in schema
 

@@ -34,11 +34,11 @@ const maxWait = math.MaxInt32 * time.Millisecond
 // Begin tx at READ COMMITTED: at REPEATABLE READ and above it reads what was there before the wait,
 // and not what the holder before has written.
 //
-// Errors: a *dblock.HeldError (ErrNotAcquired) with the number of the key that was not had, whose
-// Wait says what ended the wait; dblock.ErrConflict after a deadlock; dblock.ErrOverloaded where
-// the server has no room for more locks; dblock.ErrUnavailable on a standby, where such locks
-// exclude no session; an *dblock.InvalidError. After all but the first and the last tx has to be
-// rolled back. Others are pgx's.
+// Errors: a *dblock.HeldError (ErrNotAcquired) with the number of the key that was not locked,
+// whose Wait says what ended the wait. dblock.ErrConflict after a deadlock. dblock.ErrOverloaded if
+// the server's lock table is full. dblock.ErrUnavailable on a standby, where such locks exclude no
+// session. An *dblock.InvalidError. After all but the first and the last tx has to be rolled back.
+// Others are pgx's.
 func LockTx(ctx context.Context, tx Tx, wait dblock.TxWait, keys ...Key) error {
 	return lockTx(ctx, tx, "", wait, keys)
 }

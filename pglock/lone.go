@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// briefly is how long what is done for a lone caller waits for a row, in milliseconds: about as
+// briefly is how long a statement for a single caller waits for a row, in milliseconds: about as
 // long as another caller's commit takes. After that the statement comes which passes over what is
 // locked.
 const briefly = "10"

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// Release is one statement, whatever the size of the batch, and a cheaper one for a lone lease,
+// Release is one statement, whatever the size of the batch, and a cheaper one for a single lease,
 // unless its row is locked.
 func (d *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.ReleaseResult, error) {
 	backs := b.Requests

@@ -57,8 +57,8 @@ func idOf(key int64) session.ID {
 	return session.ID(id[:])
 }
 
-// MaxLocks leaves four fifths of the server's lock table, as it is said to be, to others; it has
-// room for about twice of that.
+// MaxLocks leaves four fifths of the server's lock table, as it is said to be, to others; it holds
+// about twice as many.
 func (e *sessionDriver) MaxLocks() int { return e.maxLocks }
 
 // Classify returns the class of an error.
@@ -68,11 +68,11 @@ func (e *sessionDriver) Classify(err error) sqlerr.Class { return postgres.Class
 const sessionChannel = "dblock_session"
 
 // Open connects as the host's pool does.
-func (e *sessionDriver) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
+func (e *sessionDriver) Open(ctx context.Context, received func(session.ID)) (session.Conn, error) {
 	conn, err := postgres.Connect(ctx, e.host, func(cfg *pgx.ConnConfig) {
 		cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
 			if key, err := strconv.ParseInt(n.Payload, 10, 64); err == nil && n.Channel == sessionChannel {
-				heard(idOf(key))
+				received(idOf(key))
 			}
 		}
 		// A deadline in the past interrupts a read, and leaves the connection as it was.
@@ -167,7 +167,7 @@ type sessionConn struct {
 	q       pgdb.Queries
 	tracer  pgx.QueryTracer // the host's; nil: it has none
 
-	args  []byte // of the last statement, and its answer: kept for their room
+	args  []byte // of the last statement, and its answer: kept to reuse their memory
 	reply []byte
 }
 

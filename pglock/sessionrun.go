@@ -39,7 +39,7 @@ func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, er
 	return done, nil
 }
 
-// one does what a lone caller asks for.
+// one runs the request of a single caller.
 func (c *sessionConn) one(ctx context.Context, statement string, step session.Step) ([]bool, error) {
 	c.args = append(c.args[:0], step.ID...)
 	answer, err := c.exec(ctx, statement, c.args)

@@ -21,9 +21,9 @@ import (
 // setOperations, cteList and range table entries (rtekind) other than relations, sub-selects and
 // joins. Of a column of the first table it reads the schema that has the operators of its type,
 // below its domains. The operators of arrays, enums, ranges and rows are those of pg_catalog. Of a
-// claim it reads a function that may read other tables: one of the database's own in SQL or a
-// procedural language, which the query calls by its name, as a column of a row, or by an operator,
-// or which a view or a policy calls.
+// claim it reads a function that may read other tables. Such is one of the database's own in SQL or
+// a procedural language. The query calls it by its name, as a column of a row, or by an operator,
+// or a view or a policy calls it.
 const tableFacts = `WITH RECURSIVE part AS (
     SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
     UNION
@@ -155,7 +155,7 @@ func (v *view) keep() {
 	operators.put(v.tables[0], v.column, v.equal)
 }
 
-// after judges the look that went with the statement that locks, and that statement's error. The
+// after checks the look that went with the statement that locks, and that statement's error. The
 // statement is to be sent again if it compared by the operator of another type.
 func (v *view) after(err error) (again bool, _ error) {
 	if !v.pending {

@@ -28,7 +28,7 @@ func (d *leaseDriver) OthersWait(ctx context.Context, key string, m member.ID) (
 	return d.q.OthersWait(ctx, d.db, key, postgres.UUID(m))
 }
 
-// Listen uses a connection of its own. Where nothing is heard the poll has to do.
+// Listen uses a connection of its own. Without notifications the poll has to suffice.
 func (d *leaseDriver) Listen(ctx context.Context, ready func(), wake func(key string)) error {
 	return postgres.Listen(ctx, d.pool.Pool, channel, ready, wake)
 }

@@ -151,7 +151,7 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 		done, err = q.driver.Admin().RequestCancel(ctx, r.Member, r.Claim, r.ID)
 		if done && err == nil {
 			word := driver.Notification{Member: r.Member}
-			q.notices.heard(word)
+			q.notices.received(word)
 			q.notices.send(word)
 		}
 		return done, err
@@ -184,7 +184,7 @@ func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
 	return err
 }
 
-// observeEnd tells the Observer of a job that was ended while it waited.
+// observeEnd calls the Observer for a job that was ended while it waited.
 func (q *Queue) observeEnd(r driver.Record, x *driver.SyncBatch) {
 	if len(x.Discarded) == 0 {
 		q.cancelled(infoOf(r), ErrCancelled)

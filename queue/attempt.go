@@ -65,11 +65,11 @@ type attempt struct {
 type attemptState int
 
 const (
-	attemptWaits     attemptState = iota // the handler was not called
-	attemptRuns                          // it was, once or again
-	attemptSkipped                       // it was not, and is not to be: the worker rests, or stops
-	attemptCommitted                     // the job has ended with the handler's transaction
-	attemptRefused                       // the claim was taken away, so the end of the job can't be recorded
+	attemptWaits     attemptState = iota // the handler was not called.
+	attemptRuns                          // it was, once or again.
+	attemptSkipped                       // it was not, and is not to be: the worker rests, or stops.
+	attemptCommitted                     // the job has ended with the handler's transaction.
+	attemptRefused                       // the claim was taken away, so the end of the job can't be recorded.
 )
 
 // errNotBegun is what a middleware gets from next if the job is handed back instead.

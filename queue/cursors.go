@@ -59,8 +59,8 @@ func (m *cursors) from(now time.Time) []driver.ReadyCursor {
 	return from
 }
 
-// saw takes over what a claim brought, in order. Others who claim at the same time have what stands
-// before it: unless they fail.
+// saw takes over what a claim brought, in order. Concurrent claims of others have the jobs before
+// it, unless they fail.
 func (m *cursors) saw(r *driver.ClaimRequest, jobs []driver.Job, now time.Time, took time.Duration) {
 	switch {
 	case r.From == nil:

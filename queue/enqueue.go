@@ -36,10 +36,10 @@ const (
 // ctx ends while a statement is under way, the call lasts about a second longer at most.
 //
 // Errors: dblock.ErrInvalid, ErrOverloaded, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema and
-// ErrClosed, after which nothing is enqueued, and the server's if a trigger or a constraint of
-// the host's refuses the task; ErrOutcomeUnknown if no answer came and the job was not found
-// either: it is enqueued, or was and is done, or is not. A
-// *DuplicateError if another job has Task.Unique: the ID is that one's then.
+// ErrClosed, after which nothing is enqueued. The server's error if a trigger or a constraint of
+// the host's refuses the task. ErrOutcomeUnknown if no reply came and the job was not found either:
+// it is enqueued, or was and is done, or is not. A *DuplicateError if another job has Task.Unique:
+// the ID is that one's then.
 func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 	made, err := q.EnqueueMany(ctx, []Task{t})
 	if len(made) == 0 {
@@ -270,7 +270,7 @@ func oneOfEach(jobs []driver.Insert, insert func([]driver.Insert) ([]driver.Dupl
 }
 
 // duplicates puts the jobs that have the keys into made, in the place of jobs that were not
-// enqueued, and tells of them. Some may be of other calls.
+// enqueued, and returns their errors. Some may be of other calls.
 func duplicates(jobs []driver.Insert, made []ID, dups []driver.Duplicate) error {
 	if len(dups) == 0 {
 		return nil

@@ -18,15 +18,15 @@ type JobState int
 // The states. JobCompleted, JobCancelled and JobDiscarded are known only of jobs whose history is
 // kept (Options.History).
 const (
-	JobReady     JobState = iota + 1 // it can be worked on now
-	JobScheduled                     // for later: delayed or snoozed
-	JobBlocked                       // it waits for others of its group
-	JobClaimed                       // a worker has it: it runs, or is about to
-	JobDead                          // given up, and kept with the dead
-	JobCompleted                     // done
-	JobCancelled                     // dropped
-	JobDiscarded                     // given up, and not among the dead any more
-	JobRetrying                      // for later, after an attempt that failed
+	JobReady     JobState = iota + 1 // it can be worked on now.
+	JobScheduled                     // for later: delayed or snoozed.
+	JobBlocked                       // it waits for others of its group.
+	JobClaimed                       // a worker has it: it runs, or is about to.
+	JobDead                          // given up, and kept with the dead.
+	JobCompleted                     // done.
+	JobCancelled                     // dropped.
+	JobDiscarded                     // given up, and not among the dead any more.
+	JobRetrying                      // for later, after an attempt that failed.
 )
 
 var states = [...]string{"moving", "ready", "scheduled", "blocked", "claimed", "dead", "completed", "cancelled", "discarded", "retrying"}

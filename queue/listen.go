@@ -16,7 +16,7 @@ import (
 type subscription struct {
 	mu    sync.Mutex
 	users int
-	off   bool // there will never be anything to hear
+	off   bool // no notification will ever come
 	end   context.CancelFunc
 	done  chan struct{}
 }
@@ -65,8 +65,8 @@ func (n *notices) listen(ctx context.Context) {
 	for tries := 0; ; tries++ {
 		err := n.q.driver.Notifier().Listen(ctx, func() {
 			tries, known = 0, false
-			n.heard(driver.Notification{Queue: driver.AnyQueue})
-		}, n.heard)
+			n.received(driver.Notification{Queue: driver.AnyQueue})
+		}, n.received)
 		if ctx.Err() != nil {
 			return
 		}

@@ -15,7 +15,7 @@ import (
 // jobs ready wakes the workers of its own process, and notifies the others. A notification may be
 // lost, and costs then as long as the poll takes.
 
-// notices knows the workers of this process, tells them of jobs, and tells other processes.
+// notices knows the workers of this process, and notifies them and other processes of jobs.
 type notices struct {
 	q            *Queue
 	sender       *sender
@@ -48,7 +48,7 @@ func (n *notices) each(queue string, f func(*syncer)) {
 	}
 }
 
-// announce tells the workers of a queue, or of AnyQueue, that there are jobs: committed ones.
+// announce wakes the workers of a queue, or of AnyQueue, for jobs that are committed.
 func (n *notices) announce(queue string) {
 	n.each(queue, (*syncer).wake)
 	n.send(driver.Notification{Queue: queue})
@@ -75,8 +75,8 @@ func (n *notices) send(one driver.Notification) {
 	}
 }
 
-// heard takes over what another process has sent.
-func (n *notices) heard(one driver.Notification) {
+// received takes over what another process has sent.
+func (n *notices) received(one driver.Notification) {
 	if one.IsOfJobs() {
 		n.each(one.Queue, (*syncer).hint)
 		return
@@ -99,15 +99,15 @@ func (n *notices) cancel(jobs map[driver.ID]bool) {
 	}
 }
 
-// hints is how a worker uses notifications. All processes receive one at the same moment,
-// and one of them gets it. So each waits first, for a random time within a window that grows with
-// each time that it comes too late, and is halved when it gets something: by about as much as there
-// are others, so that together they ask about as often as if there were a few. What is heard
-// meanwhile is one ask. One that is alone soon waits for nothing, and of several it is soon one
-// that is the first as a rule; so it waits for longer the more of its handlers are busy, and others
-// get their share.
+// hints is how a worker uses notifications. All processes receive one at the same moment, and one
+// of them gets the job. So each waits first, for a random time within a window. The window grows
+// each time that the worker comes too late, and is halved when it gets something. It grows with the
+// number of other workers, so that together they ask about as often as a few would. Notifications
+// that arrive meanwhile lead to one request. A worker that is alone soon waits for nothing. Of
+// several workers one soon is the first as a rule. So it waits for longer the more of its handlers
+// are busy, and others get their share.
 type hints struct {
-	due    time.Time // zero: nothing was heard since the last ask
+	due    time.Time // zero: no notification since the last request
 	window time.Duration
 }
 
@@ -117,7 +117,7 @@ const (
 	maxBusyDelay = 5 * time.Millisecond // what one waits for whose handlers are all busy, beside
 )
 
-func (h *hints) heard(now time.Time, busy, of int) {
+func (h *hints) received(now time.Time, busy, of int) {
 	if h.due.IsZero() {
 		h.due = now.Add(rand.N(h.window+1) + maxBusyDelay*time.Duration(min(busy, of))/time.Duration(of))
 	}
@@ -140,9 +140,9 @@ func (h *hints) got(jobs int) {
 }
 
 const (
-	// sendEvery is how often this process tells others of something at most. It is what a job may
-	// wait for an idle worker of another process, as the first one of a burst is notified at once,
-	// and the others with the next telling.
+	// sendEvery is the shortest time between two notifications of this process about one thing. A
+	// job may wait that long for an idle worker of another process: the first one of a burst is
+	// notified at once, and the others with the next notification.
 	sendEvery = time.Millisecond
 
 	// sendBusy is the same once more than so many jobs came meanwhile: then jobs are
@@ -155,9 +155,9 @@ const (
 	sendTries = 5
 )
 
-// sender tells other processes of what they should look at, behind the callers' backs, at most once
-// in so long. What it is given while it waits is sent after that: by then its transaction has
-// committed, and so no notification comes too early.
+// sender notifies other processes in the background, at most once per interval. What it is given
+// while it waits is sent after that: by then its transaction has committed, and so no notification
+// comes too early.
 type sender struct {
 	notify  func(context.Context, []driver.Notification) error
 	trouble func(doing string, err error)
@@ -168,7 +168,7 @@ type sender struct {
 	mu      sync.Mutex
 	notices map[driver.Notification]struct{}
 	calls   int           // how often there was something since it was taken
-	busy    bool          // tells, or waits until it may again
+	busy    bool          // sends, or waits until it may again
 	off     bool          // no process listens
 	closing chan struct{} // closed: it waits no more
 	work    sync.WaitGroup
@@ -195,7 +195,7 @@ func (s *sender) send(n driver.Notification) {
 	}
 }
 
-// run tells until there is nothing new.
+// run sends until there is nothing new.
 func (s *sender) run() {
 	for failed := 0; ; {
 		notices, calls := s.take()
@@ -266,7 +266,7 @@ func (s *sender) isClosing() bool {
 	}
 }
 
-// close tells what is waiting, while ctx lives.
+// close sends what is waiting, while ctx lives.
 func (s *sender) close(ctx context.Context) {
 	s.stop()
 	close(s.closing)

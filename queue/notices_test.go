@@ -18,7 +18,7 @@ func herd(workers, jobs int, fixed bool) (asks float64, wait time.Duration) {
 	total, waits := 0, time.Duration(0)
 	for range jobs {
 		for i := range all {
-			all[i].heard(now, 0, 1)
+			all[i].received(now, 0, 1)
 		}
 		first := 0
 		for i := range all {
@@ -81,7 +81,7 @@ func TestWhoIsBusyLeavesJobsToOthers(t *testing.T) {
 		want time.Duration
 	}{{0, 0}, {50, maxBusyDelay / 2}, {100, maxBusyDelay}, {300, maxBusyDelay}} {
 		var h hints
-		h.heard(now, c.busy, 100)
+		h.received(now, c.busy, 100)
 		if wait := h.due.Sub(now); wait != c.want {
 			t.Errorf("with %d of 100 handlers busy it waits for %v, want %v", c.busy, wait, c.want)
 		}
@@ -96,11 +96,11 @@ func TestAHintDuringAnAskIsKept(t *testing.T) {
 	if h.asked(now) {
 		t.Error("nothing was heard")
 	}
-	h.heard(now, 0, 1)
+	h.received(now, 0, 1)
 	if !h.asked(now) || !h.due.IsZero() {
 		t.Error("an ask for a hint")
 	}
-	h.heard(now, 0, 1)
+	h.received(now, 0, 1)
 	h.got(0)
 	if h.due.IsZero() {
 		t.Error("the second hint is lost")
@@ -114,13 +114,13 @@ func TestWordIsForItsMember(t *testing.T) {
 		w := &worker{sync: &syncer{now: &incarnation{life: life}}}
 		w.cancels = &canceller{w: w, word: make(chan struct{}, 1)}
 		n := &notices{workers: map[*worker]struct{}{w: {}}}
-		n.heard(driver.Notification{Member: member.NewID()})
+		n.received(driver.Notification{Member: member.NewID()})
 		began := time.Now()
 		if !w.cancels.waits(t.Context(), time.Second) || time.Since(began) != time.Second {
 			t.Error("it looks for word that was left for another one")
 		}
-		n.heard(driver.Notification{Member: life.ID})
-		n.heard(driver.Notification{Member: life.ID})
+		n.received(driver.Notification{Member: life.ID})
+		n.received(driver.Notification{Member: life.ID})
 		began = time.Now()
 		if !w.cancels.waits(t.Context(), time.Second) || time.Since(began) != 0 {
 			t.Error("it does not look at once")

@@ -69,7 +69,7 @@ type Observer struct {
 	Trouble func(doing string, err error)
 }
 
-// cancelled tells the Observer of a job that was dropped.
+// cancelled calls the Observer for a job that was dropped.
 func (q *Queue) cancelled(job Info, why error) {
 	if f := q.o.Observer.Cancelled; f != nil {
 		f(job, why)

@@ -166,13 +166,13 @@ type groupPromotion struct {
 	p        *promoter
 	ctx      context.Context
 	after    driver.DueCursor
-	passed   map[driver.Group]bool // jobs of theirs are due before after: later ones must not overtake them
-	before   map[driver.Group]bool // found locked by the last promotion; it is not changed
-	locked   map[driver.Group]bool // found locked by this one
-	waits    int                   // groups that were waited for
-	suspects time.Duration         // that those of before have taken
-	recent   time.Time             // when jobs without a group were promoted
-	failed   error                 // that failed
+	passed   map[driver.Group]bool // jobs of theirs are due before after: later ones must not overtake them.
+	before   map[driver.Group]bool // found locked by the last promotion; it is not changed.
+	locked   map[driver.Group]bool // found locked by this one.
+	waits    int                   // groups that were waited for.
+	suspects time.Duration         // that those of before have taken.
+	recent   time.Time             // when jobs without a group were promoted.
+	failed   error                 // that failed.
 	promoted int
 }
 

@@ -27,7 +27,7 @@ type Queue struct {
 	db         *statements // runs statements
 	enqueuer   *enqueuer   // enqueues tasks
 	handlers   *registry   // has the handlers
-	notices    *notices    // tells workers, and other processes, of jobs
+	notices    *notices    // wakes workers, and notifies other processes, of jobs
 	promoter   *promoter   // has jobs be ready whose time has come
 	reconciler *reconciler // gives back claims without a reply
 	election   *election   // of the one worker that does the maintenance
@@ -36,12 +36,12 @@ type Queue struct {
 	lookups    semaphore // of commits that got no answer
 
 	mu       sync.RWMutex
-	closed   chan struct{}   // not nil: Close was called, and Work refuses; closed itself when Close has returned
-	refuses  bool            // all calls: the workers have returned, or Close waits for them no more
-	calls    sync.WaitGroup  // that were not refused
-	work     sync.WaitGroup  // of workers
-	records  sync.WaitGroup  // of those that record ends, also after Work has returned
-	recorded context.Context // ends with Close
+	closed   chan struct{}   // not nil: Close was called, and Work refuses; closed itself when Close has returned.
+	refuses  bool            // all calls: the workers have returned, or Close waits for them no more.
+	calls    sync.WaitGroup  // that were not refused.
+	work     sync.WaitGroup  // of workers.
+	records  sync.WaitGroup  // of those that record ends, also after Work has returned.
+	recorded context.Context // ends with Close.
 	unrecord context.CancelFunc
 	ending   context.Context
 	end      context.CancelFunc

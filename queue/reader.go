@@ -68,7 +68,7 @@ func (p *payloadReader) run(ctx context.Context) {
 				break
 			}
 			p.read(ctx, jobs)
-			p.w.sync.signal() // there may be room for another claim
+			p.w.sync.signal() // another claim may be possible
 		}
 	}
 }

@@ -80,7 +80,7 @@ func newRescue(ctx context.Context, q *Queue, backoff func(int, error) time.Dura
 // lastEnd is the end of a job for good.
 type lastEnd struct {
 	driver.Discard
-	dropped bool // it is not buried: it is cancelled
+	dropped bool // it is not discarded: it is cancelled
 	job     driver.Orphan
 }
 
@@ -213,8 +213,8 @@ func (r *rescue) drop(x *driver.SyncBatch, cancelled []driver.ID) {
 	x.Closed = slices.DeleteFunc(x.Closed, func(c driver.ID) bool { return r.open[c] > 0 })
 }
 
-// sync is one of heir. If others want some jobs cancelled, which were to be deferred or buried,
-// nothing has taken place.
+// sync is one of heir. If others want some jobs cancelled, which were to be rescheduled or
+// discarded, nothing has taken place.
 func (r *rescue) sync(ctx context.Context, x *driver.SyncBatch) (cancelled []driver.ID, err error) {
 	x.Member, x.KeepDiscarded = r.heir, r.q.o.History > 0
 	got, err := r.q.driver.Sync(ctx, x)

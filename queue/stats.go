@@ -16,7 +16,7 @@ const MaxCounted = 10_000
 // maxClaimed is how many claimed jobs of all queues Stats counts.
 const maxClaimed = 100 * MaxCounted
 
-// maxQueues is of how many queues Stats tells.
+// maxQueues is how many queues Stats returns.
 const maxQueues = 1000
 
 // Stats is how the queues do.

@@ -10,8 +10,7 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// syncer tells the database how a worker's jobs ended, and asks it for more, both in one round
-// trip.
+// syncer writes how a worker's jobs ended, and claims more, both in one round trip.
 type syncer struct {
 	w      *worker
 	q      *Queue

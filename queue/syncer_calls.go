@@ -131,7 +131,7 @@ func (s *syncer) wake() {
 // hint has the worker claim soon.
 func (s *syncer) hint() {
 	s.mu.Lock()
-	s.claims.hints.heard(time.Now(), s.out.held, s.w.o.Concurrency)
+	s.claims.hints.received(time.Now(), s.out.held, s.w.o.Concurrency)
 	s.mu.Unlock()
 	s.signal()
 }

@@ -25,9 +25,9 @@ type worker struct {
 	abort context.CancelCauseFunc
 
 	buffer   *buffer        // claimed, and not begun
-	sync     *syncer        // tells how jobs ended, and claims more
+	sync     *syncer        // writes how jobs ended, and claims more
 	reader   *payloadReader // reads large payloads
-	cancels  *canceller     // hears of jobs that are to be cancelled
+	cancels  *canceller     // learns of jobs that are to be cancelled
 	upkeep   *maintainer    // does what one process does for all
 	handlers sync.WaitGroup
 

@@ -76,8 +76,8 @@ func openGue(ctx context.Context, env *bench.Env) (bench.Jobs, error) {
 	return &gueJobs{pool, client}, nil
 }
 
-// Work tells of ends when the table says that all are committed: gue itself reports none.
-func (g *gueJobs) Work(ctx context.Context, told bench.Told) error {
+// Work reports ends when the table shows that all are committed: gue itself reports none.
+func (g *gueJobs) Work(ctx context.Context, progress bench.Progress) error {
 	backlog, err := g.Left(ctx)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (g *gueJobs) Work(ctx context.Context, told bench.Told) error {
 		if err := json.Unmarshal(job.Args, &args); err != nil {
 			return err
 		}
-		told.Begun(args.N)
+		progress.Begun(args.N)
 		if begun.Add(1) == backlog {
 			close(handled)
 		}
@@ -108,7 +108,7 @@ func (g *gueJobs) Work(ctx context.Context, told bench.Told) error {
 		if err = g.await(ctx); err != nil {
 			stop()
 		} else {
-			told.Ended(int(backlog))
+			progress.Ended(int(backlog))
 		}
 	case <-ctx.Done():
 	}

@@ -63,6 +63,6 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 
 // fail prints one line, whatever lists drivers put into their errors.
 func fail(errs io.Writer, err error, code int) int {
-	_, _ = fmt.Fprintln(errs, "peers: "+strings.Join(strings.Fields(err.Error()), " ")) // nobody is left to tell
+	_, _ = fmt.Fprintln(errs, "peers: "+strings.Join(strings.Fields(err.Error()), " ")) // a failed write to stderr cannot be reported
 	return code
 }

@@ -103,12 +103,12 @@ func (r *riverJobs) client(begun func(int)) (*river.Client[pgx.Tx], error) {
 	})
 }
 
-// riverEvents is how many events may wait: those for which there is no room are dropped.
+// riverEvents is how many events may wait: events beyond it are dropped.
 const riverEvents = 1 << 20
 
-// Work counts events, which are sent when what they tell is committed.
-func (r *riverJobs) Work(ctx context.Context, told bench.Told) error {
-	client, err := r.client(told.Begun)
+// Work counts events, which are sent after the commit that they are about.
+func (r *riverJobs) Work(ctx context.Context, progress bench.Progress) error {
+	client, err := r.client(progress.Begun)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (r *riverJobs) Work(ctx context.Context, told bench.Told) error {
 	var counting sync.WaitGroup
 	counting.Go(func() {
 		for range completed {
-			told.Ended(1)
+			progress.Ended(1)
 		}
 	})
 	defer counting.Wait()

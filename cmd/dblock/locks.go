@@ -127,7 +127,7 @@ type unlockCmd struct {
 	Token int64  `required:"" help:"The token of the acquisition that is to end, as dblock locks shows it: another holder's lock is left alone. Those who share a lock have the same one, and all end."`
 }
 
-// Run gives a lock back that somebody else holds.
+// Run gives back a lock that another process holds.
 func (c *unlockCmd) Run(ctx context.Context, s streams) error {
 	return c.withLeases(ctx, func(l leases) error {
 		if err := l.ForceRelease(ctx, c.Key, c.Token); err != nil {

@@ -135,6 +135,6 @@ func fail(s streams, err error, code int) int {
 	if !strings.HasPrefix(line, "dblock: ") {
 		line = "dblock: " + line
 	}
-	_, _ = fmt.Fprintln(s.err, line) // nobody is left to tell
+	_, _ = fmt.Fprintln(s.err, line) // a failed write to stderr cannot be reported
 	return code
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// bar is the progress line while something runs. Where nobody watches it shows nothing.
+// bar is the progress line while something runs. It shows nothing if stderr is not a terminal.
 type bar struct{ line *progressbar.ProgressBar }
 
 func newBar(w io.Writer, what string, total int) bar {

@@ -1,6 +1,6 @@
 // Package examples is services that update rows by their versions: with queries that sqlc has
 // generated, with GORM and with ent. Its tests run them on real servers. It is a module of its own:
-// nobody who embeds dblock gets what it needs.
+// a service that embeds dblock does not get its dependencies.
 package examples
 
 import (

@@ -37,7 +37,7 @@ func SqlcMySQL(pool *sql.DB) Deposit {
 func TransferMySQL(ctx context.Context, pool *sql.DB, from, to, amount int64) error {
 	return mysqloptimistic.Do(ctx, pool, func(ctx context.Context, tx *sql.Tx, _ int) error {
 		q := mysqlaccount.New(tx)
-		for _, by := range ordered(entry{from, -amount}, entry{to, amount}) { // rows are written in one order, so nobody deadlocks
+		for _, by := range ordered(entry{from, -amount}, entry{to, amount}) { // rows are written in one order, so there are no deadlocks
 			a, err := q.GetAccount(ctx, by.id)
 			if err != nil {
 				return err
@@ -54,8 +54,8 @@ func TransferMySQL(ctx context.Context, pool *sql.DB, from, to, amount int64) er
 	})
 }
 
-// DeleteMySQL deletes an account that was read at a version, and tells one that has changed from
-// one that is gone.
+// DeleteMySQL deletes an account that was read at a version, and distinguishes one that has changed
+// from one that is gone.
 func DeleteMySQL(ctx context.Context, pool *sql.DB, id, version int64) error {
 	q := mysqlaccount.New(pool)
 	n, err := q.DeleteAccount(ctx, mysqlaccount.DeleteAccountParams{ID: id, Version: version})

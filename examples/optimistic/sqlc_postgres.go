@@ -36,7 +36,7 @@ func SqlcPostgres(pool *pgxpool.Pool) Deposit {
 func TransferPostgres(ctx context.Context, pool *pgxpool.Pool, from, to, amount int64) error {
 	return pgoptimistic.Do(ctx, pool, func(ctx context.Context, tx pgx.Tx, _ int) error {
 		q := pgaccount.New(tx)
-		for _, by := range ordered(entry{from, -amount}, entry{to, amount}) { // rows are written in one order, so nobody deadlocks
+		for _, by := range ordered(entry{from, -amount}, entry{to, amount}) { // rows are written in one order, so there are no deadlocks
 			a, err := q.GetAccount(ctx, by.id)
 			if err != nil {
 				return err
@@ -53,8 +53,8 @@ func TransferPostgres(ctx context.Context, pool *pgxpool.Pool, from, to, amount 
 	})
 }
 
-// DeletePostgres deletes an account that was read at a version, and tells one that has changed from
-// one that is gone.
+// DeletePostgres deletes an account that was read at a version, and distinguishes one that has
+// changed from one that is gone.
 func DeletePostgres(ctx context.Context, pool *pgxpool.Pool, id, version int64) error {
 	q := pgaccount.New(pool)
 	n, err := q.DeleteAccount(ctx, pgaccount.DeleteAccountParams{ID: id, Version: version})

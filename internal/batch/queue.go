@@ -93,12 +93,12 @@ type Queue[Q, A any] struct {
 	lanes   map[string]*lane[Q, A] // keys with calls waiting or in flight
 	ready   []*lane[Q, A]          // lanes that a statement could take from, longest waiting first
 	waiting int
-	running int           // statements in flight, but for those aside
-	aside   int           // statements in flight that stand aside
-	began   time.Time     // when the last of them was sent
-	late    *time.Timer   // for when that is long enough ago; nil: no statement waits for it
-	spare   sync.Pool     // calls that were answered; their channels are most of what a call would cost
-	closed  chan struct{} // not nil once Close was called; closed itself when nothing is left
+	running int           // statements in flight, but for those aside.
+	aside   int           // statements in flight that stand aside.
+	began   time.Time     // when the last of them was sent.
+	late    *time.Timer   // for when that is long enough ago; nil: no statement waits for it.
+	spare   sync.Pool     // calls that were answered; their channels are most of what a call would cost.
+	closed  chan struct{} // not nil once Close was called; closed itself when nothing is left.
 }
 
 // New makes a Queue. It starts no goroutine: those that it needs live as long as there is work.

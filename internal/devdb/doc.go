@@ -12,11 +12,11 @@
 //  3. Options.Fallback, where the tests put Docker.
 //
 // A started server lives in a folder of its own below the temporary folder, listens on 127.0.0.1
-// only and wants a random password. Started by root it
-// runs as nobody, because database servers refuse to run as root. It does not outlive its parent:
-// on Linux the kernel ends it even when the parent is killed with -9; elsewhere the next Start
-// does. What such a parent left on the disk is removed by the next Start of the same user, which
-// knows a dead folder by its free file lock.
+// only and wants a random password. Started by root it runs as the user `nobody`, because database
+// servers refuse to run as root. It does not outlive its parent: on Linux the kernel ends it even
+// when the parent is killed with -9; elsewhere the next Start does. What such a parent left on the
+// disk is removed by the next Start of the same user, which knows a dead folder by its free file
+// lock.
 //
 // If DBLOCK_TEMPLATES names a folder, Start keeps there what an installer made, and starts the next
 // server on a copy. The tests set it.

@@ -18,8 +18,8 @@ const (
 func postgresURL() string { return os.Getenv(envPostgresURL) }
 func mysqlDSN() string    { return os.Getenv(envMySQLDSN) }
 
-// serversDir is where scripts/fetch-servers.sh puts servers; both must agree on the default. That
-// one lies where anybody may make folders, so one of somebody else is passed over.
+// serversDir is where scripts/fetch-servers.sh puts servers; both must agree on the default. Every
+// user may make folders there, so a folder of another user is passed over.
 func serversDir() string {
 	if d := os.Getenv(envServersDir); d != "" {
 		return d

@@ -90,7 +90,7 @@ func mysqlVersion(text string) serverVersion {
 		number = text[:i]
 	}
 	if strings.Contains(text, "MariaDB") {
-		// Old clients were told 5.5.5-10.x; the real number follows.
+		// The server sends 5.5.5-10.x for old clients; the real number follows.
 		if rest, ok := strings.CutPrefix(text, "5.5.5-"); ok {
 			return mysqlVersion(rest)
 		}

@@ -224,7 +224,7 @@ func (l *local) close() error {
 	defer l.mu.Unlock()
 	var err error
 	if l.proc != nil {
-		thawTree(l.proc.pid) // a frozen server would not hear the signal
+		thawTree(l.proc.pid) // a frozen server would not receive the signal
 		err = l.engine.stop(l)
 		l.proc = nil
 	}
@@ -253,7 +253,7 @@ func freePort() (int, error) {
 
 func hintReadable(err error) error {
 	if errors.Is(err, os.ErrPermission) && os.Geteuid() == 0 {
-		return fmt.Errorf("%w: root starts servers as nobody, so everybody must be able to read and run the binaries", err)
+		return fmt.Errorf("%w: root starts servers as the user nobody, so every user must be able to read and run the binaries", err)
 	}
 	return err
 }

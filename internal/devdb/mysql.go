@@ -47,8 +47,8 @@ func (mysqlEngine) initialize(ctx context.Context, l *local) error {
 }
 
 // writeInitFile has the server make, at each start, the one user that can come in over TCP. The
-// users that the installers make have no password; they are left for the socket only, which lies
-// in a folder that nobody else can enter.
+// users that the installers make have no password; they are left for the socket only, which lies in
+// a folder that no other user can enter.
 func writeInitFile(l *local) error {
 	statements := []string{
 		"CREATE USER IF NOT EXISTS 'dblock'@'127.0.0.1' IDENTIFIED BY '" + l.password + "'",

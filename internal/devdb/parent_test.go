@@ -68,8 +68,8 @@ func TestOrdinaryUser(t *testing.T) {
 		}
 		var as *syscall.Credential
 		if os.Geteuid() == 0 {
-			as = &syscall.Credential{Uid: nobody, Gid: nobody}
-			if err := os.Chown(tmp, nobody, nobody); err != nil {
+			as = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
+			if err := os.Chown(tmp, unprivileged, unprivileged); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -66,8 +66,8 @@ func (postgresEngine) adminDSN(l *local) string {
 	return u.String()
 }
 
-// ready asks for the data folder too: when the port was taken in the last moment, what answers is
-// somebody else's server.
+// ready asks for the data folder too: if the port was taken in the last moment, another server
+// answers.
 func (postgresEngine) ready(ctx context.Context, l *local, s *Server) error {
 	return s.withPostgres(ctx, func(c *pgx.Conn) error {
 		var dir string

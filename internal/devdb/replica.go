@@ -17,7 +17,7 @@ func replicaArgs(kind Kind, id int) []string {
 
 // StartReplica starts a server with the users and passwords of primary, which Start started from
 // local binaries. On Postgres it is a hot standby: it follows the primary and answers reads. On
-// MySQL and MariaDB it is empty, and follows once it is told to.
+// MySQL and MariaDB it is empty, and follows after CHANGE REPLICATION SOURCE.
 func StartReplica(ctx context.Context, primary *Server) (*Server, error) {
 	if primary.local == nil {
 		return nil, primary.notOurs("replicate")

@@ -13,9 +13,9 @@ type Server struct {
 	Version string // for example "15.18"
 	Source  string // where it came from: a binary's place, an environment variable, an image
 
-	admin string       // DSN of a user who may create databases
+	admin string       // DSN of a user that may create databases
 	local *local       // nil for a server that we did not start
-	stop  func() error // for a server that somebody else started for us; may be nil
+	stop  func() error // for a server that a caller has started for us; may be nil
 }
 
 func (s *Server) describe() string {

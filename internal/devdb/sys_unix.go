@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// nobody runs the servers that root starts. It has a line in /etc/passwd everywhere, which
-// Postgres insists on.
-const nobody = 65534
+// unprivileged is the user `nobody`, which runs the servers that root starts. It has a line in
+// /etc/passwd everywhere, which Postgres insists on.
+const unprivileged = 65534
 
 var errLocked = errors.New("locked by another process")
 
@@ -58,7 +58,7 @@ func giveToServer(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return os.Chown(path, nobody, nobody)
+	return os.Chown(path, unprivileged, unprivileged)
 }
 
 // asServer makes the command run as an ordinary user, in a process group of its own so that
@@ -66,7 +66,7 @@ func giveToServer(path string) error {
 func asServer(cmd *exec.Cmd, onParentDeath syscall.Signal) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
 	}
 	dieWithParent(cmd.SysProcAttr, onParentDeath)
 }

@@ -1,5 +1,6 @@
-// Package doctor says whether a database will do for dblock: Postgres and MySQL collect facts from
-// a server, Judge makes findings of them. What is judged is engine-free, and needs no server.
+// Package doctor checks whether a database meets dblock's requirements. Postgres and MySQL collect
+// facts from a server, and Evaluate makes findings of them. The checks are engine-free and need no
+// server.
 package doctor
 
 import (

@@ -8,7 +8,7 @@ const (
 	engineMySQL    = "mysql"
 )
 
-// Facts are what was found of a server, without a judgement.
+// Facts are what was read from a server, before any check.
 type Facts struct {
 	Engine, Product, Version string
 	Known                    bool  // the product is one whose settings mean what they say
@@ -17,7 +17,7 @@ type Facts struct {
 
 	Cluster      string // what several nodes are behind it, for example "a Galera cluster"; "" where none shows
 	Pooled       bool
-	Standby      bool  // a standby or a replica: it takes no writes from anybody
+	Standby      bool  // a standby or a replica: it accepts no writes
 	ReadOnly     bool  // transactions of the session are read-only by default
 	SessionLocks error // why locks of a session don't exclude there, or nil
 

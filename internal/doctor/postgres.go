@@ -141,7 +141,7 @@ func (f *Facts) searchPathPostgres(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// countPostgres reads what everybody may see: of pg_stat_activity that is less.
+// countPostgres reads what every user may see: of pg_stat_activity that is less.
 func (f *Facts) countPostgres(ctx context.Context, conn *pgx.Conn) error {
 	return conn.QueryRow(ctx, "SELECT (SELECT count(*) FROM pg_catalog.pg_locks l WHERE NOT l.fastpath)::int,"+
 		" (SELECT coalesce(sum(d.numbackends), 0) FROM pg_catalog.pg_stat_database d)::int,"+

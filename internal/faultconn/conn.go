@@ -173,7 +173,7 @@ func (c *conn) release() {
 		return
 	}
 	if _, err := c.Conn.Write(held); err == nil {
-		_, _ = c.Conn.Read(make([]byte, 1<<16)) // the answer, or that there is nobody any more
+		_, _ = c.Conn.Read(make([]byte, 1<<16)) // the answer, or an error if the client is gone
 	}
 }
 

@@ -22,12 +22,12 @@ import (
 type Mode int
 
 const (
-	CutBefore  Mode = iota + 1 // the connection is closed before the call is forwarded
-	CutAfter                   // the call is forwarded, then the connection is closed: a lost reply
-	Stall                      // from here on nothing gets through in either direction, and nobody is told
-	Late                       // this side sees a cut; the other side gets the bytes, and the end, with Release
-	HookBefore                 // the hook is called, then all goes on
-	HookAfter                  // the call is forwarded, then the hook is called
+	CutBefore  Mode = iota + 1 // the connection is closed before the call is forwarded.
+	CutAfter                   // the call is forwarded, then the connection is closed: a lost reply.
+	Stall                      // from here on nothing gets through in either direction, and neither side gets an error.
+	Late                       // this side sees a cut; the other side gets the bytes, and the end, with Release.
+	HookBefore                 // the hook is called, then all goes on.
+	HookAfter                  // the call is forwarded, then the hook is called.
 )
 
 func (m Mode) String() string {
@@ -169,7 +169,7 @@ func (d *Dialer) Release() {
 	}
 }
 
-// Open is how many connections were dialled and not closed yet by whoever dialled them.
+// Open is how many connections were dialled and not yet closed by the dialling side.
 func (d *Dialer) Open() int { return len(d.all()) }
 
 func (d *Dialer) forget(c *conn) {

@@ -151,7 +151,7 @@ func (l *myLink) refuse(a Answer, packet []byte) bool {
 	return l.fail(a, 1) && !a.Fatal
 }
 
-// fail tells the client of an error.
+// fail sends an error to the client.
 func (l *myLink) fail(a Answer, sequence byte) bool {
 	number, _ := strconv.ParseUint(a.Code, 10, 16)
 	body := binary.LittleEndian.AppendUint16([]byte{0xff}, uint16(number))
@@ -286,7 +286,8 @@ func changed(rows Rows, answer [][]byte, command byte) [][]byte {
 	return append(changed, answer[len(answer)-1])
 }
 
-// isDefinition tells a column from a row: it begins with the name of the catalog.
+// isDefinition reports whether a packet is a column and not a row: a column begins with the name of
+// the catalog.
 func isDefinition(packet []byte) bool { return len(packet) > 8 && string(packet[4:8]) == "\x03def" }
 
 func nulls(columns int, command byte) []byte {

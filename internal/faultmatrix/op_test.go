@@ -16,12 +16,12 @@ import (
 
 // Kinds of ops.
 const (
-	opGrant   = "grant"   // an acquisition that returned, with its token
-	opEnter   = "enter"   // the caller is in the section of a lease
-	opExpire  = "expire"  // the caller is about to move the end of the section to End
-	opLeave   = "leave"   // it was, until End at most
-	opSection = "section" // a section of a session lock, known with its release
-	opWriting = "writing" // a write that is about to commit: a killed process logs no more of it
+	opGrant   = "grant"   // an acquisition that returned, with its token.
+	opEnter   = "enter"   // the caller is in the section of a lease.
+	opExpire  = "expire"  // the caller is about to move the end of the section to End.
+	opLeave   = "leave"   // it was, until End at most.
+	opSection = "section" // a section of a session lock, known with its release.
+	opWriting = "writing" // a write that is about to commit: a killed process logs no more of it.
 	opWrite   = "write"
 	opRead    = "read" // of what a shared lock protects; Now is the value
 	opOrder   = "order"

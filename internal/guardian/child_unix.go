@@ -23,8 +23,8 @@ const (
 	name = "lock-guardian"
 	// begin is the last line that the caller writes before it starts the guardian.
 	begin = "begin"
-	// notice is how long after the command the processes may still run that it left behind, before
-	// the caller hears of it.
+	// notice is how long processes that the command left behind may run on before the caller is
+	// notified.
 	notice = 2 * time.Second
 )
 
@@ -48,7 +48,7 @@ type guarded struct {
 	until [2]time.Time // by the monotonic and by the wall clock
 	kill  time.Time    // after SIGTERM; zero before
 	dead  bool         // the caller has gone
-	left  time.Time    // when the caller hears of what is left behind; zero: never
+	left  time.Time    // when the caller is notified of what is left behind; zero: never
 }
 
 func guard(args []string) int {
@@ -75,16 +75,16 @@ func guard(args []string) int {
 		return 1
 	}
 	g.report("started " + strconv.Itoa(g.pid))
-	heard, ended, over := make(chan string), make(chan syscall.WaitStatus, 1), make(chan struct{})
-	go read(lines, heard)
+	received, ended, over := make(chan string), make(chan syscall.WaitStatus, 1), make(chan struct{})
+	go read(lines, received)
 	go g.reap(ended, over)
 	for {
 		select {
-		case line, ok := <-heard:
+		case line, ok := <-received:
 			if ok {
 				g.obey(line)
 			} else {
-				g.dead, heard = true, nil
+				g.dead, received = true, nil
 			}
 		case <-signals:
 			g.terminate()
@@ -158,10 +158,10 @@ func (g *guarded) mayStart(lines *bufio.Scanner) error {
 	return errors.New("the command was not started: the caller has ended")
 }
 
-func read(lines *bufio.Scanner, heard chan<- string) {
-	defer close(heard)
+func read(lines *bufio.Scanner, received chan<- string) {
+	defer close(received)
 	for lines.Scan() {
-		heard <- lines.Text()
+		received <- lines.Text()
 	}
 }
 

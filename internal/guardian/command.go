@@ -20,6 +20,6 @@ type Command struct {
 	Grace time.Duration // between SIGTERM and SIGKILL if the context ends
 
 	// Left is called once if n processes still run 2 s after the command itself has ended. pids are
-	// the first 100 of them; none if the system does not tell. May be nil.
+	// the first 100 of them; none if the system does not list them. May be nil.
 	Left func(n int, pids []int)
 }

@@ -137,7 +137,7 @@ func (r *run) unshare() {
 	}
 }
 
-// wait tells the guardian what it has to know, until all processes have ended.
+// wait sends the guardian what it has to know, until all processes have ended.
 func (r *run) wait(ctx context.Context) (int, error) {
 	reports := make(chan string)
 	go func() {
@@ -188,7 +188,7 @@ func (r *run) wait(ctx context.Context) (int, error) {
 	return r.result()
 }
 
-// extend tells the guardian until when the command may run.
+// extend sends the guardian the time until which the command may run.
 func (r *run) extend() {
 	if until := r.ValidUntil(); !until.Equal(r.until) {
 		r.until = until

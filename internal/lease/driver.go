@@ -25,32 +25,32 @@ type AcquireRequest struct {
 	Handle         Handle
 	Label          string
 	Data           []byte
-	Hold           time.Duration // it ends so long after it was granted, whatever the member does; 0: never
-	Detached       bool          // no member keeps it: it lasts for Hold
-	Contended      bool          // another handle held the key at the last request
-	Instead        Handle        // an acquisition that this one replaces if the database still has it; zero: none
-	DeadMember     member.ID     // a member that is gone for good (see Evict): what it held is free; zero: none
-	NoTickets      bool          // only if no call has a ticket for the key
-	DespiteReaders bool          // readers may be there still: what is granted is to be held only when they have gone
+	Hold           time.Duration // it ends so long after it was granted, whatever the member does; 0: never.
+	Detached       bool          // no member keeps it: it lasts for Hold.
+	Contended      bool          // another handle held the key at the last request.
+	Instead        Handle        // an acquisition that this one replaces if the database still has it; zero: none.
+	DeadMember     member.ID     // a member that is gone for good (see Evict): what it held is free; zero: none.
+	NoTickets      bool          // only if no call has a ticket for the key.
+	DespiteReaders bool          // readers may be there still: what is granted is to be held only when they have gone.
 
 	Permits, Limit int // where permits are asked for: how many, of how many
 }
 
 // AcquireResult is what became of an AcquireRequest.
 type AcquireResult struct {
-	Token  int64  // of the grant; 0: it was not granted
-	Ticket int64  // in the fair queue; 0: the member is gone
-	Handle Handle // of the acquisition that the database says it granted; the core refuses a grant of another one
-	Err    error  // of this request; the other results of its batch count
+	Token  int64  // of the grant; 0: it was not granted.
+	Ticket int64  // in the fair queue; 0: the member is gone.
+	Handle Handle // of the acquisition that the database says it granted; the core refuses a grant of another one.
+	Err    error  // of this request; the other results of its batch count.
 
 	// What follows says why, as one statement saw it.
 	MemberGone bool // the member of the request has expired, or has sent more heartbeats
 	Held       bool // the key is held; else its row was locked for a moment, and it may be free
 	Holder     Holder
-	Shared     bool        // no live holder has it exclusively, but readers may have it, and the request was not Over them
-	Stored     int         // the semaphore's number of permits; 0: there is none
-	Usable     int         // how many of its permits seem free
-	Dead       []member.ID // holders of permits that have expired or are gone
+	Shared     bool        // no live holder has it exclusively, but readers may have it, and the request was not Over them.
+	Stored     int         // the semaphore's number of permits; 0: there is none.
+	Usable     int         // how many of its permits seem free.
+	Dead       []member.ID // holders of permits that have expired or are gone.
 }
 
 // Holder describes the holder of a lease.

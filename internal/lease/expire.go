@@ -58,7 +58,7 @@ func (h *hold) EndsAt() time.Time {
 	return h.until
 }
 
-// moveSlot is a channel with room for one call that moves the end.
+// moveSlot is a channel of capacity one, for the one call that moves the end.
 func (h *hold) moveSlot() chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()

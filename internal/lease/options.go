@@ -15,13 +15,13 @@ import (
 type Options struct {
 	Label          string
 	Observer       dblock.Observer
-	Log            *slog.Logger  // heartbeats that fail, members that are lost; nil: nothing
-	Clock          clock.Clock   // default: the machine's
-	Poll           time.Duration // how often a process asks again for a key that it waits for; 10 ms to 1 min
-	UnnotifiedPoll time.Duration // the same if no notification of a release comes; default: Poll
-	Fair           bool          // first come, first served, across processes
-	MaxQueue       int           // calls that may wait; default 65,536
-	MaxBatch       int           // calls that share a statement; default 1,024, at most 8,192
+	Log            *slog.Logger  // heartbeats that fail, members that are lost; nil: nothing.
+	Clock          clock.Clock   // default: the machine's.
+	Poll           time.Duration // how often a process asks again for a key that it waits for; 10 ms to 1 min.
+	UnnotifiedPoll time.Duration // the same if no notification of a release comes; default: Poll.
+	Fair           bool          // first come, first served, across processes.
+	MaxQueue       int           // calls that may wait; default 65,536.
+	MaxBatch       int           // calls that share a statement; default 1,024, at most 8,192.
 
 	// MaxInFlight is how many statements that acquire, and how many that release, are under way at
 	// once. Default: one, and a second where the first takes long.

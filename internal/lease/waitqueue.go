@@ -39,11 +39,11 @@ type waitQueues struct {
 // waitQueue is the queue of one key.
 type waitQueue struct {
 	waiters  []*waiter
-	seen     *dblock.HeldError // the holder that the database named last
-	since    time.Time         // when this process got the key from another one, or asked last whether others wait
-	share    int               // hand-overs until it asks again; 0: it has not handed over yet
-	handOffs int               // of share
-	yields   bool              // the key was released for another process, and the next waiter lets it go first
+	seen     *dblock.HeldError // the holder that the database named last.
+	since    time.Time         // when this process got the key from another one, or asked last whether others wait.
+	share    int               // hand-overs until it asks again; 0: it has not handed over yet.
+	handOffs int               // of share.
+	yields   bool              // the key was released for another process, and the next waiter lets it go first.
 }
 
 type waiterState int

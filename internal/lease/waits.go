@@ -45,7 +45,7 @@ type waited struct {
 	subscriptions map[*subscription]struct{}
 	announced     member.ID // under which the database knows of it; zero: it does not
 
-	since   time.Time // when the first of the bells was hung
+	since   time.Time // when the first wake-up was registered
 	watched bool      // the server looks at it
 	seen    int64     // the token under which it was seen free, and all calls were woken
 }

@@ -8,9 +8,9 @@
 //	program ── dblock.Locker ── lease, member, batch ── driver ── network ── memlease.Server
 //	program ── dblock.Locker ── session ── sessionDriver, conn ── network ── sessions
 //
-// A judge outside the core reads the history and the server's rows: which holds overlapped, which
+// A checker outside the core reads the history and the server's rows: which holds overlapped, which
 // fences went back, which grants are left when all programs have ended. Each protection has a
-// mutation that removes it, and the judge must find every mutation.
+// mutation that removes it, and the checker must find every mutation.
 //
 // The package has tests only.
 package locksim

@@ -10,16 +10,16 @@ type mutation string
 
 const (
 	none    mutation = ""
-	beat    mutation = "the heartbeat number check"            // a statement takes effect however late it arrives
-	expiry  mutation = "the expiry predicate"                  // a member is evicted that is alive
-	margin  mutation = "the trust margin"                      // a process trusts a lock until the server would end it
-	handOff mutation = "the hand-over fence"                   // a lock is handed over that is another one's by now
-	handle  mutation = "the handle of a release"               // a release frees a lock that is another one's by now
-	certain mutation = "the repetition of unresolved releases" // a release that found nothing is not repeated
-	recheck mutation = "the search for forgotten releases"     // the server says that a member holds nothing
-	inTurn  mutation = "the tickets' precedence"               // a call that has no ticket comes first
-	undo    mutation = "the undoing of statements that failed" // the server says that nothing of them stands
-	guard   mutation = "the guard of writes"                   // a write is accepted whatever its fence
+	beat    mutation = "the heartbeat number check"            // a statement takes effect however late it arrives.
+	expiry  mutation = "the expiry predicate"                  // a member is evicted that is alive.
+	margin  mutation = "the trust margin"                      // a process trusts a lock until the server would end it.
+	handOff mutation = "the hand-over fence"                   // a lock is handed over that is another one's by now.
+	handle  mutation = "the handle of a release"               // a release frees a lock that is another one's by now.
+	certain mutation = "the repetition of unresolved releases" // a release that found nothing is not repeated.
+	recheck mutation = "the search for forgotten releases"     // the server says that a member holds nothing.
+	inTurn  mutation = "the tickets' precedence"               // a call that has no ticket comes first.
+	undo    mutation = "the undoing of statements that failed" // the server says that nothing of them stands.
+	guard   mutation = "the guard of writes"                   // a write is accepted whatever its fence.
 )
 
 // by changes on whose behalf a statement asks.

@@ -41,8 +41,8 @@ func errTimeout(waited time.Duration) error {
 		"try again when it is done: %w", waited, dblock.ErrBusy)
 }
 
-// errTaking says why ctx ended, where that is the reason: drivers may tell only of the connection
-// that they closed for it.
+// errTaking says why ctx ended, if that is the reason: drivers may report only the connection that
+// they closed for it.
 func errTaking(ctx context.Context, err error) error {
 	if ended := context.Cause(ctx); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", ended, err)

@@ -22,7 +22,7 @@ const (
 
 // Postgres is an advisory lock on a session. It holds for one database: its names are not shared
 // with others on the server. It needs a connection of its own for the time it is held: behind a
-// pooler that gives each transaction another one it excludes nobody.
+// pooler that gives each transaction another one it excludes no other process.
 type Postgres struct {
 	Schema  string        // whose tables are migrated: other schemas don't wait
 	Timeout time.Duration // how long to wait; 0 stands for DefaultTimeout

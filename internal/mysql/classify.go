@@ -156,8 +156,8 @@ func IsNoSavepoint(err error) bool {
 // it back.
 func isConflict(err *mysqldriver.MySQLError) bool { return ofServer(err, true) == sqlerr.Retryable }
 
-// ofServer returns the class of the server's own error. Classify two numbers only the text tells
-// the class.
+// ofServer returns the class of the server's own error. Of two numbers only the text shows the
+// class.
 func ofServer(err *mysqldriver.MySQLError, unwritten bool) sqlerr.Class {
 	number := err.Number
 	switch {

@@ -1,6 +1,6 @@
 package mysql
 
-// Error numbers that dblock tells apart by themselves. Package sqlerr has the table of their
+// Error numbers that dblock distinguishes by themselves. Package sqlerr has the table of their
 // classes.
 const (
 	cantCommit        = 1180 // ER_ERROR_DURING_COMMIT: see handlerDeadlock

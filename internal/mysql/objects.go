@@ -106,7 +106,7 @@ func spelled(kind, is string) string {
 }
 
 // Differences says what dblock's tables lack of their version, or have otherwise. What the user may
-// not see is not judged.
+// not see is not compared.
 func Differences(ctx context.Context, conn Conn, name, server string, version int64) ([]string, error) {
 	have, err := Objects(ctx, conn, name)
 	if err != nil {
@@ -146,8 +146,8 @@ func DropUnseen(ctx context.Context, conn Conn, name, server string, want, have 
 
 // dropHidden deletes indexes and CHECKs that the user does not see. MariaDB shows no index to a
 // user that may only read some columns, and no CHECK to one with privileges on the table alone. A
-// user that sees the primary key sees the other indexes. Else the definition of the table tells.
-// have gets the CHECKs that it has.
+// user that sees the primary key sees the other indexes. Else the definition of the table shows
+// them. have gets the CHECKs that it has.
 func dropHidden(ctx context.Context, on mysqldb.DBTX, want, have schema.Shape) error {
 	hidden := map[string][]schema.Object{}
 	for _, o := range want.Missing(have) {

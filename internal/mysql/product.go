@@ -45,8 +45,8 @@ func productOf(version, comment string) Product {
 func (s *Server) SessionLocks() error {
 	switch {
 	case s.Product == ProductTiDB:
-		// One TiDB server was seen to keep sessions apart. What several do together was not,
-		// and IS_USED_LOCK tells no holder.
+		// One TiDB server was seen to keep sessions apart. What several do together was not, and
+		// IS_USED_LOCK returns no holder.
 		return refuse("on TiDB GET_LOCK does not name the holder of a lock, and is not known to exclude across servers: use a MySQL or MariaDB server")
 	case s.Product == ProductVitess:
 		return refuse("Vitess gives a named lock to others once its session was idle for 30 s, while the holder still believes in it: " +

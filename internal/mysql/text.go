@@ -27,12 +27,12 @@ type Conn interface {
 type Inline struct {
 	Conn
 
-	tables      *tables       // nil: statements are sent as they are
-	longest     int           // bytes of a statement, 0: no bound; a longer one fails with ErrTooLong
-	mariaDB     bool          // the server is known to be MariaDB
-	boundTables bool          // bounds waits for tables, on MySQL; such an error is marked: see sqlerr.TableLocked
-	rowWait     rowWait       // on MariaDB
-	maxTime     time.Duration // of a query
+	tables      *tables       // nil: statements are sent as they are.
+	longest     int           // bytes of a statement, 0: no bound; a longer one fails with ErrTooLong.
+	mariaDB     bool          // the server is known to be MariaDB.
+	boundTables bool          // bounds waits for tables, on MySQL; such an error is marked: see sqlerr.TableLocked.
+	rowWait     rowWait       // on MariaDB.
+	maxTime     time.Duration // of a query.
 }
 
 // List is an argument in the place of one of sqlc's slices.

@@ -1,6 +1,6 @@
 package postgres
 
-// SQLSTATEs that dblock tells apart by themselves. Package sqlerr has the table of their classes,
+// SQLSTATEs that dblock distinguishes by themselves. Package sqlerr has the table of their classes,
 // from https://www.postgresql.org/docs/current/errcodes-appendix.html#ERRCODES-TABLE.
 const (
 	codeConnectionException = "08000"

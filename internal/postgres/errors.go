@@ -107,9 +107,9 @@ func ClassifyOwn(err error) sqlerr.Class {
 }
 
 // NeverSent reports that nothing of a statement reached the server. pgconn says so too of a
-// connection that is closed, and means one that was closed before; but it reports that as well
-// where the connection broke while it waited for the answer to a statement of the simple protocol,
-// such as a commit.
+// connection that is closed, and means one that was closed before. It also says so if the
+// connection broke while it waited for the reply to a statement of the simple protocol, such as a
+// commit.
 func NeverSent(err error) bool {
 	return pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }

@@ -20,15 +20,15 @@ const heardWithin = 5 * time.Second
 // listensWithin is how long a LISTEN may take.
 const listensWithin = 5 * time.Minute
 
-// Listen connects as pool does, and calls heard with the payload of each notification until ctx
+// Listen connects as pool does, and calls received with the payload of each notification until ctx
 // ends or the connection does. It calls ready first: nothing that is notified from then on is
 // missed. Both are called on this goroutine.
 //
-// Behind a pooler in transaction mode nothing is heard, and no statement fails. So it has pool send
-// it something first.
+// Behind a pooler in transaction mode no notification arrives, and no statement fails. So it has
+// pool send it something first.
 //
 // Errors: dblock.ErrUnsupported where there is a pooler and nothing came; the driver's.
-func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(), heard func(payload string)) error {
+func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(), received func(payload string)) error {
 	conn, err := Connect(ctx, pool, func(*pgx.ConnConfig) {})
 	if err != nil {
 		return err
@@ -44,13 +44,13 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(
 			return err
 		}
 		if n.Channel == channel {
-			heard(n.Payload)
+			received(n.Payload)
 		}
 	}
 }
 
-// begin listens once it has heard itself: what a pooler's sessions listen to stays, and would come
-// to others.
+// begin listens once it has received its own notification: what a pooler's sessions listen to
+// stays, and would come to others.
 func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel string) error {
 	server, err := Probe(ctx, conn)
 	if err != nil {
@@ -59,7 +59,7 @@ func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel stri
 	own := "dblock_" + member.NewID().String()
 	err = checkListen(ctx, pool, conn, own)
 	if server.Pooled && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return fmt.Errorf("%w: nothing is heard through the pooler between here and the server: in transaction mode LISTEN does not work", dblock.ErrUnsupported)
+		return fmt.Errorf("%w: nothing is received through the pooler between here and the server: in transaction mode LISTEN does not work", dblock.ErrUnsupported)
 	}
 	if err != nil {
 		return err

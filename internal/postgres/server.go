@@ -24,9 +24,9 @@ type Server struct {
 	// the next statement may be served by another one.
 	Backend int32
 
-	// Pooled: the server's process is not the one that the session was told of when it began, or it
-	// changed between two statements. A pooler in session mode shows the first as well; it can't be
-	// told from one in transaction mode.
+	// Pooled: the server's process is not the one that the session got when it began, or it changed
+	// between two statements. A pooler in session mode shows the first as well: it looks like one
+	// in transaction mode.
 	Pooled bool
 
 	Standby  bool // it replays another server's log: writes fail, and locks here exclude no session there

@@ -19,13 +19,14 @@ const (
 	defaultAttempts = 10
 	maxAttempts     = 1_000
 
-	// Whoever conflicts has met at least one other. The first pause is about a short transaction
-	// long, and they double: it is the crowd that has to thin out.
+	// A transaction that conflicts has met at least one other. The first pause is about as long as
+	// a short transaction, and each is twice as long as the one before: fewer transactions then
+	// meet.
 	firstPause   = 5 * time.Millisecond
 	longestPause = 500 * time.Millisecond
 )
 
-// Options say how often a transaction is run, and who is told.
+// Options say how often a transaction is run, and what is called before a repetition.
 type Options struct {
 	Attempts int
 	OnRetry  func(attempt int, err error)
@@ -88,8 +89,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// pause is how long to wait after so many attempts, give or take a half: those who met must not
-// meet again.
+// pause is how long to wait after so many attempts, give or take a half: transactions that met must
+// not meet again.
 func pause(attempts int) time.Duration {
 	return pace.Jitter(min(firstPause<<min(attempts-1, 20), longestPause))
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Conditions are what a query calls in and behind its FROM. A server that has locked a row judges
-// it again, but not by later rows of other tables, which a sub-select or a function may read.
+// Conditions are what a query calls in and behind its FROM. A server that has locked a row
+// evaluates them again, but not by later rows of other tables, which a sub-select or a function may
+// read.
 type Conditions struct {
 	Functions []string // names before a bracket, some of which are no function's
 	Members   []string // names behind a dot: Postgres calls a function of a row so, too

@@ -1,5 +1,5 @@
-// Package sale is a flash sale: many buyers who all want one unit of the same thing at the same
-// moment, and what became of them.
+// Package sale is a flash sale: many buyers want one unit of the same SKU at the same moment, and
+// each gets a result.
 package sale
 
 import (
@@ -29,23 +29,23 @@ type Sale struct {
 	Name   string // prefix of the orders' keys and name of the SKU
 	Buyers int
 	Stock  int64
-	Seed   uint64 // decides who comes first
+	Seed   uint64 // decides the order of the buyers
 }
 
 // Result is what the buyers saw, and what the books say.
 type Result struct {
-	Sold    int64         // buyers who were told that they have it
-	SoldOut int64         // buyers who were told that there is none left
-	Busy    int64         // buyers who were told to come again
-	Failed  int64         // buyers who were told something else
+	Sold    int64         // buyers that got a unit
+	SoldOut int64         // buyers that got "sold out"
+	Busy    int64         // buyers that got "busy"
+	Failed  int64         // buyers that got another error
 	Failure error         // the first of that
 	Took    time.Duration // from the start to the last answer that said sold
 	Latency *hdrhistogram.Histogram
 	Balance inventory.Balance
 
 	Oversold   int64 // units sold beyond the stock
-	Unrecorded int64 // sales that buyers were told of and the books don't hold
-	LostSales  int64 // units left that a buyer who was refused would have bought
+	Unrecorded int64 // sales that were confirmed to buyers and are not in the books
+	LostSales  int64 // units left that a refused buyer would have bought
 }
 
 // Histogram returns one for latencies in microseconds, up to a minute, to three digits.
@@ -120,8 +120,8 @@ func (r *Result) count(err error, at time.Duration) {
 }
 
 // Check says what is wrong with the result of a sale, or nil: every unit is accounted for, none was
-// sold twice, and no buyer was told that it is sold out while one was left. A Shop that promises to
-// sell all must not have refused a buyer as busy either.
+// sold twice, and no buyer got "sold out" while one was left. A Shop that promises to sell all must
+// not have refused a buyer as busy either.
 func (r Result) Check(sellsAll bool) error {
 	switch {
 	case r.Oversold > 0:

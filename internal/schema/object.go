@@ -114,8 +114,8 @@ func (s Shape) Differences(in Shape) []string {
 }
 
 // hasAlike reports whether a table has a CHECK under another name. Tools that copy a table on MySQL
-// name the CHECKs of the copy anew. On Postgres dblock tells by the name which CHECK has failed;
-// the definitions begin with that word there.
+// name the CHECKs of the copy anew. On Postgres dblock finds out by the name which CHECK has
+// failed; the definitions begin with that word there.
 func (s Shape) hasAlike(o Object, is string) bool {
 	if o.Kind != Limit || strings.HasPrefix(is, "CHECK ") {
 		return false

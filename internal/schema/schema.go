@@ -32,7 +32,7 @@ func Tables() []string {
 	}
 }
 
-// passing tells tables whose rows come and go, so that a service deletes them, too.
+// passing has the tables whose rows come and go, so that a service deletes them, too.
 func passing(table string) bool {
 	if strings.HasPrefix(table, "dblock_queue") {
 		return true

@@ -82,8 +82,8 @@ const UseUTF8 = "create a database with ENCODING 'UTF8' TEMPLATE template0 and m
 // MariaDB is what MySQLServer calls that server.
 const MariaDB = "MariaDB"
 
-// MySQLServer checks the version of a server of the MySQL family, as VERSION() gives it, and tells
-// which of the two it is: "MySQL" or "MariaDB". The name is also right where err is a
+// MySQLServer checks the version of a server of the MySQL family, as VERSION() gives it, and
+// returns the product: "MySQL" or "MariaDB". The name is also right where err is a
 // *dblock.ServerVersionError.
 func MySQLServer(version string) (name string, err error) {
 	name, oldest, need := "MySQL", oldestMySQL, "8.0.16"

@@ -17,13 +17,13 @@ const (
 	TakeShared           // acquire it in shared mode; not done while a session announces that it wants it exclusively
 	Free                 // release what Take acquired, and notify the sessions that wait
 	FreeShared
-	Show                // announce that this session waits, so that it is notified and HasWaiters finds it
-	Hide                // take that back
-	Intend              // announce that this session waits for exclusive mode; not done if another session has announced it
-	Forgo               // take that back
+	Show                // announce that this session waits, so that it is notified and HasWaiters finds it.
+	Hide                // take that back.
+	Intend              // announce that this session waits for exclusive mode; not done if another session has announced it.
+	Forgo               // take that back.
 	HasWaiters          // does another session wait for the lock?
 	HasExclusiveWaiters // does another session wait for exclusive mode?
-	Drop                // release what Take acquired without a notification; works when the server has no room for locks
+	Drop                // release what Take acquired without a notification; works when the server's lock table is full.
 	DropShared
 )
 

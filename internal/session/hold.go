@@ -29,7 +29,7 @@ type hold struct {
 	mode    dblock.Mode
 	label   string
 	began   time.Time
-	signal  func(dblock.Reason) // tells the Lock that it is lost
+	signal  func(dblock.Reason) // marks the Lock as lost
 	wake    chan struct{}       // where its caller waits, for the lock and for the answer to its release
 	request request             // its release
 

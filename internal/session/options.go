@@ -17,15 +17,15 @@ type Options struct {
 	Label       string
 	Observer    dblock.Observer
 	Log         *slog.Logger
-	IdleTimeout time.Duration // after which the server frees the locks of a silent connection; default 10 s
-	MaxConns    int           // connections; default 4
-	Poll        time.Duration // how often a process asks again for a key that it waits for
-	Shared      bool          // the server has shared locks
-	Alike       bool          // a statement that acquires and releases costs more than two
-	Notifies    bool          // the server notifies of releases
-	ServerQueue bool          // a call waits at the server, on a connection of its own
-	MaxQueue    int           // calls that may wait for a statement; default 65,536
-	MaxBatch    int           // calls that share a statement; default 512: enough for a crowd, and few enough for it to be short
+	IdleTimeout time.Duration // after which the server frees the locks of a silent connection; default 10 s.
+	MaxConns    int           // connections; default 4.
+	Poll        time.Duration // how often a process asks again for a key that it waits for.
+	Shared      bool          // the server has shared locks.
+	Alike       bool          // a statement that acquires and releases costs more than two.
+	Notifies    bool          // the server notifies of releases.
+	ServerQueue bool          // a call waits at the server, on a connection of its own.
+	MaxQueue    int           // calls that may wait for a statement; default 65,536.
+	MaxBatch    int           // calls that share a statement; default 512: enough for a crowd, and few enough for it to be short.
 
 	Draw func(n time.Duration) time.Duration // a random duration below n; default rand.N. A test repeats what it drew
 }

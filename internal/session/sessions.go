@@ -101,7 +101,7 @@ const (
 	maxSessions = 2
 )
 
-// available returns a session with room for one more lock. If there is none, it returns one that is
+// available returns a session that can take one more lock. If there is none, it returns one that is
 // being opened, or nil if no more may be. ss.mu is held.
 func (ss *sessions) available() (*session, *opening) {
 	s := ss.leastUsed()

@@ -36,13 +36,13 @@ type slot struct {
 
 	noted      time.Time // when its key was noted
 	acquiredAt time.Time
-	shareBegan time.Time // at acquiredAt, or when the last look found no other session waiting
-	handOffs   int       // how many more waiters of this process have the lock before other sessions
-	yields     bool      // other sessions wait, and this process has had its turn
-	proven     bool      // the server has just confirmed that the session has the lock: it may be handed over or shared
-	yielded    bool      // it was released for another session: the next waiter lets that one ask first
+	shareBegan time.Time // at acquiredAt, or when the last look found no other session waiting.
+	handOffs   int       // how many more waiters of this process have the lock before other sessions.
+	yields     bool      // other sessions wait, and this process has had its turn.
+	proven     bool      // the server has just confirmed that the session has the lock: it may be handed over or shared.
+	yielded    bool      // it was released for another session: the next waiter lets that one ask first.
 
-	firstHolder [1]*hold // room for the usual case of one
+	firstHolder [1]*hold // storage for the usual case of one
 	firstWaiter [1]*waiter
 }
 
@@ -267,8 +267,8 @@ func (sl *slots) dequeue(w *waiter) {
 	}
 }
 
-// sessionOf returns the session of a slot. A slot without one gets a session with room, or a new
-// one. sl.mu is held, except while one is opened.
+// sessionOf returns the session of a slot. A slot without one gets a session below its limit, or a
+// new one. sl.mu is held, except while one is opened.
 func (sl *slots) sessionOf(ctx context.Context, of *slot) (*session, error) {
 	for {
 		if of.session != nil {

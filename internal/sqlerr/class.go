@@ -15,15 +15,15 @@ import (
 type Class int
 
 const (
-	Unclassified Class = iota // no class is known
-	Retryable                 // the transaction was rolled back for others' sake: run it again
-	Duplicate                 // the key exists
-	Busy                      // a lock or a connection did not come in time; nothing was written
-	Unavailable               // no connection, or none that may write; nothing was written
-	Unresolved                // the connection broke while the statement may have been running
-	BadInput                  // the values to write are refused; nothing was written
-	NoSchema                  // the tables do not exist
-	Overloaded                // the server has no room for more locks; nothing was written
+	Unclassified Class = iota // no class is known.
+	Retryable                 // the transaction was rolled back for others' sake: run it again.
+	Duplicate                 // the key exists.
+	Busy                      // a lock or a connection did not come in time; nothing was written.
+	Unavailable               // no connection, or none that may write; nothing was written.
+	Unresolved                // the connection broke while the statement may have been running.
+	BadInput                  // the values to write are refused; nothing was written.
+	NoSchema                  // the tables do not exist.
+	Overloaded                // the server can hold no more locks; nothing was written.
 )
 
 // classNames are the texts of String.

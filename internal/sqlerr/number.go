@@ -52,7 +52,7 @@ var numbers = map[uint16]meaning{
 	1874: always(Unavailable), // ER_INNODB_READ_ONLY
 	3989: always(Unavailable), // ER_SCHEMA_READ_ONLY: ALTER SCHEMA … READ ONLY = 1, on MySQL
 
-	// The server has no room.
+	// The server has no capacity left.
 	1021: always(Unavailable), // ER_DISK_FULL
 	1037: always(Unavailable), // ER_OUTOFMEMORY
 	1038: always(Unavailable), // ER_OUT_OF_SORTMEMORY: sort_buffer_size

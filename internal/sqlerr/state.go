@@ -31,49 +31,49 @@ var states = map[string]meaning{
 
 // stateClasses holds every class of SQLSTATEs that Postgres uses. A trigger has chosen any other.
 var stateClasses = map[string]meaning{
-	"00": always(Unclassified),      // successful completion
-	"01": always(Unclassified),      // warning
-	"02": always(Unclassified),      // no data
-	"03": always(Unclassified),      // SQL statement not yet complete
-	"08": {Unresolved, Unavailable}, // connection exception
-	"09": always(Unclassified),      // triggered action exception
-	"0A": always(Unclassified),      // feature not supported
-	"0B": always(Unclassified),      // invalid transaction initiation
-	"0F": always(Unclassified),      // locator exception
-	"0L": always(Unclassified),      // invalid grantor
-	"0P": always(Unclassified),      // invalid role specification
-	"0Z": always(Unclassified),      // diagnostics exception
-	"20": always(Unclassified),      // case not found
-	"21": always(Unclassified),      // cardinality violation
-	"22": always(BadInput),          // data exception
-	"23": always(BadInput),          // integrity constraint violation
-	"24": always(Unclassified),      // invalid cursor state
-	"25": always(Unclassified),      // invalid transaction state
-	"26": always(Unclassified),      // invalid SQL statement name
-	"27": always(Unclassified),      // triggered data change violation
-	"28": always(Unclassified),      // invalid authorization specification
-	"2B": always(Unclassified),      // dependent privilege descriptors still exist
-	"2D": always(Unclassified),      // invalid transaction termination
-	"2F": always(Unclassified),      // SQL routine exception
-	"34": always(Unclassified),      // invalid cursor name
-	"38": always(Unclassified),      // external routine exception
-	"39": always(Unclassified),      // external routine invocation exception
-	"3B": always(Unclassified),      // savepoint exception
-	"3D": always(Unclassified),      // invalid catalog name
-	"3F": always(Unclassified),      // invalid schema name
-	"40": always(Unclassified),      // transaction rollback, as by a deferred constraint
-	"42": always(Unclassified),      // syntax error or access rule violation
-	"44": always(Unclassified),      // WITH CHECK OPTION violation
-	"53": always(Unavailable),       // insufficient resources: a full disk, too many connections
-	"54": always(Unclassified),      // program limit exceeded
-	"55": always(Unclassified),      // object not in prerequisite state
-	"57": {Unresolved, Unavailable}, // operator intervention: a shutdown, a crash
-	"58": {Unresolved, Unavailable}, // system error: the server cannot read or write its files
-	"72": always(Unclassified),      // snapshot failure
-	"F0": always(Unclassified),      // configuration file error
-	"HV": always(Unclassified),      // foreign data wrapper error
-	"P0": always(BadInput),          // PL/pgSQL error: a trigger's RAISE
-	"XX": always(Unclassified),      // internal error
+	"00": always(Unclassified),      // successful completion.
+	"01": always(Unclassified),      // warning.
+	"02": always(Unclassified),      // no data.
+	"03": always(Unclassified),      // SQL statement not yet complete.
+	"08": {Unresolved, Unavailable}, // connection exception.
+	"09": always(Unclassified),      // triggered action exception.
+	"0A": always(Unclassified),      // feature not supported.
+	"0B": always(Unclassified),      // invalid transaction initiation.
+	"0F": always(Unclassified),      // locator exception.
+	"0L": always(Unclassified),      // invalid grantor.
+	"0P": always(Unclassified),      // invalid role specification.
+	"0Z": always(Unclassified),      // diagnostics exception.
+	"20": always(Unclassified),      // case not found.
+	"21": always(Unclassified),      // cardinality violation.
+	"22": always(BadInput),          // data exception.
+	"23": always(BadInput),          // integrity constraint violation.
+	"24": always(Unclassified),      // invalid cursor state.
+	"25": always(Unclassified),      // invalid transaction state.
+	"26": always(Unclassified),      // invalid SQL statement name.
+	"27": always(Unclassified),      // triggered data change violation.
+	"28": always(Unclassified),      // invalid authorization specification.
+	"2B": always(Unclassified),      // dependent privilege descriptors still exist.
+	"2D": always(Unclassified),      // invalid transaction termination.
+	"2F": always(Unclassified),      // SQL routine exception.
+	"34": always(Unclassified),      // invalid cursor name.
+	"38": always(Unclassified),      // external routine exception.
+	"39": always(Unclassified),      // external routine invocation exception.
+	"3B": always(Unclassified),      // savepoint exception.
+	"3D": always(Unclassified),      // invalid catalog name.
+	"3F": always(Unclassified),      // invalid schema name.
+	"40": always(Unclassified),      // transaction rollback, as by a deferred constraint.
+	"42": always(Unclassified),      // syntax error or access rule violation.
+	"44": always(Unclassified),      // WITH CHECK OPTION violation.
+	"53": always(Unavailable),       // insufficient resources: a full disk, too many connections.
+	"54": always(Unclassified),      // program limit exceeded.
+	"55": always(Unclassified),      // object not in prerequisite state.
+	"57": {Unresolved, Unavailable}, // operator intervention: a shutdown, a crash.
+	"58": {Unresolved, Unavailable}, // system error: the server cannot read or write its files.
+	"72": always(Unclassified),      // snapshot failure.
+	"F0": always(Unclassified),      // configuration file error.
+	"HV": always(Unclassified),      // foreign data wrapper error.
+	"P0": always(BadInput),          // PL/pgSQL error: a trigger's RAISE.
+	"XX": always(Unclassified),      // internal error.
 }
 
 // OfState returns the class of an SQLSTATE of Postgres. unwritten reports that the statement left

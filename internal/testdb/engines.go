@@ -19,7 +19,7 @@ const (
 
 // Engines are the kinds of server under test: those that DBLOCK_TEST_ENGINES lists, else Postgres
 // and one of the MySQL family, each only if this machine can give it. It panics when the
-// environment asks for what can't be had: a run that tests less than it was told to must not pass.
+// environment asks for what can't be had: a run that tests less than was asked for must not pass.
 func Engines() []devdb.Kind {
 	kinds, err := selected()
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	memoryFree = 6 << 30 // for the servers of several packages
 )
 
-// useMemory puts the servers' folders into memory if there is room and the environment names no
+// useMemory puts the servers' folders into memory if there is space and the environment names no
 // other place. On a disk the kernel spends much of a test's processor time on files that are made
 // and removed. What is in memory survives kill -9 of a server as well.
 func useMemory() error {

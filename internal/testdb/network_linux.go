@@ -81,8 +81,8 @@ func toolPath(name string) string {
 	return "/usr/sbin/" + name
 }
 
-// apart starts a process in a network of its own. Who is not root has it in a user namespace as
-// well, as the user that it is, with the rights over that network alone.
+// apart starts a process in a network of its own. Without root it uses a user namespace as well:
+// the process keeps its user, and has rights over that network alone.
 func apart() *syscall.SysProcAttr {
 	if os.Geteuid() == 0 {
 		return &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
@@ -184,9 +184,9 @@ func (f *Far) Command(ctx context.Context, path string, args ...string) *exec.Cm
 	return exec.CommandContext(ctx, toolPath("nsenter"), append([]string{"--net=" + f.network, path}, args...)...)
 }
 
-// Cut has nothing come through from now on, either way, and nobody is told: both links stay up, as
-// they do where a switch between them fails. What is sent goes to an address of the wire that
-// nobody has.
+// Cut lets nothing come through from now on, either way, and neither side gets an error: both links
+// stay up, as they do if a switch between them fails. What is sent goes to an unused address of the
+// wire.
 func (f *Far) Cut(tb testing.TB) {
 	tb.Helper()
 	ip(tb, "neigh", "replace", farAddr, "lladdr", nobodysMAC, "dev", "near", "nud", "permanent")

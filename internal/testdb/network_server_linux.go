@@ -49,7 +49,7 @@ func OwnNear(tb testing.TB, kind devdb.Kind) (near, far string) {
 	return near, config.FormatDSN()
 }
 
-// letIn is who may connect to a Postgres: it must be readable for the user that the server runs as.
+// letIn is the pg_hba.conf of a Postgres: it must be readable for the user that the server runs as.
 func letIn(tb testing.TB) (path string) {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "dblock-test-")
@@ -67,8 +67,8 @@ func letIn(tb testing.TB) (path string) {
 	return path
 }
 
-// makeFarUser makes a user of the same name and password as the one who may come from this machine
-// alone.
+// makeFarUser makes a user of the same name and password as the one that may connect from this
+// machine alone.
 func makeFarUser(tb testing.TB, config *mysql.Config) {
 	tb.Helper()
 	connector, err := mysql.NewConnector(config)

@@ -143,9 +143,8 @@ func (t callerTx) decide(ctx context.Context, ask driver.ReadRequest, decide fun
 	}
 }
 
-// isNew fails if a key that is not recorded, as far as the transaction's snapshot goes back, has
-// been recorded since: the stock is read as it is now, so that the order would be told that it is
-// sold out by itself.
+// isNew fails if a key that is not recorded in the transaction's snapshot has been recorded since.
+// The stock is read as it is now: the order would be refused as sold out because of its own units.
 func (t callerTx) isNew(ctx context.Context, keys []string, books driver.Books) error {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return books.Recorded[key] != nil })
 	now, err := lockReservations(ctx, t.on, mysqldb.LockReservations, keys)

@@ -123,8 +123,8 @@ var asTheOwners = []string{
 }
 
 // lockTimeout lets the server give up on a lock before we give up on the server: the error then
-// says which of the two it was, and the connection lives on. It counts twice: who waits for a row
-// that many want waits for a place at the head of the line, and then for the row.
+// says which of the two it was, and the connection lives on. It counts twice: a waiter for a hot
+// row waits to become the first in the server's queue, and then for the row.
 func lockTimeout(ctx context.Context) time.Duration {
 	if driver.IsBrief(ctx) {
 		return briefTimeout
@@ -141,7 +141,7 @@ func lockTimeoutMs(ctx context.Context) string {
 	return strconv.FormatInt(lockTimeout(ctx).Milliseconds(), 10)
 }
 
-// briefTimeout is longer than those who sell usually have a row, flush included.
+// briefTimeout is longer than a sale usually locks a row, flush included.
 const briefTimeout = 50 * time.Millisecond
 
 // maxUnusable is how many connections of the pool are closed before its hooks are to blame.

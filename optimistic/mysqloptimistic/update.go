@@ -38,16 +38,16 @@ type DB interface {
 // mysqllock.RunTx is.
 //
 // Besides what optimistic.Do says, deadlocks are tried again, and a row that has changed by
-// MariaDB's innodb_snapshot_isolation, as mysqllock.Retryable tells them. A lock that was not had
+// MariaDB's innodb_snapshot_isolation, if mysqllock.Retryable reports true. A lock that was not had
 // within innodb_lock_wait_timeout, 50 s by default, is not: RetryIf.
 //
 // Errors: dblock.ErrInvalid for a *sql.DB whose sessions have autocommit off, a sql_select_limit, a
-// completion_type or READ UNCOMMITTED; those of optimistic.Do; load's and save's, as they are, but:
-// dblock.ErrUnavailable if there is no connection, or it was lost before save; nothing was written.
-// dblock.ErrOutcomeUnknown if it was lost, or ctx ended, while save or the commit ran: it is not
-// tried again, and may be written. An error of save's that is neither the server's nor dblock's is
-// that, too, outside of a transaction: it may have come after the statement. Refuse in mutate what
-// is to be refused.
+// completion_type or READ UNCOMMITTED. Those of optimistic.Do. Those of load and save are returned
+// unchanged, with two exceptions. dblock.ErrUnavailable: there is no connection, or it was lost
+// before save, and nothing was written. dblock.ErrOutcomeUnknown: the connection was lost, or ctx
+// ended, while save or the commit ran. That is not tried again, and may be written. An error of
+// save's that is neither the server's nor dblock's is that, too, outside of a transaction: it may
+// have come after the statement. Refuse in mutate what is to be refused.
 func Update[T any](
 	ctx context.Context, db DB, load func(context.Context, DB) (T, error), mutate func(context.Context, *T) error,
 	save func(context.Context, DB, T) (T, error), opts ...optimistic.Option,

@@ -40,7 +40,7 @@ func classOf(_ context.Context, err error) sqlerr.Class {
 }
 
 // isBroken reports that there is no connection, or not any more. A context's error may be one of
-// the caller's own, and tells nothing.
+// the caller's own, and does not count.
 func isBroken(err error) bool {
 	var dial *net.OpError
 	switch {

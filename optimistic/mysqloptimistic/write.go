@@ -169,7 +169,7 @@ func hasNext(p *driver.Plan, v driver.Raw) bool {
 	return !v.Void && v.N < driver.LastMoment
 }
 
-// unchanged tells how many rows a statement has found that has changed none: 1 if the row has the
+// unchanged returns how many rows a statement has found that has changed none: 1 if the row has the
 // values expected, and those that are to be set as well. The server counts rows that have changed.
 func unchanged(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (rows int64, err error) {
 	isAt := func(db DB) (bool, error) {

@@ -12,8 +12,8 @@ import (
 // many is one statement. want are the rows asked for, with their place; held are those there are,
 // locked in the order of their keys, and whether each has the version expected: as they are now,
 // whatever the statement's snapshot shows. A row that two keys mean is counted twice, and nothing
-// is written then. single tells which columns can't be sent as an array of their values; each value
-// of so many rows is a parameter of its own then.
+// is written then. single has the columns that can't be sent as an array of their values; each
+// value of so many rows is a parameter of its own then.
 func many(p *driver.Plan, op driver.Op, set []driver.Column, single []bool, rows int) string {
 	n := 0
 	var arrays, names []string

@@ -119,7 +119,7 @@ func (dialect) Twins(ctx context.Context, db DB, p *driver.Plan, key any) (n int
 // Key leaves a key as it is, but for integers: the server takes only what has the column's type.
 func (dialect) Key(_ driver.Column, key any) (any, error) { return plain(key), nil }
 
-// Value leaves a value as it is, for the same reason; but UUIDs and times are texts: if pgx does
+// Value leaves a value as it is, for the same reason; but UUIDs and times are texts. If pgx does
 // not ask for the types of parameters, it would send nothing, or a moment of which the session's
 // time zone makes the date.
 func (dialect) Value(c driver.Column, value any) (any, error) {

@@ -52,8 +52,7 @@ func now(c driver.Column) string {
 	return "clock_timestamp()"
 }
 
-// matches is the condition that a row has the version that arg tells of, which is $2 or the column
-// of a list.
+// matches is the condition that a row has the version of arg, which is $2 or the column of a list.
 func matches(p *driver.Plan, arg func(i int) string) string {
 	conditions := make([]string, len(p.Token))
 	for i, c := range p.Token {

@@ -32,8 +32,8 @@ type DB interface {
 // In a transaction of the caller's there is one attempt. That is a pgx.Tx, a connection that is in
 // a transaction, and whatever can't begin one.
 //
-// Besides what optimistic.Do says, deadlocks and failed serializations are tried again, as
-// pglock.Retryable tells them.
+// Besides what optimistic.Do says, deadlocks and failed serializations are tried again, if
+// pglock.Retryable reports true.
 //
 // Errors: those of optimistic.Do; load's and save's, as they are, but: dblock.ErrUnavailable if
 // there is no connection, or it was lost before save; nothing was written. dblock.ErrOutcomeUnknown

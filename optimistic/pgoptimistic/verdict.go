@@ -41,8 +41,8 @@ func (dialect) Class(ctx context.Context, wrote bool, err error) (is sqlerr.Clas
 	return postgres.Classify(err), true
 }
 
-// isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has
-// no type for the first; whatever else it may be that is not the server's, such as an error of TLS,
+// isUnsent reports whether pgx can't send an argument, or the transaction has ended. pgx has no
+// type for the first; whatever else it may be that is not the server's, such as an error of TLS,
 // can have come when the statement had run.
 func isUnsent(err error) bool {
 	text := err.Error()
@@ -50,7 +50,7 @@ func isUnsent(err error) bool {
 }
 
 // isBroken reports that there is no connection, or not any more. A context's error may be one of
-// the caller's own, and tells nothing.
+// the caller's own, and does not count.
 func isBroken(err error) bool {
 	switch {
 	case errors.As(err, new(*pgconn.ConnectError)):

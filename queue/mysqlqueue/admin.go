@@ -85,8 +85,8 @@ func (a admin) Claimed(ctx context.Context, most int) (map[string]int, error) {
 	return claimed, err
 }
 
-// What keeps purge from what workers leave behind: MariaDB tells everybody, MySQL those who have
-// the privilege PROCESS.
+// What keeps purge from what workers leave behind: MariaDB shows it to every user, MySQL to users
+// with the privilege PROCESS.
 var historyLength = []string{
 	"SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'INNODB_HISTORY_LIST_LENGTH' LIMIT 1",
 	"SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len' LIMIT 1",

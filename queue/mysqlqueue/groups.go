@@ -18,9 +18,9 @@ type comer struct {
 	limit    int32
 }
 
-// assignGroups lets jobs into their groups, in their order, or has them wait. In a group that has
-// room no job waits. So place reads those that wait only if it raises the limit of a full group: in
-// a caller's transaction of REPEATABLE READ that may lock out other groups.
+// assignGroups lets jobs into their groups, in their order, or has them wait. In a group below its
+// limit no job waits. So place reads those that wait only if it raises the limit of a full group:
+// in a caller's transaction of REPEATABLE READ that may lock out other groups.
 func assignGroups(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	if len(jobs) == 0 {
 		return nil
@@ -63,8 +63,8 @@ func assignGroups(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	return countGroups(ctx, on, keys, groups)
 }
 
-// raiseLimits gives groups, which are locked, their new limits. If there is room now in a group
-// that was full, the first of those that wait are let in.
+// raiseLimits gives groups, which are locked, their new limits. If a group that was full is below
+// its limit now, the first of those that wait are let in.
 func raiseLimits(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, most map[key]int32) error {
 	var heads []mysqldb.DblockQueueBlocked
 	for _, k := range keys {
@@ -106,15 +106,15 @@ func letIn(ctx context.Context, on mysqldb.DBTX, heads []mysqldb.DblockQueueBloc
 	return came, insertMany(ctx, on, mysqldb.ReadyJobs, ready)
 }
 
-// admit takes jobs that have ended out of their groups, and has the first of those that wait be
-// ready, if there is room. An empty group is deleted.
+// admit takes jobs that have ended out of their groups, and makes the first of those that wait
+// ready, within the limit. An empty group is deleted.
 func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32) error {
 	slices.SortFunc(keys, key.compare)
 	groups, err := lockGroups(ctx, on, keys)
 	if err != nil {
 		return err
 	}
-	var open, over []key // with room; empty ones
+	var open, over []key // below the limit; empty ones
 	for _, k := range keys {
 		if g := groups[k]; g != nil {
 			g.Taken -= ended[k]
@@ -165,9 +165,9 @@ func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysq
 	return groups, err
 }
 
-// blockedHeads reads the jobs that come next in groups that have room. A group in which jobs wait
-// was full until some of its jobs ended, so it has room for as many. If it has more, the caller
-// asks again for twice as many.
+// blockedHeads reads the jobs that come next in groups below their limits. A group in which jobs
+// wait was full until some of its jobs ended, so as many may come in. If it can take more, the
+// caller asks again for twice as many.
 func blockedHeads(
 	ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, ended map[key]int32,
 ) (heads []mysqldb.DblockQueueBlocked, err error) {

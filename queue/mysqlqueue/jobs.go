@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// BeginJobs is one statement for a lone job that is recorded. Otherwise another one reads which
+// BeginJobs is one statement for a single job that is recorded. Otherwise another one reads which
 // are: some drivers count the rows that were found, others those that were changed.
 func (d *database) BeginJobs(ctx context.Context, m member.ID, all []driver.Position) (begun, locked []driver.ID, err error) {
 	return d.beginJobs(ctx, d.on(d.db), m, all)
@@ -109,7 +109,7 @@ func (e *syncTx) keep(x *driver.SyncBatch, ours [][]byte) error {
 	return err
 }
 
-// keepDead writes down jobs that were buried.
+// keepDead writes down jobs that were discarded.
 func (e *syncTx) keepDead(x *driver.SyncBatch, ours [][]byte) error {
 	if !x.KeepDiscarded {
 		return nil

@@ -32,12 +32,12 @@ import (
 )
 
 // New makes a Queue in the database of db, which stays its owner's. It uses one connection of the
-// pool for heartbeats, for as long as it is open, and a few others now and then: at most those that
-// Enqueue and Work have under way (six, and WorkerOptions.Syncs and two more for each call, and one
-// for each handler of HandleTx that runs). A process that works has those of a
-// mysqllock.LeaseLocker, too: with it one process at a time is elected to look after the queues; if
-// the pool has no more than 7, each process looks after them. It asks the server for its version
-// and for that of the tables.
+// pool for heartbeats, for as long as it is open, and a few others now and then. Enqueue and Work
+// have at most six under way, and WorkerOptions.Syncs and two more for each call of Work, and one
+// for each handler of HandleTx that runs. A process that works has those of a
+// mysqllock.LeaseLocker, too. With it one process at a time is elected to maintain the queues. If
+// the pool has no more than 7, each process maintains them. It asks the server for its version and
+// for that of the tables.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
 func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error) {

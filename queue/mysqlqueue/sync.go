@@ -17,7 +17,7 @@ import (
 // errSomeLost: not all jobs that were to end are the member's any more.
 var errSomeLost = errors.New("mysqlqueue: some claims were taken away")
 
-// errSomeCancelled: others want jobs cancelled that were to be deferred or buried.
+// errSomeCancelled: others want jobs cancelled that were to be rescheduled or discarded.
 var errSomeCancelled = errors.New("mysqlqueue: some jobs are to be cancelled")
 
 // Sync is one transaction, of a statement for each claim that jobs are of, one for each way in
@@ -127,7 +127,7 @@ func (e *syncTx) fence(places []driver.Position, whole map[driver.ID]bool) (ours
 	return ours, nil
 }
 
-// give is fence for jobs that are to be deferred or buried. It refuses those that others want
+// give is fence for jobs that are to be rescheduled or discarded. It refuses those that others want
 // cancelled.
 func (e *syncTx) give(places []driver.Position, got *driver.SyncResult) (ours [][]byte, err error) {
 	ours, err = e.fence(places, nil)

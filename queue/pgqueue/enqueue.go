@@ -25,7 +25,7 @@ import (
 // the other, in all databases of the server, each with its flush. If more of them commit at once
 // than the disk flushes one by one, set Options.QuietTx, or Options.PollOnly. Then workers learn of
 // the jobs when they next look, within WorkerOptions.Poll. A transaction that has notified can't be
-// prepared (PREPARE TRANSACTION): one that is to be needs either option, too.
+// prepared (PREPARE TRANSACTION). One that is to be prepared needs either option, too.
 //
 // With keys it is up to four round trips. What they lock stays locked till tx ends: jobs of the
 // same Group, or with the same Unique, are not enqueued by others before, and none of the Group

@@ -19,13 +19,13 @@ import (
 // be had while the job's time lasts, or the server can't be reached, the job is run again after
 // about a second, and that is no attempt. The job's end takes two round trips of its own.
 //
-// tx is rolled back if fn returns an error (Snooze, Discard and Cancel, too) or panics, if a
-// middleware makes an error of what it returned, if ctx has ended, and if the process has lost its
-// claims, for which it need not know yet (Observer.Lost); then the job goes on as with
-// queue.Handle. After a deadlock, or a failed serialization, fn is run again at once, up to five
-// times in one attempt; so it must return the errors of its statements. If the row of the job's
-// unique key or group is locked at its end, for longer than about 50 ms, the job is run again soon,
-// and that is no attempt.
+// tx is rolled back if fn returns an error (Snooze, Discard and Cancel, too) or panics, or if a
+// middleware makes an error of what it returned. It is also rolled back if ctx has ended, or if the
+// process has lost its claims, even if it does not know that yet (Observer.Lost). Then the job goes
+// on as with queue.Handle. After a deadlock, or a failed serialization, fn is run again at once, up
+// to five times in one attempt; so it must return the errors of its statements. If the row of the
+// job's unique key or group is locked at its end, for longer than about 50 ms, the job is run again
+// soon, and that is no attempt.
 //
 // A commit that got no answer is looked up. If the job has ended, and the process has lost its
 // claims by then, another process may have ended it. The outcome is unknown then: Observer.Lost

@@ -11,9 +11,9 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// What is notified: "jobs SENDER:TOPIC", with no sender if a statement of a caller's transaction
-// tells, and "word SENDER:MEMBER". A topic is the hash of a queue's name, as every role of a
-// database can listen.
+// What is notified: "jobs SENDER:TOPIC", with no sender from a statement of a caller's transaction,
+// and "word SENDER:MEMBER". A topic is the hash of a queue's name, as every role of a database can
+// listen.
 const (
 	ofJobs = "jobs "
 	ofWord = "word "
@@ -47,11 +47,11 @@ func (d *database) payload(n driver.Notification) string {
 	return ofWord + d.sender + ":" + n.Member.String()
 }
 
-// Listen hears all but what this process itself tells, which it has acted upon.
-func (n notifier) Listen(ctx context.Context, ready func(), heard func(driver.Notification)) error {
+// Listen receives all but the process's own notifications, which it has acted upon.
+func (n notifier) Listen(ctx context.Context, ready func(), received func(driver.Notification)) error {
 	return postgres.Listen(ctx, n.d.pool.Pool, n.d.channel, ready, func(payload string) {
 		if got, ok := n.d.notification(payload); ok {
-			heard(got)
+			received(got)
 		}
 	})
 }

@@ -26,12 +26,12 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/link"
 )
 
-// New makes a Queue in the database of pool, which stays its owner's and is not used for anything
-// but to make others like it, and for the transactions of HandleTx: statements go through up to 10
-// connections of a pool of its own, with the settings of pool, and heartbeats through one more, so
-// that nothing keeps them waiting. A process that works has up to 5 more, of a pglock.LeaseLocker:
-// with it one process at a time is elected to look after the queues; and one on which it listens,
-// unless Options.PollOnly is set. It asks the server for its version and for that of the tables.
+// New makes a Queue in the database of pool. Pool stays its owner's, and is used only to make
+// others like it, and for the transactions of HandleTx. Statements go through up to 10 connections
+// of a pool of its own, with the settings of pool. Heartbeats go through one more, so that nothing
+// keeps them waiting. A process that works has up to 5 more, of a pglock.LeaseLocker: with it one
+// process at a time is elected to maintain the queues. It has one more on which it listens, unless
+// Options.PollOnly is set. It asks the server for its version and for that of the tables.
 //
 // Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn,
 // BeforeAcquire and AfterRelease. Their contexts, which a tracer sees too, have no values of the

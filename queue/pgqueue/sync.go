@@ -20,8 +20,8 @@ func waitForRows(x *driver.SyncBatch) string {
 }
 
 // Sync is one transaction in one round trip: how jobs ended first, so that a claim that was taken
-// away stops nothing else. If jobs are deferred or buried the commit is a second one: it depends on
-// whether others want them cancelled.
+// away stops nothing else. If jobs are rescheduled or discarded the commit is a second one: it
+// depends on whether others want them cancelled.
 func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.SyncResult, err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -84,8 +84,8 @@ func (d *database) unlessCancelled(ctx context.Context, conn *pgx.Conn, batch *p
 	return *got, nil
 }
 
-// queueCancels locks the claims of jobs that are to be deferred or buried, and reads which of them
-// others want cancelled.
+// queueCancels locks the claims of jobs that are to be rescheduled or discarded, and reads which of
+// them others want cancelled.
 func (d *database) queueCancels(batch *pgx.Batch, x *driver.SyncBatch, got *driver.SyncResult) {
 	all := x.Unfinished()
 	if len(all) == 0 {
@@ -167,7 +167,7 @@ func (d *database) queueHistory(batch *pgx.Batch, x *driver.SyncBatch) {
 	batch.Queue(d.SQL(pgdb.KeepFinished), jobs, of, outcomes, reasons, claims, postgres.UUID(x.Member))
 }
 
-// queueHistoryOfDiscarded writes down jobs that were buried.
+// queueHistoryOfDiscarded writes down jobs that were discarded.
 func (d *database) queueHistoryOfDiscarded(batch *pgx.Batch, x *driver.SyncBatch) {
 	if !x.KeepDiscarded || len(x.Discarded) == 0 {
 		return

@@ -79,7 +79,7 @@ func (w *work) End(ctx context.Context, x *driver.SyncBatch) (ours bool, err err
 var errEndedByHandler = fmt.Errorf("%w: the handler has sent a statement that ended it: what it wrote till then may be there: leave that to HandleTx",
 	dblock.ErrTxEnded)
 
-// checkOpen tells why the transaction can't be committed.
+// checkOpen returns why the transaction can't be committed.
 func (w *work) checkOpen() error {
 	did := w.lent.ended.Load()
 	conn := w.tx.Conn().PgConn()

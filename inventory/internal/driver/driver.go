@@ -18,10 +18,10 @@ type Row struct {
 	SKU, Buyer string
 	Qty        int64
 	State      int16
-	Bucket     int32         // where its units came from; NoStock: it takes none
-	Limited    bool          // its units count against the buyer's quota; of a refused one: that was why
-	Hold       time.Duration // of one that is to be written: for how long it is held; 0: it is not
-	Left       time.Duration // of one that was read and is held: for how long yet; 0 or less: it has expired
+	Bucket     int32         // where its units came from; NoStock: it takes none.
+	Limited    bool          // its units count against the buyer's quota; of a refused one: that was why.
+	Hold       time.Duration // of one that is to be written: for how long it is held; 0: it is not.
+	Left       time.Duration // of one that was read and is held: for how long yet; 0 or less: it has expired.
 }
 
 // NoStock is the bucket of what takes no stock.
@@ -42,10 +42,10 @@ type Quota struct{ SKU, Buyer string }
 
 // ReadRequest is what a transaction locks and reads before it decides, in this order.
 type ReadRequest struct {
-	Quotas []Quota  // sorted, no two the same; rows that are missing come into being
-	SKUs   []string // sorted, no two the same; all buckets are locked
-	Keys   []string // what is recorded under them is read, and not locked
-	Bucket int32    // of the one SKU, this bucket alone is locked; 0: all are
+	Quotas []Quota  // sorted, no two the same; rows that are missing come into being.
+	SKUs   []string // sorted, no two the same; all buckets are locked.
+	Keys   []string // what is recorded under them is read, and not locked.
+	Bucket int32    // of the one SKU, this bucket alone is locked; 0: all are.
 
 	// What it waits for; it passes over all other rows that are locked. WaitFor is an SKU whose
 	// rows are locked before those of the others: so it never waits with a row locked that others
@@ -208,7 +208,7 @@ func Briefly(ctx context.Context) context.Context { return context.WithValue(ctx
 // Patiently is a context that is not brief.
 func Patiently(ctx context.Context) context.Context { return context.WithValue(ctx, briefly{}, false) }
 
-// IsBrief tells which of both it is.
+// IsBrief reports which of both it is.
 func IsBrief(ctx context.Context) bool {
 	brief, _ := ctx.Value(briefly{}).(bool)
 	return brief
@@ -218,12 +218,12 @@ func IsBrief(ctx context.Context) bool {
 type Driver interface {
 	Caps() Caps
 
-	// Failure tells what an error of this driver means.
+	// Failure returns what an error of this driver means.
 	Failure(err error) Failure
 
 	// Sell sells orders in a transaction of its own and one round trip, all or none, unless
 	// OnlyNew. Without OnlyNew one that is recorded is an error, sqlerr.Duplicate; and with a limit
-	// each buyer is there once, within the limit: one who has a quota is sqlerr.Duplicate, too.
+	// each buyer is there once, within the limit: one that has a quota is sqlerr.Duplicate, too.
 	Sell(ctx context.Context, o Orders) (Sale, error)
 
 	// Transact locks and reads what is asked for and writes what decide makes of it, all in one
@@ -235,9 +235,9 @@ type Driver interface {
 	// error is sqlerr.Busy. It locks no stock and writes nothing.
 	AwaitKeys(ctx context.Context, rows []Row) error
 
-	// Read reads what buyers have used of their limits, what is left of SKUs, in one bucket each,
-	// and then, no earlier, what is recorded: an order that is sold in between is found recorded,
-	// and is not refused for what it has taken itself. It locks nothing.
+	// Read reads what buyers have used of their limits and what is left of SKUs, in one bucket
+	// each. Then, no earlier, it reads what is recorded: an order that is sold in between is found
+	// recorded, and is not refused for what it has taken itself. Read locks nothing.
 	Read(ctx context.Context, ask ReadRequest) (Books, error)
 
 	// Move runs fn in one READ COMMITTED transaction, which is committed if fn has called Write and

@@ -35,7 +35,7 @@ func (p *Plan) exhausted(err error, attempts int) error {
 	}
 }
 
-// ofCallersTx says who has to repeat it.
+// ofCallersTx adds that the caller has to repeat the transaction.
 func (p *Plan) ofCallersTx(err error) error {
 	const advice = "the transaction is the caller's, or may be, and was not begun again: roll it back, and repeat all of it in a new one"
 	switch {
@@ -48,7 +48,7 @@ func (p *Plan) ofCallersTx(err error) error {
 	}
 }
 
-// isServers tells a conflict of the server's that does not say so in dblock's words.
+// isServers reports whether err is a conflict of the server's that is not one of dblock's errors.
 func (p *Plan) isServers(err error) bool {
 	return !errors.Is(err, dblock.ErrConflict) && p.IsConflict != nil && p.IsConflict(err)
 }

@@ -111,7 +111,7 @@ type crossedError struct{ error }
 
 func (e *crossedError) Unwrap() error { return e.error }
 
-// crossed marks the error of a nested update that waited for a lock in vain.
+// crossed marks the error of a nested update that waited too long for a lock.
 func (p *Plan) crossed(err error) error {
 	if p.nested && errors.Is(err, dblock.ErrNotAcquired) {
 		return &crossedError{err}

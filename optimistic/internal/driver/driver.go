@@ -24,7 +24,7 @@ const (
 // LastMoment is the last microsecond of the year 9999: no time after it is a version.
 const LastMoment = 253402300799_999999
 
-// Raw is a version as drivers see it; which of the fields counts is told by its kind.
+// Raw is a version as drivers see it; its kind says which of the fields counts.
 type Raw struct {
 	N      int64 // Int: the version; Timestamp: microseconds since 1970
 	U      [16]byte
@@ -80,11 +80,11 @@ type Column struct {
 
 // Facts are what the server says of a table.
 type Facts struct {
-	All     map[string]Column // by name, folded as the server compares names; none: there is no such table
-	Index   string            // the one by which the key is unique; empty: it is not
-	Rows    string            // the type of its rows; empty on MySQL and MariaDB
-	MaxText int               // bytes that a statement may have; 0: no bound is known
-	Odd     string            // why rows of it can't be told apart by a unique index; empty: they can
+	All     map[string]Column // by name, folded as the server compares names; none: there is no such table.
+	Index   string            // the one by which the key is unique; empty: it is not.
+	Rows    string            // the type of its rows; empty on MySQL and MariaDB.
+	MaxText int               // bytes that a statement may have; 0: no bound is known.
+	Odd     string            // why no unique index distinguishes rows of it; empty: one does.
 
 	Location *time.Location // of the times that the driver of MySQL and MariaDB reads and sends
 }
@@ -124,8 +124,8 @@ func (s *Stmt) Sets(column string) bool {
 	return slices.ContainsFunc(s.Columns, func(c Column) bool { return c.Name == column })
 }
 
-// TakenError is for an insert that a unique index refuses, where the server does not tell for
-// certain which one.
+// TakenError is for an insert that a unique index refuses, if the server does not say for certain
+// which one.
 type TakenError struct{ Err error }
 
 func (e *TakenError) Error() string { return e.Err.Error() }

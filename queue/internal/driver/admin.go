@@ -39,10 +39,10 @@ type Record struct {
 	At                             time.Time // what of, depends on the state
 	UniqueKey, GroupKey            string
 	LastError                      string
-	Worker                         string // the label of who has it
+	Worker                         string // the label of its worker
 	Payload                        []byte // not in lists
 
-	Member member.ID // who has it
+	Member member.ID // its worker's
 	Claim  ID        // by which claim
 	Seq    int64     // among the blocked ones of its group
 
@@ -74,7 +74,7 @@ type Counts struct {
 	Oldest                                    time.Duration // how long the oldest ready job has waited
 }
 
-// Health is what the server says of what slows queues down; negative: it does not tell.
+// Health is what the server says of what slows queues down; negative: it does not say.
 type Health struct {
 	DeadTuples     int64
 	OldestSnapshot time.Duration

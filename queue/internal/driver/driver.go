@@ -68,11 +68,11 @@ type Position struct {
 // Reschedule gives a job up for now.
 type Reschedule struct {
 	Position
-	Attempt int16         // how many have ended
-	Failure string        // of the one that has ended now; empty: none has
-	Records bool          // from now on its beginnings are recorded (BeginJobs), and none is open
-	Delay   time.Duration // 0: it is ready again at once
-	ReadyAt time.Time     // without a Delay: since when it is ready, its place in the order; zero: now
+	Attempt int16         // how many have ended.
+	Failure string        // of the one that has ended now; empty: none has.
+	Records bool          // from now on its beginnings are recorded (BeginJobs), and none is open.
+	Delay   time.Duration // 0: it is ready again at once.
+	ReadyAt time.Time     // without a Delay: since when it is ready, its place in the order; zero: now.
 }
 
 // Discard gives a job up for good.
@@ -101,10 +101,9 @@ type ReadyCursor struct {
 	ReadyAt  time.Time
 }
 
-// SyncBatch is what a member tells of the jobs that it had, and what it would like to have next.
-// All of it takes place, or nothing. No job is in it twice. With a job that is completed or
-// discarded its unique key is free, and the next of its group is ready. One that is rescheduled
-// keeps both.
+// SyncBatch reports how a member's jobs ended, and asks for more. All of it takes place, or
+// nothing. No job is in it twice. With a job that is completed or discarded its unique key is free,
+// and the next of its group is ready. One that is rescheduled keeps both.
 type SyncBatch struct {
 	Member        member.ID
 	Take          *Take          // nil: none; comes first
@@ -193,7 +192,7 @@ type SyncResult struct {
 }
 
 // Driver is one database: it enqueues jobs, and runs what a worker asks for. Its errors are what
-// the server says; Classify and IsLocked tell what they mean.
+// the server says; Classify and IsLocked return what they mean.
 type Driver interface {
 	// Enqueue enqueues jobs, all or none but for duplicates.
 	Enqueue(ctx context.Context, r *EnqueueRequest) ([]Duplicate, error)
@@ -217,7 +216,7 @@ type Driver interface {
 	// Holders is which job has the unique key of each of some jobs, in their order; zero: none.
 	Holders(ctx context.Context, jobs []Insert) ([]ID, error)
 
-	// Classify tells what an error of this driver means.
+	// Classify returns what an error of this driver means.
 	Classify(err error) sqlerr.Class
 
 	// IsLocked reports that a statement gave up because another transaction had a row locked.

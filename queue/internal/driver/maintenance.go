@@ -91,12 +91,12 @@ type Orphan struct {
 type Prunable int
 
 const (
-	DeadJob       Prunable = iota // the dead job Job
-	DeadJobs                      // those of Queue that died Age ago or longer
-	OldHistory                    // rows of days that are longer ago than Age
-	JobRequests                   // requests to cancel Jobs of Member
-	StaleRequests                 // old requests to cancel jobs that have ended
-	GoneMembers                   // those that expired Age ago or longer
+	DeadJob       Prunable = iota // the dead job Job.
+	DeadJobs                      // those of Queue that died Age ago or longer.
+	OldHistory                    // rows of days that are longer ago than Age.
+	JobRequests                   // requests to cancel Jobs of Member.
+	StaleRequests                 // old requests to cancel jobs that have ended.
+	GoneMembers                   // those that expired Age ago or longer.
 )
 
 // Day is the unit of OldHistory.

@@ -7,11 +7,11 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// Notification is what processes tell each other. It may be lost, and come late or more than once.
+// Notification is a message between processes. It may be lost, and come late or more than once.
 // Exactly one field is set, or none: then it is of AnyQueue.
 type Notification struct {
-	Queue  string    // of which there are jobs to be taken; AnyQueue: of some; if it was heard, its Topic
-	Member member.ID // who has been left word for
+	Queue  string    // of which there are jobs to be taken; AnyQueue: of some; if it was received, its Topic
+	Member member.ID // the member with a message
 }
 
 // Topic is what a notification says of a queue. It is empty for AnyQueue.
@@ -34,8 +34,8 @@ type Notifier interface {
 	// Notify notifies all others that listen.
 	Notify(ctx context.Context, all []Notification) error
 
-	// Listen calls heard with what others notify, until ctx ends or the connection does. It calls
-	// ready first: nothing that is sent from then on is missed. Both are called on the caller's
-	// goroutine.
-	Listen(ctx context.Context, ready func(), heard func(Notification)) error
+	// Listen calls received with what others notify, until ctx ends or the connection does. It
+	// calls ready first: nothing that is sent from then on is missed. Both are called on the
+	// caller's goroutine.
+	Listen(ctx context.Context, ready func(), received func(Notification)) error
 }
