@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 )
 
 var (
@@ -50,6 +51,21 @@ func checkLink(t *testing.T, page string, link *url.URL) {
 		}
 	case link.Fragment != "" && path.Ext(target) == ".md" && !anchorsOf(string(text))[link.Fragment]:
 		t.Errorf("%s links to %s, which has no such heading", page, link)
+	}
+}
+
+// TestDocsColumns keeps the prose of the documentation within 100 columns.
+func TestDocsColumns(t *testing.T) {
+	t.Parallel()
+	for page, text := range markdownPages(t) {
+		if page != "README.md" && path.Dir(page) != "docs" || strings.Contains(text, "Do not edit.") {
+			continue
+		}
+		for _, line := range proseOf(text) {
+			if utf8.RuneCountInString(line) > 100 && !strings.HasPrefix(line, "|") {
+				t.Errorf("%s: longer than 100 columns: %s", page, line)
+			}
+		}
 	}
 }
 

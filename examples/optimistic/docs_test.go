@@ -11,8 +11,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
 )
 
 // namesOfDocs declares what the Go code of the pages uses without declaring it.
@@ -70,7 +74,7 @@ func TestDocsCompile(t *testing.T) {
 			_, _ = check.Check("docs", files, parsed, nil)
 		}
 	}
-	if blocks < 20 {
+	if blocks < 30 {
 		t.Errorf("the pages have %d blocks of Go", blocks)
 	}
 }
@@ -103,11 +107,11 @@ func parseBlock(files *token.FileSet, b block) (*ast.File, error) {
 // pagesOfDocs are the files whose Go code is checked.
 func pagesOfDocs(t *testing.T) []string {
 	t.Helper()
-	pages := []string{"../../README.md"}
-	for _, page := range []string{"concepts", "inventory", "locks", "operations", "optimistic", "queue", "recipes", "server-locks", "transactions"} {
-		pages = append(pages, "../../docs/"+page+".md")
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	return pages
+	return append(pages, "../../README.md")
 }
 
 // blocksOf returns the blocks of a page in a language.
@@ -153,5 +157,40 @@ func exported(t *testing.T) importer.Lookup {
 			return nil, fmt.Errorf("package %q is not in importsOfDocs", path)
 		}
 		return os.Open(file)
+	}
+}
+
+// TestDocsRun builds and runs the programs of the pages for beginners, and compares what they print with the block of text
+// that follows.
+func TestDocsRun(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		page string
+		kind devdb.Kind
+	}{
+		{"start-postgres.md", devdb.Postgres}, {"start-mysql.md", devdb.MariaDB}, {"start-mysql.md", devdb.MySQL},
+		{"start-gorm.md", devdb.Postgres},
+	} {
+		for _, kind := range testdb.Engines() {
+			if kind != c.kind {
+				continue
+			}
+			t.Run(c.page+"/"+string(kind), func(t *testing.T) {
+				t.Parallel()
+				program := blocksOf(t, "../../docs/"+c.page, "go")[0].text
+				want := blocksOf(t, "../../docs/"+c.page, "text")[0].text
+				source := filepath.Join(t.TempDir(), "main.go")
+				if err := os.WriteFile(source, []byte(program), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				run := exec.CommandContext(t.Context(), "go", "run", source)
+				run.Env = append(os.Environ(), "DATABASE_URL="+testdb.DSN(t, kind))
+				var stderr bytes.Buffer
+				run.Stderr = &stderr
+				if got, err := run.Output(); err != nil || string(got) != want {
+					t.Errorf("%v\n%s\nprinted\n%s\nwant\n%s", err, stderr.String(), got, want)
+				}
+			})
+		}
 	}
 }

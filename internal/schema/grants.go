@@ -7,7 +7,7 @@ import (
 )
 
 // PostgresServiceGrants are the statements that let a role run a service on dblock's tables in the
-// named schema, and nothing more. docs/grants.md shows them; tests run as a role that has no
+// named schema, and nothing more. docs/grants/ has them; tests run as a role that has no
 // others.
 func PostgresServiceGrants(schemaName, role string) []string {
 	to := " TO " + QuotePostgres(role)

@@ -9,33 +9,35 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// The page shows the statements that the tests run, all of them and no others.
-func TestGrantsPage(t *testing.T) {
+// TestGrantsFiles compares the files of docs/grants with the statements that the tests run: all of them and no others.
+func TestGrantsFiles(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/grants.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown []string
-	for i, block := range strings.Split(string(page), "```") {
-		if i%2 == 0 || !strings.HasPrefix(block, "sql\n") {
-			continue
+	for file, want := range map[string][]string{
+		"../../docs/grants/postgres.sql": slices.Concat(
+			schema.PostgresMigrationGrants("app", "app_migrator"),
+			schema.PostgresCreateSchemaGrants("app_database", "app_migrator"),
+			schema.PostgresServiceGrants("app", "app_service"),
+			schema.PostgresOperatorGrants("app", "app_operator"),
+		),
+		"../../docs/grants/mysql.sql": slices.Concat(
+			schema.MySQLMigrationGrants("app", "app_migrator"),
+			schema.MySQLServiceGrants("app", "app_service"),
+			schema.MySQLOperatorGrants("app", "app_operator"),
+		),
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for line := range strings.Lines(strings.TrimPrefix(block, "sql\n")) {
-			shown = append(shown, strings.TrimSuffix(strings.TrimSpace(line), ";"))
+		var shown []string
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
+				shown = append(shown, strings.TrimSuffix(line, ";"))
+			}
 		}
-	}
-	want := slices.Concat(
-		schema.PostgresMigrationGrants("app", "app_migrator"),
-		schema.PostgresCreateSchemaGrants("app_database", "app_migrator"),
-		schema.PostgresServiceGrants("app", "app_service"),
-		schema.PostgresOperatorGrants("app", "app_operator"),
-		schema.MySQLMigrationGrants("app", "app_migrator"),
-		schema.MySQLServiceGrants("app", "app_service"),
-		schema.MySQLOperatorGrants("app", "app_operator"),
-	)
-	if !slices.Equal(shown, want) {
-		t.Errorf("the page shows\n%s\nwant\n%s", strings.Join(shown, "\n"), strings.Join(want, "\n"))
+		if !slices.Equal(shown, want) {
+			t.Errorf("%s has\n%s\nwant\n%s", file, strings.Join(shown, "\n"), strings.Join(want, "\n"))
+		}
 	}
 }
 
