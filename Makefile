@@ -12,7 +12,7 @@ EXAMPLES_SQLC = cd $(EXAMPLES) && $(GO) tool -modfile=../../tools/go.mod sqlc
 ENT := $(EXAMPLES)/ent/client.go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults-report test-race fuzz soak bench peers generate verify lint cross matrix
+.PHONY: help demo docs test test-faults faults-report test-race fuzz soak bench peers generate verify lint cross matrix
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -90,6 +90,10 @@ verify: ## db/ and the examples are up to date, and every query of db/ prepares 
 
 # What Vale reads: .vale.ini says by which rules.
 PROSE := CHANGELOG.md CONTRIBUTING.md SECURITY.md
+
+docs: ## the site of docs/, in site/; installs mkdocs
+	@scripts/servers.sh docs
+	mkdocs build --quiet --strict
 
 lint: $(ENT) ## format, vet, static checks, tidy modules, links and language; installs a C compiler if there is none
 	@scripts/servers.sh cc

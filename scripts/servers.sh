@@ -3,6 +3,7 @@
 #
 #   scripts/servers.sh          Postgres, MariaDB and PgBouncer; with them iproute2, by which tests cut networks
 #   scripts/servers.sh peers    Redis and etcd as well, for the benchmarks against them
+#   scripts/servers.sh docs     mkdocs and its theme only, for the site of docs/
 #   scripts/servers.sh cc       a C compiler only: Go needs one to build Vale, for make lint
 #
 # Says nothing and takes no time when all is there. See docs/testing.md for other ways.
@@ -47,12 +48,14 @@ have_peer() {
 	command -v "$1" >/dev/null || any {/usr,/usr/local,/opt/homebrew}/{bin,sbin}/"$1"
 }
 
-[[ $# -eq 0 || ($# -eq 1 && $1 =~ ^(peers|cc)$) ]] || die "usage: scripts/servers.sh [peers|cc]"
+[[ $# -eq 0 || ($# -eq 1 && $1 =~ ^(peers|cc|docs)$) ]] || die "usage: scripts/servers.sh [peers|cc|docs]"
 command -v go >/dev/null || die "Go is not installed, or not on the PATH: see https://go.dev/doc/install"
 
 missing=()
 if [[ ${1:-} == cc ]]; then
 	command -v "$(go env CC)" >/dev/null || missing+=(gcc libc6-dev)
+elif [[ ${1:-} == docs ]]; then
+	command -v mkdocs >/dev/null || missing+=(mkdocs mkdocs-material)
 else
 	have_postgres || missing+=(postgresql)
 	have_mysql || missing+=(mariadb-server)
@@ -64,7 +67,7 @@ if [[ ${1:-} == peers ]]; then
 fi
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 # Tests that cut networks do without where it is missing, so it alone is no reason to install anything.
-[[ ${1:-} == cc || $(uname) != Linux ]] || have_peer ip || missing+=(iproute2)
+[[ ${1:-} =~ ^(cc|docs)$ || $(uname) != Linux ]] || have_peer ip || missing+=(iproute2)
 
 command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager" \
 	"(Fedora: dnf install postgresql-server mariadb-server pgbouncer; macOS: brew install postgresql@17 mariadb pgbouncer;" \
