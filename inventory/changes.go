@@ -43,6 +43,10 @@ type apart struct {
 	inserts bool // nothing is recorded under its key
 }
 
+// keyWait is how long an insertion waits for a transaction that writes the same key. Then it is
+// tried again, so that many of them delay others little.
+const keyWait = 2 * time.Millisecond
+
 // waits is for which rows a change waits. It grows with what is found locked.
 type waits int
 
@@ -65,6 +69,7 @@ type changer struct {
 	confirms, returns *changeQueue // what touches no stock, and what gives it back
 	sweeps            *changeQueue // what has expired
 	inserts           *changeQueue // cancellations of keys under which nothing is recorded
+	insertsAgain      *changeQueue // those that have met a transaction which writes their key
 	apart             *changeQueue // what waits for rows that are locked
 }
 
@@ -106,11 +111,14 @@ func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *change
 		Apart:       true,
 	}
 	c.inserts, c.apart = batch.New(apart), batch.New(apart)
+	apart.MaxInFlight = 1
+	c.insertsAgain = batch.New(apart)
 	return c
 }
 
 func (c *changer) close(ctx context.Context) error {
-	return errors.Join(c.confirms.Close(ctx), c.returns.Close(ctx), c.sweeps.Close(ctx), c.inserts.Close(ctx), c.apart.Close(ctx))
+	return errors.Join(c.confirms.Close(ctx), c.returns.Close(ctx), c.sweeps.Close(ctx),
+		c.inserts.Close(ctx), c.insertsAgain.Close(ctx), c.apart.Close(ctx))
 }
 
 func (c change) weight() int { return max(1, c.lines) }
@@ -155,14 +163,18 @@ func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait ti
 
 // again makes a change that has to wait. Other changes are before it, and their rows may be locked
 // for long. So it leaves their queue after a while, and looks if its own rows are free. A change
-// that inserts its key can't look. The first time it waits with its like, behind no row that is
-// known to be locked; then it waits for its turn.
+// that inserts its key can't look. It waits only briefly, in a queue of such changes. One that has
+// waited is in another queue, so that it does not delay the first tries of others.
 func (c *changer) again(ctx context.Context, q *changeQueue, ch change) (changed, error) {
 	switch {
 	case ch.inserts && ch.tries == 0:
 		return c.inserts.Do(ctx, ch)
 	case ch.inserts:
-		return c.apart.Do(ctx, ch)
+		got, err := c.insertsAgain.DoWithin(ctx, ch, time.Until(ch.until))
+		if ctx.Err() == nil && errors.Is(err, batch.ErrNotSent) {
+			return changed{apart: ch.apart}, nil
+		}
+		return got, err
 	}
 	got, err := c.apart.DoWithin(ctx, ch, apartQueued<<min(ch.tries, maxDoubled))
 	if ctx.Err() != nil || !errors.Is(err, batch.ErrNotSent) {
@@ -205,7 +217,7 @@ func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]ba
 	several := len(changes) > 1
 	this := attempt{conflicts: awaitKey}
 	ctx = driver.WithLockWait(ctx, lockWaitFor(changes, c.retry.timeout*2/5))
-	if several {
+	if several || changes[0].inserts {
 		this.conflicts = ofBatch
 	}
 	answers, err := c.move(ctx, changes, this)
@@ -219,6 +231,9 @@ func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]ba
 // each try of theirs, and while any of them has time. A wait that is shorter than the server's
 // queue for a row would begin again at its end each time.
 func lockWaitFor(changes []change, most time.Duration) time.Duration {
+	if changes[0].inserts {
+		return keyWait
+	}
 	tries, left := 0, time.Duration(0)
 	for _, c := range changes {
 		tries = max(tries, c.tries)
@@ -287,13 +302,13 @@ func (c *changer) move(ctx context.Context, changes []change, first attempt) (an
 // same. Changes of more than mostLines together are left to other statements, which know how many
 // lines they have.
 func locked(ctx context.Context, tx driver.MoveTx, changes []change, mostLines int) (driver.Moves, []batch.Result[changed], error) {
-	waits := changes[0].waits
+	waits, inserting := changes[0].waits, changes[0].inserts
 	keys := make([]string, len(changes))
 	for i, c := range changes {
 		keys[i] = c.key
 	}
 	slices.Sort(keys)
-	recorded, taken, err := tx.Reservations(ctx, slices.Compact(keys), waits == forAll)
+	recorded, taken, err := tx.Reservations(ctx, slices.Compact(keys), waits == forAll && !inserting)
 	if err != nil {
 		return driver.Moves{}, nil, err
 	}
@@ -301,7 +316,7 @@ func locked(ctx context.Context, tx driver.MoveTx, changes []change, mostLines i
 	for _, c := range changes {
 		_, found := recorded[c.key]
 		inserts := !found && !taken[c.key] && c.to == ReservationCancelled
-		if taken[c.key] || inserts && waits != forAll {
+		if taken[c.key] || inserts != inserting {
 			passed[c.key] = apart{forAll, "key " + c.key, c.lines, inserts}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -91,6 +92,72 @@ func TestAChangeWaitsForItsOwnRowsOnly(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// openKeys is a driver that has no reservation. Another transaction writes the keys "open …" until
+// closed is set.
+type openKeys struct {
+	carts
+	closed atomic.Bool
+}
+
+var errOpen = errors.New("another transaction writes the key")
+
+func (*openKeys) Failure(err error) driver.Failure {
+	if errors.Is(err, errOpen) {
+		return driver.Failure{Class: sqlerr.Busy}
+	}
+	return driver.Failure{}
+}
+
+func (e *openKeys) Move(_ context.Context, fn func(driver.MoveTx) error) error { return fn(e) }
+
+func (e *openKeys) Write(ctx context.Context, m driver.Moves) error {
+	for _, row := range m.Insert {
+		if strings.HasPrefix(row.Key, "open") && !e.closed.Load() {
+			time.Sleep(driver.LockWaitOf(ctx))
+			return errOpen
+		}
+	}
+	return nil
+}
+
+// TestOpenKeysDelayOtherKeysLittle: another transaction writes 500 keys, which are cancelled. Then
+// an unknown key is cancelled within a fraction of Timeout. When the transaction has ended without
+// a commit, the 500 are cancelled, too.
+func TestOpenKeysDelayOtherKeysLittle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, err := Options{}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &openKeys{}
+		s := newStore(e, o)
+		var open sync.WaitGroup
+		for i := range 500 {
+			open.Go(func() {
+				if _, err := s.Cancel(t.Context(), fmt.Sprint("open ", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		for range 3 {
+			began := time.Now()
+			if _, err := s.Cancel(t.Context(), "unknown"); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > o.Timeout/5 {
+				t.Errorf("an unknown key was cancelled after %v", took)
+			}
+		}
+		e.closed.Store(true)
+		open.Wait()
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // restocks is a driver that adjusts "locked" when release is closed.

@@ -65,7 +65,7 @@ func (t *moveTx) Returns(ctx context.Context, m driver.Moves, waitQuotas, waitSt
 
 func (t *moveTx) Write(ctx context.Context, m driver.Moves) error {
 	t.written = true
-	return t.d.waited(ctx, writeMoves(ctx, t.d.bounded(ctx, t.on), m))
+	return t.d.waited(ctx, t.d.writeMoves(ctx, t.d.bounded(ctx, t.on), m))
 }
 
 func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys []string) (map[string][]driver.Row, error) {
@@ -80,8 +80,8 @@ func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys [
 }
 
 // writeMoves comes to new keys last, as Transact does: a transaction that waits for one of them
-// then waits for the commit alone.
-func writeMoves(ctx context.Context, on mysqldb.DBTX, moves driver.Moves) error {
+// then waits for the commit alone. It does not wait for one that writes them.
+func (d *database) writeMoves(ctx context.Context, on mysqldb.DBTX, moves driver.Moves) error {
 	if err := repeat(ctx, on, mysqldb.SetReservations, moves.Set, setArgs); err != nil {
 		return err
 	}
@@ -91,7 +91,10 @@ func writeMoves(ctx context.Context, on mysqldb.DBTX, moves driver.Moves) error 
 	if err := repeat(ctx, on, mysqldb.AddStock, moves.Return, unitArgs); err != nil {
 		return err
 	}
-	return repeat(ctx, on, mysqldb.InsertReservations, moves.Insert, rowArgs)
+	if len(moves.Insert) == 0 {
+		return nil
+	}
+	return d.insertAtOnce(ctx, on, moves.Insert)
 }
 
 func setArgs(s driver.Set) []any { return []any{[]byte(s.Key), s.State, s.Hold.Microseconds()} }
