@@ -54,9 +54,9 @@ func (v Verdict) String() string {
 // Outcome says what became of a Change.
 type Outcome[V any] struct {
 	Key     any
-	Verdict Verdict
-	Version V     // of an updated row the new one, of a stale one the one that it has
-	Err     error // a *StaleError, *NotFoundError or *SuppressedError; nil for an updated row
+	Verdict Verdict // 0 if Err says why it is not known
+	Version V       // of an updated row the new one, of a stale one the one that it has
+	Err     error   // a *StaleError, *NotFoundError or *SuppressedError; nil for an updated row
 }
 
 // MaxChanges is how many rows one UpdateMany takes. A statement takes 65,535 parameters besides,
@@ -74,8 +74,8 @@ const MaxChanges = dblock.MaxSetKeys
 // which rows. If a trigger suppresses the write of a row, UpdateAllOrNothing writes nothing and
 // returns a *SuppressedError of one such row. A transaction of db's is to be rolled back then.
 //
-// On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and
-// one that writes if there is something to write. It writes by a statement for each row if the
+// On Postgres it is one statement, and another one for each row that is missing. On MySQL and
+// MariaDB it is two, one that locks and reads, and one that writes if there is something to write. It writes by a statement for each row if the
 // values of a column have several Go types, or if one statement exceeds the server's
 // max_allowed_packet. db has to be a transaction (it has Commit), or a *sql.DB, on which one is
 // begun at READ COMMITTED, and run again after a deadlock.
@@ -102,7 +102,7 @@ func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V
 	if err != nil {
 		return nil, err
 	}
-	found, ambiguous, err := t.d.Many(ctx, db, p, s, rows)
+	found, ambiguous, err := t.writeMany(ctx, db, p, s, rows)
 	var suppressed *driver.SuppressedError
 	switch {
 	case errors.As(err, &suppressed):
@@ -115,6 +115,51 @@ func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V
 		return nil, invalid("changes", "two of the keys mean the same row of %s; nothing was written", t.spec.Table)
 	}
 	return t.outcomes(changes, found, mode)
+}
+
+// writeMany writes the rows. Those that it misses although they are there are written again: another
+// transaction has deleted them and inserted them anew while the statement waited for it.
+func (t *Table[V, DB]) writeMany(
+	ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, rows []driver.Row,
+) (found []driver.Found, ambiguous bool, err error) {
+	found, ambiguous, err = t.d.Many(ctx, db, p, s, rows)
+	for n := 1; err == nil && !ambiguous; n++ {
+		anew := t.foundAnew(ctx, db, p, rows, found)
+		switch {
+		case len(anew) == 0 || n == writeTries:
+			return found, false, nil
+		case s.Op == driver.ManyAll:
+			found, ambiguous, err = t.d.Many(ctx, db, p, s, rows)
+			continue
+		}
+		again := make([]driver.Row, len(anew))
+		for i, at := range anew {
+			again[i] = rows[at]
+		}
+		part, _, failed := t.d.Many(ctx, db, p, s, again)
+		for i, at := range anew {
+			if failed != nil { // others of the rows are written
+				found[at].Err = t.wrong(ctx, rows[at].Key, true, failed)
+			} else {
+				found[at] = part[i]
+			}
+		}
+	}
+	return found, ambiguous, err
+}
+
+// foundAnew returns the indexes of the missing rows that are there by now, and notes what they are.
+func (t *Table[V, DB]) foundAnew(ctx context.Context, db DB, p *driver.Plan, rows []driver.Row, found []driver.Found) (anew []int) {
+	for i := range found {
+		f := &found[i]
+		if f.Exists || f.Err != nil {
+			continue
+		}
+		if f.Version, f.Exists, f.Err = t.read(ctx, db, p, rows[i].Key, true); f.Exists && f.Err == nil {
+			anew = append(anew, i)
+		}
+	}
+	return anew
 }
 
 // rows checks the changes, as far as that goes without knowing the table.
@@ -185,6 +230,8 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode 
 		case f.Written:
 			o.Verdict, o.Version = VerdictUpdated, t.token.pack(f.Version)
 			continue
+		case f.Err != nil:
+			o.Err = f.Err
 		case !f.Exists:
 			o.Verdict, o.Err = VerdictNotFound, &NotFoundError{Table: t.spec.Table, Key: o.Key}
 		case f.Held:

@@ -165,6 +165,8 @@ type Found struct {
 	Written bool
 	Held    bool // it could have been written, and was not: for the sake of others, or it was suppressed
 	Version Raw  // what it was written with, or what was found
+
+	Err error // the row could not be read again; the core sets it
 }
 
 // Dialect is how a database writes names and types.
