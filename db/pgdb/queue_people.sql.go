@@ -387,9 +387,10 @@ func (q *Queries) ListBlocked(ctx context.Context, db DBTX, queue string, most i
 const ListClaimed = `-- name: ListClaimed :many
 SELECT x.job_id::uuid AS job_id, CASE WHEN pg_catalog.isfinite(x.claimed_at) THEN x.claimed_at ELSE 'epoch'::timestamptz END AS at, COALESCE(m.label, '')::text AS worker
 FROM (SELECT pg_catalog.unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
-      WHERE c.queue = $1 ORDER BY c.claim_id LIMIT $2) x
+      WHERE c.queue = $1 ORDER BY c.claimed_at, c.claim_id LIMIT $2) x
+JOIN dblock_queue_job j ON j.job_id = x.job_id
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
-WHERE EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = x.job_id)
+ORDER BY x.claimed_at
 LIMIT $3
 `
 
@@ -399,6 +400,7 @@ type ListClaimedRow struct {
 	Worker string
 }
 
+// Jobs that are under way, those of the oldest claims first. A claim lists its jobs that have ended, too, until all have.
 func (q *Queries) ListClaimed(ctx context.Context, db DBTX, queue string, look int32, most int32) ([]ListClaimedRow, error) {
 	rows, err := db.Query(ctx, ListClaimed, queue, look, most)
 	if err != nil {

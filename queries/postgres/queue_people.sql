@@ -70,12 +70,14 @@ WHERE b.queue = sqlc.arg(queue)
 ORDER BY b.queue, b.group_key, b.seq
 LIMIT sqlc.arg(most);
 
+-- Jobs that are under way, those of the oldest claims first. A claim lists its jobs that have ended, too, until all have.
 -- name: ListClaimed :many
 SELECT x.job_id::uuid AS job_id, CASE WHEN pg_catalog.isfinite(x.claimed_at) THEN x.claimed_at ELSE 'epoch'::timestamptz END AS at, COALESCE(m.label, '')::text AS worker
 FROM (SELECT pg_catalog.unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
-      WHERE c.queue = sqlc.arg(queue) ORDER BY c.claim_id LIMIT sqlc.arg(look)) x
+      WHERE c.queue = sqlc.arg(queue) ORDER BY c.claimed_at, c.claim_id LIMIT sqlc.arg(look)) x
+JOIN dblock_queue_job j ON j.job_id = x.job_id
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
-WHERE EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = x.job_id)
+ORDER BY x.claimed_at
 LIMIT sqlc.arg(most);
 
 -- Those that died before others, the last ones first. A job that died at no time is passed over.

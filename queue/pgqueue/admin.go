@@ -17,6 +17,9 @@ import (
 // maxRead is how many rows a list looks through that are not in the order of their queue.
 const maxRead = 10_000
 
+// maxClaimed is how many jobs of claims a list looks at, those that have ended included.
+const maxClaimed = 1_000_000
+
 // admin is driver.Admin.
 type admin struct{ d *database }
 

@@ -37,7 +37,7 @@ func (a admin) List(ctx context.Context, r *driver.ListRequest) ([]driver.Record
 		}
 	case driver.Claimed:
 		var rows []pgdb.ListClaimedRow
-		rows, err = a.d.q.ListClaimed(ctx, a.d.db, queue, maxRead, n)
+		rows, err = a.d.q.ListClaimed(ctx, a.d.db, queue, maxClaimed, n)
 		for _, r := range rows {
 			places = append(places, driver.Record{ID: r.JobID.Bytes, At: r.At, Worker: r.Worker})
 		}
