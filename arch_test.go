@@ -17,8 +17,8 @@ import (
 
 const module = "github.com/dblock-go/dblock"
 
-// packages lists every folder with Go files, top to bottom. A package imports only packages below its own
-// line; packages of one line do not import each other.
+// packages lists every folder with Go files, top to bottom. A package imports only packages below
+// its own line; packages of one line do not import each other.
 var packages = [][]string{
 	{"cmd/dblock"},
 	{"bench"},
@@ -209,7 +209,7 @@ var alone = map[string][]string{
 	"mysqllock": {
 		"make.go",         // missing rows are made by a statement of their own
 		"scan.go",         // for want of an index rows are locked that are not returned
-		"sessionwatch.go", // the server tells nobody of what is given back
+		"sessionwatch.go", // the server sends no notification of a release
 	},
 }
 

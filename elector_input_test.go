@@ -37,7 +37,7 @@ type tokenless struct{ *dblocktest.LeaseLocker }
 
 func (l tokenless) Caps() dblock.Caps { return dblock.Caps{MaxHold: true} }
 
-// plain is a Locker that can't tell who holds a key.
+// plain is a Locker without Holder.
 type plain struct{ dblock.Locker }
 
 func TestElectorRefusesWhatMakesNoSense(t *testing.T) {

@@ -77,7 +77,7 @@ func TestElectorObserves(t *testing.T) {
 			t.Errorf("a leads anew: %+v", x)
 		}
 		time.Sleep(time.Minute)
-		for len(all) > 0 { // nobody may have been seen in between
+		for len(all) > 0 { // a moment without a leader may have been seen in between
 			<-all
 		}
 		stopWatching()

@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/dblocktest"
 )
 
-// candidate is an Elector on a Locker of its own, as a process has it, and what it was told.
+// candidate is an Elector on a Locker of its own, as in a process, with the calls of its Observer.
 type candidate struct {
 	*dblock.Elector
 	locks *dblocktest.LeaseLocker
@@ -68,7 +68,7 @@ func (c *candidate) lead(ctx context.Context, term dblock.Fence) error {
 	return context.Cause(ctx)
 }
 
-// run runs the candidate until ctx ends, and tells what Run returned.
+// run runs the candidate until ctx ends, and sends what Run returned.
 func (c *candidate) run(ctx context.Context, fn func(context.Context, dblock.Fence) error) chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx, fn) }()

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/dblocktest"
 )
 
-// One of many processes leads, and the others know where it is. In a service the Locker is a pglock.LeaseLocker or a
-// mysqllock.LeaseLocker, and the leader writes in its GuardedTx.
+// One of many processes leads, and the others know where it is. In a service the Locker is a
+// pglock.LeaseLocker or a mysqllock.LeaseLocker, and the leader writes in its GuardedTx.
 func ExampleElector() {
 	leases, err := dblocktest.NewServer(nil).NewLeaseLocker(dblocktest.LeaseOptions{})
 	if err != nil {
@@ -31,7 +31,7 @@ func ExampleElector() {
 			return err
 		}
 		fmt.Println(string(leader.Data), leader.Fence == term)
-		return errors.New("its work is done") // ends the campaign; to wait for ctx would be to lead on
+		return errors.New("its work is done") // ends Run; to wait for ctx would be to lead on
 	})
 	fmt.Println(err)
 	// Output:
@@ -39,7 +39,7 @@ func ExampleElector() {
 	// its work is done
 }
 
-// Everybody may watch who leads.
+// Every process may watch the leader.
 func ExampleElector_Observe() {
 	leases, err := dblocktest.NewServer(nil).NewLeaseLocker(dblocktest.LeaseOptions{Label: "worker 7"})
 	if err != nil {
@@ -65,7 +65,7 @@ func ExampleElector_Observe() {
 			_ = lock.Release(ctx)
 			continue
 		case errors.Is(err, dblock.ErrNotHeld):
-			fmt.Println("nobody")
+			fmt.Println("no leader")
 		default:
 			fmt.Println(err)
 		}
@@ -73,7 +73,7 @@ func ExampleElector_Observe() {
 	}
 	// Output:
 	// worker 7
-	// nobody
+	// no leader
 }
 
 // A lock outlives any one of three databases.

@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/root"
 )
 
-// FuzzRequest: each combination of key and options is a request or ErrInvalid, and what is accepted can be stored.
+// FuzzRequest: each combination of key and options is a request or ErrInvalid, and what is accepted
+// can be stored.
 func FuzzRequest(f *testing.F) {
 	for _, key := range []string{"nightly", "", "\x00", "\xff", "\x01", "Grüße 🔒", "a\x00b", string(make([]byte, 600))} {
 		f.Add(key, "other", "label", []byte("data"), 1, 1, int64(time.Second))

@@ -88,8 +88,8 @@ func TestNilArguments(t *testing.T) {
 	}
 }
 
-// TestBindFrees: the lock keeps nothing of a bound context whose parent has ended. The control is one
-// whose parent lives.
+// TestBindFrees: the lock keeps nothing of a bound context whose parent has ended. The control is
+// one whose parent lives.
 func TestBindFrees(t *testing.T) {
 	t.Parallel()
 	lock, _ := lockInMemory(t)

@@ -21,7 +21,8 @@ func (idleHold) ExpireIn(context.Context, time.Duration) error { return nil }
 func (idleHold) Check()                                        {}
 func (idleHold) Release(context.Context, bool) error           { return nil }
 
-// TestContextAskedForLate: a lock's context tells of its end, whether it was asked for before that or after.
+// TestContextAskedForLate: a lock's context ends with it, whether it was asked for before that or
+// after.
 func TestContextAskedForLate(t *testing.T) {
 	t.Parallel()
 	for name, early := range map[string]bool{"before": true, "after": false} {

@@ -51,7 +51,8 @@ func quorumOfPrompt(t *testing.T, until func() time.Time) *dblock.Quorum {
 	return q
 }
 
-// TestQuorumMayLoseALockAtOnce: a lock that ends while it is being granted, as in a process that stands still, ends no process.
+// TestQuorumMayLoseALockAtOnce: a lock that ends while it is being granted, as in a process that
+// stands still, ends no process.
 func TestQuorumMayLoseALockAtOnce(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -70,7 +71,8 @@ func TestQuorumMayLoseALockAtOnce(t *testing.T) {
 	}
 }
 
-// TestQuorumClosesBesideAcquisitions: each acquisition beside a Close is refused, or its lock has ended.
+// TestQuorumClosesBesideAcquisitions: each acquisition beside a Close is refused, or its lock has
+// ended.
 func TestQuorumClosesBesideAcquisitions(t *testing.T) {
 	t.Parallel()
 	for range 200 {
@@ -88,7 +90,8 @@ func TestQuorumClosesBesideAcquisitions(t *testing.T) {
 	}
 }
 
-// TestQuorumForgetsLocksWhoseTimeIsUp: Close waits for no lock whose time is up, though it was not released.
+// TestQuorumForgetsLocksWhoseTimeIsUp: Close waits for no lock whose time is up, though it was not
+// released.
 func TestQuorumForgetsLocksWhoseTimeIsUp(t *testing.T) {
 	t.Parallel()
 	until := time.Now().Add(time.Hour)

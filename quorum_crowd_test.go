@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// oneOfThree is a Quorum without its majority: whoever answers first makes the lock.
+// oneOfThree is a Quorum without its majority: the node that answers first makes the lock.
 type oneOfThree struct{ nodes [3]*node }
 
 func (o oneOfThree) Acquire(ctx context.Context, key string, opts ...dblock.Option) (lock *dblock.Lock, err error) {

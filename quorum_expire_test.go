@@ -67,7 +67,8 @@ func onEndNodes(t *testing.T, expire func() error, f func(t *testing.T, lock *db
 	})
 }
 
-// Without an answer of a majority the nodes may have ended the lock: it ends, and no later call moves that end out.
+// Without an answer of a majority the nodes may have ended the lock: it ends, and no later call
+// moves that end out.
 func TestQuorumExpireInWithoutAnAnswer(t *testing.T) {
 	for name, why := range map[string]error{"unknown": dblock.ErrOutcomeUnknown, "silent": nil} {
 		t.Run(name, func(t *testing.T) {

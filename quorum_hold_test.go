@@ -72,7 +72,8 @@ func TestQuorumLetsLateNodesJoin(t *testing.T) {
 	})
 }
 
-// ValidUntil is the end that a majority reaches, less the drift; without heartbeats it can be told to the nanosecond.
+// ValidUntil is the end that a majority reaches, less the drift; without heartbeats it is known to
+// the nanosecond.
 func TestQuorumValidUntil(t *testing.T) {
 	onCluster(t, func(t *testing.T, c cluster) {
 		q, _ := c.process(t, "", dblock.QuorumOptions{})

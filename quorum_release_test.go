@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/dblocktest"
 )
 
-// TestQuorumReleaseOfWhatWasTakenAway: a release says that the lock was lost if a majority of the nodes did not have it.
+// TestQuorumReleaseOfWhatWasTakenAway: a release says that the lock was lost if a majority of the
+// nodes did not have it.
 func TestQuorumReleaseOfWhatWasTakenAway(t *testing.T) {
 	for taken := range 4 {
 		t.Run(string(rune('0'+taken)), func(t *testing.T) {
@@ -48,7 +49,8 @@ func TestQuorumReleaseOfWhatWasTakenAway(t *testing.T) {
 	}
 }
 
-// TestQuorumReleaseWhoseTimersAreLate: the first call of a process that was stopped past the end of its lock finds it lost.
+// TestQuorumReleaseWhoseTimersAreLate: the first call of a process that was stopped past the end of
+// its lock finds it lost.
 func TestQuorumReleaseWhoseTimersAreLate(t *testing.T) {
 	t.Parallel()
 	var over atomic.Bool

@@ -47,7 +47,7 @@ func (n *node) comeBack() {
 	n.down.Store(false)
 }
 
-// isFree reports whether nobody has a key on this node.
+// isFree reports whether a key is free on this node.
 func (n *node) isFree(t *testing.T, key string) bool {
 	t.Helper()
 	_, err := n.Holder(context.Background(), key)
@@ -192,7 +192,7 @@ func TestQuorumNeedsAMajority(t *testing.T) {
 			if !errors.Is(got, dblock.ErrUnavailable) || errors.Is(got, dblock.ErrBusy) || errors.Is(got, dblock.ErrOutcomeUnknown) {
 				t.Errorf("two nodes say %v, the Quorum %v", err, got)
 			}
-			time.Sleep(time.Minute) // what is in doubt is cleared up
+			time.Sleep(time.Minute) // unresolved operations are reconciled
 			for i, n := range nodes {
 				if !n.isFree(t, "k") {
 					t.Errorf("%v: node %d is held", err, i)

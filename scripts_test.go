@@ -18,8 +18,8 @@ func fetchServers(t *testing.T, args ...string) error {
 	return exec.CommandContext(t.Context(), "bash", call...).Run()
 }
 
-// TestFetchedPackagesStayInTheirFolder: a package lists links. One that leaves its folder, by its name or by what it names, is
-// refused, and so is one whose place is behind another link.
+// TestFetchedPackagesStayInTheirFolder: a package lists links. One that leaves its folder, by its
+// name or by what it names, is refused, and so is one whose place is behind another link.
 func TestFetchedPackagesStayInTheirFolder(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {

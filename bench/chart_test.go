@@ -14,8 +14,8 @@ const (
 	pictureOfIt = "../docs/benchmarks.svg"
 )
 
-// TestPictureOfTheDocs draws docs/benchmarks.svg from the tables of docs/benchmarks.txt, and compares it with the file.
-// DBLOCK_WRITE_CHART=1 writes the file.
+// TestPictureOfTheDocs draws docs/benchmarks.svg from the tables of docs/benchmarks.txt, and
+// compares it with the file. DBLOCK_WRITE_CHART=1 writes the file.
 func TestPictureOfTheDocs(t *testing.T) {
 	t.Parallel()
 	var drawn bytes.Buffer

@@ -25,7 +25,7 @@ func TestOptimistsCount(t *testing.T) {
 	}
 }
 
-// TestALostUpdateIsNoticed: callers who write what another has written, too, end the run.
+// TestALostUpdateIsNoticed: callers that overwrite another caller's write end the run.
 func TestALostUpdateIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, table := range map[string]*ledger{"": {}, "a balance": {lost: 1}, "a version": {unversioned: 1}} {

@@ -20,7 +20,7 @@ import (
 // testMaxConns is what devdb sets on the servers that it starts.
 const testMaxConns = 1000
 
-// ownServer is a durable server that nobody else uses, with a database on it; nil where the servers
+// ownServer is a durable server that no other test uses, with a database on it; nil if the servers
 // under test are given from outside, and can't be restarted or counted on to be quiet.
 func ownServer(t *testing.T, kind devdb.Kind) (server *devdb.Server, dsn string) {
 	t.Helper()
@@ -84,7 +84,8 @@ func durableServer(t *testing.T, server *devdb.Server) {
 	}
 }
 
-// logIsCounted has a bound from above, too: what is counted is bytes, and little more than the data.
+// logIsCounted has a bound from above, too: what is counted is bytes, and little more than the
+// data.
 func logIsCounted(t *testing.T, server *devdb.Server, dsn string) {
 	p := openProbe(t, server.Kind, server.AdminDSN())
 	if grown := logGrows(t, p, connect(t, server.Kind, dsn)); grown > 1_000_000 {

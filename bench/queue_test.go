@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestQueuesRun runs every scenario twice with a few hundred jobs, and asks the server what is left.
+// TestQueuesRun runs every scenario twice with a few hundred jobs, and asks the server what is
+// left.
 func TestQueuesRun(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
@@ -63,7 +64,7 @@ func runOnce(t *testing.T, w Workload, n int) {
 type jobsFake struct {
 	mu    sync.Mutex
 	there []int
-	lost  int64 // that nobody does
+	lost  int64 // jobs that no worker runs
 	spoil func(j *jobsFake, job int, progress Progress)
 }
 
@@ -171,7 +172,8 @@ type quitter struct {
 
 func (q quitter) Work(context.Context, Progress) error { return q.err }
 
-// TestBacklogsSuitTheTime: as many as were done in so long, within bounds, unless they are counted beforehand.
+// TestBacklogsSuitTheTime: as many as were done in so long, within bounds, unless they are counted
+// beforehand.
 func TestBacklogsSuitTheTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -33,7 +33,8 @@ func TestBilling(t *testing.T) {
 	}
 }
 
-// A service loses its lock midway. What it writes after that is refused, as a guard in a database refuses it.
+// A service loses its lock midway. What it writes after that is refused, as a guard in a database
+// refuses it.
 func Example() {
 	server := dblocktest.NewServer(nil)
 	locks, err := server.NewLeaseLocker(dblocktest.LeaseOptions{})
@@ -58,7 +59,8 @@ func Example() {
 	// Output: [A] true true
 }
 
-// A process is paused for longer than its TTL, and another one takes over. The clock decides, and nobody waits.
+// A process is paused for longer than its TTL, and another one takes over. The clock decides, and
+// the test does not wait.
 func ExampleClock() {
 	clock := dblocktest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	server := dblocktest.NewServer(clock)

@@ -142,8 +142,8 @@ func TestMaxHoldEndsByTheClock(t *testing.T) {
 	acquire(t, l[1])
 }
 
-// TestWhoWaitsHasItOnceTheTimeIsUp: however Advance and the one who waits meet.
-func TestWhoWaitsHasItOnceTheTimeIsUp(t *testing.T) {
+// TestAWaiterGetsItOnceTheTimeIsUp: in whatever order Advance and the waiter run.
+func TestAWaiterGetsItOnceTheTimeIsUp(t *testing.T) {
 	_, c, l := processes(t, 2, LeaseOptions{})
 	for range 200 {
 		lock := acquire(t, l[0])
@@ -206,14 +206,14 @@ func TestEvict(t *testing.T) {
 	l[0].Evict()
 	isLost(t, lock, dblock.ReasonEvicted)
 	isLost(t, lasting, "")
-	isFenced(t, s, lock, false) // nobody has it yet
+	isFenced(t, s, lock, false) // no holder yet
 	next := acquire(t, l[1])
 	isFenced(t, s, lock, true)
 	_ = next.Release(t.Context())
 	isLost(t, acquire(t, l[0]), "") // it has joined again
 }
 
-// TestEvictAPausedProcess: it goes on in good faith, and only the guard tells.
+// TestEvictAPausedProcess: the process goes on in good faith, and only the guard refuses it.
 func TestEvictAPausedProcess(t *testing.T) {
 	s, c, l := processes(t, 2, LeaseOptions{Margin: time.Second})
 	lock := acquire(t, l[0])
@@ -264,7 +264,8 @@ func TestFail(t *testing.T) {
 	isFenced(t, s, lock, false)
 }
 
-// TestFailOfEachMode: Fail is for locks of each mode, and for sets. The error is of one class, and the next call gets the lock.
+// TestFailOfEachMode: Fail is for locks of each mode, and for sets. The error is of one class, and
+// the next call gets the lock.
 func TestFailOfEachMode(t *testing.T) {
 	_, c, l := processes(t, 1, LeaseOptions{})
 	classes := []error{
@@ -290,7 +291,7 @@ func TestFailOfEachMode(t *testing.T) {
 						t.Errorf("%s: %v matches %v: %t", name, err, class, class != want)
 					}
 				}
-				c.Advance(ttl / 3) // what is in doubt is cleared up
+				c.Advance(ttl / 3) // unresolved operations are reconciled
 				lock, err = try()
 			}
 			if err != nil {

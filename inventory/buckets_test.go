@@ -7,7 +7,8 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// TestTaken: a quantity that is there is taken, in the order of the buckets, and none gives more than it has.
+// TestTaken: a quantity that is there is taken, in the order of the buckets, and none gives more
+// than it has.
 func TestTaken(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(4, 2))

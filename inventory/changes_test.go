@@ -283,8 +283,8 @@ func (w writes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hooked is a driver whose hooks wait for locks: of each SKU "locked …" the first one in vain, two
-// others until release is closed.
+// hooked is a driver whose hooks wait for locks: of each SKU "locked …" the first one without
+// success, two others until release is closed.
 type hooked struct {
 	carts
 	release chan struct{}

@@ -29,7 +29,7 @@ func orders(reqs ...Request) []order {
 // skipsNone is Books.Skipped of a transaction that has all rows.
 func skipsNone(string) bool { return false }
 
-// verdict names what a request was told.
+// verdict names the answer to a request.
 func verdict(a result) string {
 	var out *SoldOutError
 	switch {
@@ -57,7 +57,7 @@ func verdict(a result) string {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	stock := map[string][]driver.Bucket{"a": {{Left: 5}}, "empty": {{}}, "spread": {{Left: 2}, {Number: 1, Left: 3}, {Number: 2, Left: 1}}}
-	stock["partly"] = []driver.Bucket{{Number: 1, Left: 2}} // somebody else has bucket 0
+	stock["partly"] = []driver.Bucket{{Number: 1, Left: 2}} // another process has bucket 0
 	skipped := func(sku string) bool { return sku == "locked" || sku == "partly" }
 	recorded := map[string][]driver.Row{
 		"old":    {{Key: "old", SKU: "a", Buyer: "b", Qty: 2, State: int16(ReservationSold)}},

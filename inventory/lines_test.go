@@ -136,8 +136,8 @@ func TestAStatementChangesFewLines(t *testing.T) {
 	}
 }
 
-// TestUnitsOfALostReplyAreForSale: a commit gave units back and its reply was lost. The next attempt
-// finds nothing left to do. What the Store remembered of the SKU is gone.
+// TestUnitsOfALostReplyAreForSale: a commit gave units back and its reply was lost. The next
+// attempt finds nothing left to do. What the Store remembered of the SKU is gone.
 func TestUnitsOfALostReplyAreForSale(t *testing.T) {
 	t.Parallel()
 	o, err := Options{SoldOutTTL: 10 * time.Second}.withDefaults()

@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// A look grants nothing, so nobody may be told that the key was sold, or the limit reached, by another order of the batch.
+// A look grants nothing, so no answer may say that another order of the batch sold the key or
+// reached the limit.
 func TestALookAnswersWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := &seller{cache: newCache(time.Minute)}
@@ -45,7 +46,8 @@ func TestALookAnswersWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// sweptBeside is a driver on which other callers sweep the expired holds of ann after her order was found to be over its limit.
+// sweptBeside is a driver on which other callers sweep the expired holds of ann after her order was
+// found to be over its limit.
 type sweptBeside struct {
 	driver.Driver
 	looks int
@@ -62,7 +64,8 @@ func (s *sweptBeside) Read(context.Context, driver.ReadRequest) (driver.Books, e
 
 func (*sweptBeside) Due(context.Context, []string, int) ([]driver.Due, error) { return nil, nil }
 
-// TestALookIsNotOlderThanSweeps: an order is not refused for expired holds that others sweep while it is looked at.
+// TestALookIsNotOlderThanSweeps: an order is not refused for expired holds that others sweep while
+// it is looked at.
 func TestALookIsNotOlderThanSweeps(t *testing.T) {
 	t.Parallel()
 	d := &sweptBeside{}

@@ -101,8 +101,8 @@ func (e *oneHold) Write(context.Context, driver.Moves) error {
 }
 
 // TestALimitCountsNoExpiredHold: an order is not refused for its limit, and no refusal is recorded,
-// while an expired hold of its buyer's counts. The order is sold, or fails because the hold can't be
-// swept. The control is a buyer whose unit is sold.
+// while an expired hold of its buyer's counts. The order is sold, or fails because the hold can't
+// be swept. The control is a buyer whose unit is sold.
 func TestALimitCountsNoExpiredHold(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -2,7 +2,8 @@ package inventory
 
 import "testing"
 
-// TestRecentForgetsWhatNobodyAsksFor: a bot that never rests is remembered, however many buyers come in between.
+// TestRecentForgetsWhatNobodyAsksFor: a bot that never rests is remembered, however many buyers
+// come in between.
 func TestRecentForgetsWhatNobodyAsksFor(t *testing.T) {
 	t.Parallel()
 	var r recent

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestBoundsOnTablesWithBadRows: version 11 keeps the rows of before. Those that are updated in place are mended, because the server
-// checks each row that is updated. New bad rows are refused.
+// TestBoundsOnTablesWithBadRows: version 11 keeps the rows of before. Those that are updated in
+// place are mended, because the server checks each row that is updated. New bad rows are refused.
 func TestBoundsOnTablesWithBadRows(t *testing.T) {
 	each(t, func(e env) {
 		e.toVersion(10)

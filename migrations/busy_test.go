@@ -18,7 +18,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// reader reads a table again and again, each time on its own connection. It counts the reads and knows the longest.
+// reader reads a table again and again, each time on its own connection. It counts the reads and
+// knows the longest.
 type reader struct {
 	reads   atomic.Int64
 	longest atomic.Int64
@@ -62,8 +63,9 @@ func (e env) holder(statement string) (tx *sql.Tx, session string) {
 	return tx, session
 }
 
-// TestAnOpenTransactionKeepsNoReaders: while Up waits for a transaction that has read a table, those that read it now wait for
-// a moment at a time; Up ends after its LockTimeout and names the session, and works once that has ended.
+// TestAnOpenTransactionKeepsNoReaders: while Up waits for a transaction that has read a table,
+// those that read it now wait for a moment at a time; Up ends after its LockTimeout and names the
+// session, and works once that has ended.
 func TestAnOpenTransactionKeepsNoReaders(t *testing.T) {
 	each(t, func(e env) {
 		e.up(migrations.Options{})
@@ -90,7 +92,8 @@ func TestAnOpenTransactionKeepsNoReaders(t *testing.T) {
 	})
 }
 
-// TestNamesTheOldestTransaction: of sessions that use a table, the one that began first is in the way.
+// TestNamesTheOldestTransaction: of sessions that use a table, the one that began first is in the
+// way.
 func TestNamesTheOldestTransaction(t *testing.T) {
 	each(t, func(e env) {
 		e.up(migrations.Options{})
@@ -107,7 +110,8 @@ func TestNamesTheOldestTransaction(t *testing.T) {
 		if !errors.Is(err, dblock.ErrBusy) {
 			e.Errorf("Up behind nine transactions: %v", err)
 		}
-		// MariaDB does not show who has a table: the oldest transaction of the server may be another test's.
+		// MariaDB does not show which session uses a table: the oldest transaction of the server
+		// may be another test's.
 		if e.kind != devdb.MariaDB && !strings.Contains(err.Error(), "session "+session+" ") {
 			e.Errorf("Up behind nine transactions: %v, want it to name session %s", err, session)
 		}
@@ -134,7 +138,8 @@ func TestUpWaitsForATransaction(t *testing.T) {
 	})
 }
 
-// TestALockedRowBoundsUp: a migration that changes rows waits for one that is locked no longer than for a table.
+// TestALockedRowBoundsUp: a migration that changes rows waits for one that is locked no longer than
+// for a table.
 func TestALockedRowBoundsUp(t *testing.T) {
 	each(t, func(e env) {
 		e.toVersion(10)
@@ -159,8 +164,8 @@ func TestALockedRowBoundsUp(t *testing.T) {
 	})
 }
 
-// TestSettingsOfTheHostStay: what a run sets on the host's connection is as before, after an error, too. autocommit off is no
-// obstacle, nor is a limit of rows.
+// TestSettingsOfTheHostStay: what a run sets on the host's connection is as before, after an error,
+// too. autocommit off is no obstacle, nor is a limit of rows.
 func TestSettingsOfTheHostStay(t *testing.T) {
 	each(t, func(e env) {
 		set, want := "SET SESSION autocommit = 0, SESSION lock_wait_timeout = 77, SESSION innodb_lock_wait_timeout = 78, SESSION sql_select_limit = 3", "0 77 78 3"
@@ -201,8 +206,8 @@ func TestSettingsOfTheHostStay(t *testing.T) {
 	})
 }
 
-// TestIndexesAreBuiltApart: on Postgres writers of a table go on while it gets an index, and a build that was cut off leaves
-// nothing that the next Up does not replace.
+// TestIndexesAreBuiltApart: on Postgres writers of a table go on while it gets an index, and a
+// build that was cut off leaves nothing that the next Up does not replace.
 func TestIndexesAreBuiltApart(t *testing.T) {
 	each(t, func(e env) {
 		if e.engine != migrations.Postgres {
@@ -264,8 +269,8 @@ func (s *sent) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQuer
 
 func (s *sent) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestLockTimeoutBoundsABuildApart: the first attempt waits for all of LockTimeout, so there is no second one. This holds for
-// the index, and for the invalid one that it replaces.
+// TestLockTimeoutBoundsABuildApart: the first attempt waits for all of LockTimeout, so there is no
+// second one. This holds for the index, and for the invalid one that it replaces.
 func TestLockTimeoutBoundsABuildApart(t *testing.T) {
 	each(t, func(e env) {
 		if e.engine != migrations.Postgres {

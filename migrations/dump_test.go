@@ -7,7 +7,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// What the servers themselves say of all tables: columns with their defaults, indexes and constraints with their texts.
+// What the servers themselves say of all tables: columns with their defaults, indexes and
+// constraints with their texts.
 const (
 	dumpMySQL = `SELECT CONCAT_WS(' ', TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COALESCE(COLUMN_DEFAULT, 'none'), EXTRA)
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME LIKE 'dblock|_%' ESCAPE '|'

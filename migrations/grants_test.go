@@ -40,7 +40,7 @@ func (e env) user(suffix string) (name string, db *sql.DB) {
 	e.must(err)
 	config.User, config.Passwd = name, password
 	if suffix == migrator {
-		// Without a right on the database nobody may connect to it: the option names it.
+		// Without a right on the database no user may connect to it: the option names it.
 		config.DBName = ""
 	}
 	return name, e.open(config.FormatDSN())
@@ -87,7 +87,8 @@ func TestMigrationGrantsAreEnough(t *testing.T) {
 	})
 }
 
-// TestEachMigrationGrantIsNeeded takes each right away by itself: Up, or DownTo and Up, fail then, and go on once it is back.
+// TestEachMigrationGrantIsNeeded takes each right away by itself: Up, or DownTo and Up, fail then,
+// and go on once it is back.
 func TestEachMigrationGrantIsNeeded(t *testing.T) {
 	each(t, func(e env) {
 		role, db := e.user(migrator)
@@ -145,7 +146,8 @@ func TestCreateSchemaGrantsAreEnough(t *testing.T) {
 	})
 }
 
-// What the engines do with these rights is tested there; here: that they are no more than was meant.
+// What the engines do with these rights is tested there; here: that they are no more than was
+// meant.
 func TestServiceGrants(t *testing.T) {
 	each(t, func(e env) {
 		opts := migrations.Options{Schema: e.in("")}
@@ -175,7 +177,8 @@ func TestServiceGrants(t *testing.T) {
 			"DELETE FROM dblock_stock", "UPDATE dblock_adjustment SET sku = sku", "DELETE FROM dblock_adjustment", "DROP TABLE dblock_stock", "CREATE TABLE dblock_more (id int)", "CREATE TEMPORARY TABLE dblock_lease (id int)",
 			"INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (2, true)",
 		} {
-			// Every role of Postgres may create temporary tables, and before version 15 tables in the schema public.
+			// Every role of Postgres may create temporary tables, and before version 15 tables in
+			// the schema public.
 			if strings.HasPrefix(forbidden, "CREATE") && e.engine == migrations.Postgres {
 				continue
 			}

@@ -75,7 +75,8 @@ func (e env) migrant(what string) *process {
 	return p
 }
 
-// kill ends the process as the system does; it returns what the process said if it had ended by itself.
+// kill ends the process as the system does; it returns what the process said if it had ended by
+// itself.
 func (p *process) kill() string {
 	_ = p.cmd.Process.Kill() // it may have ended
 	_ = p.cmd.Wait()
@@ -93,7 +94,8 @@ func rounds(usual int) int {
 	return usual
 }
 
-// TestFaultsUpBesideDownAndKills: two processes migrate up and down, are killed anywhere, and one Up makes the tables whole.
+// TestFaultsUpBesideDownAndKills: two processes migrate up and down, are killed anywhere, and one
+// Up makes the tables whole.
 func TestFaultsUpBesideDownAndKills(t *testing.T) {
 	each(t, func(e env) {
 		began := time.Now()
@@ -121,7 +123,8 @@ func TestFaultsUpBesideDownAndKills(t *testing.T) {
 	})
 }
 
-// TestFaultsEightBesideAKilledOne: they find what it has left, also while the server still works on its last statement.
+// TestFaultsEightBesideAKilledOne: they find what it has left, also while the server still works on
+// its last statement.
 func TestFaultsEightBesideAKilledOne(t *testing.T) {
 	each(t, func(e env) {
 		e.up(migrations.Options{})

@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestALockedVersionTable: while another session has the table of versions for itself, Up and Down end after LockTimeout and
-// Status at once. Each says what is locked.
+// TestALockedVersionTable: while another session has the table of versions for itself, Up and Down
+// end after LockTimeout and Status at once. Each says what is locked.
 func TestALockedVersionTable(t *testing.T) {
 	each(t, func(e env) {
 		e.up(migrations.Options{})
@@ -46,7 +46,8 @@ func TestALockedVersionTable(t *testing.T) {
 	})
 }
 
-// TestAVersionTableOfAnotherSession: Up goes on with a table of versions that another session was about to create.
+// TestAVersionTableOfAnotherSession: Up goes on with a table of versions that another session was
+// about to create.
 func TestAVersionTableOfAnotherSession(t *testing.T) {
 	each(t, func(e env) {
 		if e.engine != migrations.Postgres {

@@ -15,8 +15,8 @@ import (
 // envWriteObjects has TestObjects write the manifests, as `make generate` does.
 const envWriteObjects = "DBLOCK_WRITE_OBJECTS"
 
-// TestObjects makes the manifest of the engine from a fresh database, version by version, and compares it with the embedded
-// one. So each server of an engine has the same.
+// TestObjects makes the manifest of the engine from a fresh database, version by version, and
+// compares it with the embedded one. So each server of an engine has the same.
 func TestObjects(t *testing.T) {
 	each(t, func(e env) {
 		e.must(migrations.UpUnchecked(t.Context(), e.db))
@@ -75,7 +75,8 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// TestStatementsAreUnderstood: of a statement that is not, a run that was cut off there could not go on.
+// TestStatementsAreUnderstood: of a statement that is not, a run that was cut off there could not
+// go on.
 func TestStatementsAreUnderstood(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []migrations.Engine{migrations.Postgres, migrations.MySQL} {

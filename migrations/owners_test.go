@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestTablesOfALesserRole: a role that may create tables makes dblock's, with triggers that give it the rights of a superuser who
-// writes them. The server says whether it has them.
+// TestTablesOfALesserRole: a role that may create tables makes dblock's, with triggers that give it
+// the rights of a superuser that writes them. The server says whether it has them.
 func TestTablesOfALesserRole(t *testing.T) {
 	t.Parallel()
 	for name, planted := range map[string]bool{"the table of versions": false, "all tables": true} {

@@ -85,7 +85,7 @@ func (c creating) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// noLock lets everybody in.
+// noLock excludes no process.
 type noLock struct{}
 
 var _ lock.SessionLocker = noLock{}
@@ -160,7 +160,8 @@ func TestEightProcessesMigrateAtOnce(t *testing.T) {
 	})
 }
 
-// The control: without the lock processes fail in the same race, but for those that come after the winner.
+// The control: without the lock processes fail in the same race, but for those that come after the
+// winner.
 func TestWithoutTheLockTheRaceIsLost(t *testing.T) {
 	each(t, func(e env) {
 		if failures := e.runRacers(envNoLock + "=1"); len(failures) == 0 {

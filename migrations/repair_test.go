@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestTablesOfOthers: a table that another program made under one of dblock's names is refused before anything is written,
-// wherever in the migrations it is.
+// TestTablesOfOthers: a table that another program made under one of dblock's names is refused
+// before anything is written, wherever in the migrations it is.
 func TestTablesOfOthers(t *testing.T) {
 	each(t, func(e env) {
 		for _, table := range []string{"dblock_stock", "dblock_queue"} {
@@ -106,8 +106,9 @@ func TestUpNamesUnsafeTables(t *testing.T) {
 	})
 }
 
-// TestUpWithoutRecords: the table of versions was dropped, and the others are there. Up records them again on MySQL and
-// MariaDB. On Postgres, where a cut-off run leaves no such tables, its error has the statement that does.
+// TestUpWithoutRecords: the table of versions was dropped, and the others are there. Up records
+// them again on MySQL and MariaDB. On Postgres, where a cut-off run leaves no such tables, its
+// error has the statement that does.
 func TestUpWithoutRecords(t *testing.T) {
 	each(t, func(e env) {
 		e.up(migrations.Options{})

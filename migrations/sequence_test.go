@@ -7,8 +7,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestSequenceBehindItsTable: logical replication, or a restore of data alone, copies the rows of the table of versions and not
-// where its sequence is.
+// TestSequenceBehindItsTable: logical replication, or a restore of data alone, copies the rows of
+// the table of versions and not where its sequence is.
 func TestSequenceBehindItsTable(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)

@@ -114,7 +114,8 @@ func TestSQLRefuses(t *testing.T) {
 	}
 }
 
-// The number of the newest file is the version that engines ask for, and both engines have the same.
+// The number of the newest file is the version that engines ask for, and both engines have the
+// same.
 func TestFilesAndVersionAgree(t *testing.T) {
 	t.Parallel()
 	var names [][]string

@@ -11,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// On MySQL each statement stands by itself: wherever a run ended, before it recorded the version, the next one completes it.
+// On MySQL each statement stands by itself: wherever a run ended, before it recorded the version,
+// the next one completes it.
 func TestUnfinished(t *testing.T) {
 	each(t, func(e env) {
 		if e.engine != migrations.MySQL {

@@ -96,7 +96,7 @@ func TestServerTooOld(t *testing.T) {
 			t.Errorf("Status: %v, want ErrServerTooOld", err)
 		}
 		e.wantTables("", nil)
-		// The control: the same connections, when they tell the truth.
+		// The control: the same connections, without false answers.
 		_, err = migrations.Up(t.Context(), e.through(func([]byte) {}), migrations.Options{})
 		e.must(err)
 	})

@@ -12,8 +12,9 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// TestKeysAreNoSQLInAnyCharset: in gbk the backslash that the driver puts before a quote is the second byte of a character,
-// and a key goes on as SQL. The control is the driver's own query, which returns every row.
+// TestKeysAreNoSQLInAnyCharset: in gbk the backslash that the driver puts before a quote is the
+// second byte of a character, and a key goes on as SQL. The control is the driver's own query,
+// which returns every row.
 func TestKeysAreNoSQLInAnyCharset(t *testing.T) {
 	t.Parallel()
 	key := "€' OR 1=1 -- "

@@ -16,8 +16,9 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// TestNoTransactionStaysOpen: if the server refuses or does not answer the end of a transaction, the error says so. No row
-// stays locked by a connection of the pool, and the next transaction on the pool commits nothing of it.
+// TestNoTransactionStaysOpen: if the server refuses or does not answer the end of a transaction,
+// the error says so. No row stays locked by a connection of the pool, and the next transaction on
+// the pool commits nothing of it.
 func TestNoTransactionStaysOpen(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -117,7 +118,8 @@ func newRefusedEnd(t *testing.T, kind devdb.Kind) *refusedEnd {
 	return x
 }
 
-// checkRow has the row written so many times. It is not locked, and stays so when the pool's connections begin again.
+// checkRow has the row written so many times. It is not locked, and stays so when the pool's
+// connections begin again.
 func (x *refusedEnd) checkRow(t *testing.T, after string, written int) {
 	t.Helper()
 	if _, err := x.plain.ExecContext(t.Context(), "UPDATE row_of SET v = v + 10"); err != nil {

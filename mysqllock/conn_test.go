@@ -8,9 +8,9 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 )
 
-// TestGrantLeavesNoLevel ends a statement that acquires in each way in which it begins no transaction.
-// The host's next transaction on the connection must not see uncommitted rows, and has its own
-// bound. The control leaves the level.
+// TestGrantLeavesNoLevel ends a statement that acquires in each way in which it begins no
+// transaction. The host's next transaction on the connection must not see uncommitted rows, and has
+// its own bound. The control leaves the level.
 func TestGrantLeavesNoLevel(t *testing.T) {
 	each(t, plain, func(r rig) {
 		r.exec("CREATE TABLE account (n INT)")

@@ -25,7 +25,8 @@ func openDSN(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// TestUseOther: a host sends USE on the connections of its pool. Leases stay in the database that the pool was connected to.
+// TestUseOther: a host sends USE on the connections of its pool. Leases stay in the database that
+// the pool was connected to.
 func TestUseOther(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

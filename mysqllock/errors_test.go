@@ -29,8 +29,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestVerdictsOfClusters: what only Galera and Group Replication say, in their words. A commit that failed for another reason
-// may stand.
+// TestVerdictsOfClusters: what only Galera and Group Replication say, in their words. A commit that
+// failed for another reason may stand.
 func TestVerdictsOfClusters(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -59,7 +59,8 @@ func TestVerdictsOfClusters(t *testing.T) {
 	}
 }
 
-// TestVerdictOfADial: a server to which no connection comes in time is out of reach, whatever was waited for. Nobody is busy.
+// TestVerdictOfADial: a server to which no connection comes in time is out of reach, whatever was
+// waited for. It is not busy.
 func TestVerdictOfADial(t *testing.T) {
 	t.Parallel()
 	late := net.Dialer{Deadline: time.Now().Add(-time.Second)}

@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// invoice makes an invoice with the next number. It has the counter until it commits: others wait, and a number that was rolled
-// back goes to the next one.
+// invoice makes an invoice with the next number. It has the counter until it commits: others wait,
+// and a number that was rolled back goes to the next one.
 func invoice(ctx context.Context, db *sql.DB, customer string) (number int64, err error) {
 	err = mysqllock.RunTx(ctx, db, mysqllock.TxOptions{}, func(tx *sql.Tx) error {
 		err := mysqllock.LockRow(ctx, tx, "counter", "name", "invoice", dblock.RowLock{Wait: dblock.WaitAtMost(5 * time.Second)})
@@ -94,7 +94,8 @@ func join(ctx context.Context, db *sql.DB, team, name string) error {
 	})
 }
 
-// At most so many rows a group: there is no row of it to lock before the first one, and so the group's own is.
+// At most so many rows a group: there is no row of it to lock before the first one, and so the
+// group's own is.
 func ExampleLockRow_atMost() {
 	ctx := context.Background()
 	db, done, err := made("CREATE TABLE team (name varchar(40) PRIMARY KEY)", "INSERT INTO team VALUES ('red')",
@@ -118,8 +119,8 @@ func ExampleLockRow_atMost() {
 	callers.Wait()
 	var members int
 	err = db.QueryRowContext(ctx, "SELECT count(*) FROM member").Scan(&members)
-	fmt.Println(members, "joined,", full.Load(), "were told that it is full,", err)
-	// Output: 3 joined, 2 were told that it is full, <nil>
+	fmt.Println(members, "joined,", full.Load(), "were refused as full,", err)
+	// Output: 3 joined, 2 were refused as full, <nil>
 }
 
 // transfer has both accounts before it looks at one. Two that go opposite ways never deadlock.
@@ -167,7 +168,7 @@ func ExampleLockRows_transfer() {
 	// Output: 1000 500 <nil> conflicts: 0
 }
 
-// Any two free seats, now. Another one who asks at the same moment gets two others.
+// Any two free seats, now. Another caller at the same moment gets two others.
 func ExampleClaim_seat() {
 	ctx := context.Background()
 	db, done, err := made("CREATE TABLE seat (id bigint PRIMARY KEY, buyer varchar(40), KEY free (buyer, id))",
@@ -206,7 +207,8 @@ func ExampleClaim_seat() {
 	// <nil>
 }
 
-// A function that locks, in the WHERE of a query, is called for rows that the query does not return.
+// A function that locks, in the WHERE of a query, is called for rows that the query does not
+// return.
 func Example_limit() {
 	ctx := context.Background()
 	db, done, err := made("CREATE TABLE job (id bigint AUTO_INCREMENT PRIMARY KEY, due int NOT NULL)",
@@ -230,7 +232,8 @@ func Example_limit() {
 	_, _ = conn.ExecContext(ctx, "DO RELEASE_ALL_LOCKS()")
 	_ = conn.Close()
 
-	// Instead: who claims one leaves the rest to others, and is told where the server would lock more.
+	// Instead: a caller that claims one leaves the rest to others. If the server would lock more,
+	// it gets an error.
 	claim := func(n int) func(tx *sql.Tx) error {
 		return func(tx *sql.Tx) error {
 			jobs, err := mysqllock.Claim(ctx, tx, dblock.RowLock{}, n, one, "SELECT id FROM job ORDER BY due")
@@ -250,7 +253,7 @@ func Example_limit() {
 		if err := claim(1)(tx); err != nil {
 			return err
 		}
-		return mysqllock.RunTx(ctx, db, mysqllock.TxOptions{}, claim(100)) // somebody else
+		return mysqllock.RunTx(ctx, db, mysqllock.TxOptions{}, claim(100)) // another caller
 	})
 	fmt.Println(err)
 	// Output:

@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// A booking of two seats that goes either way, and never deadlocks with one that names them the other way round.
+// A booking of two seats that goes either way, and never deadlocks with one that names them the
+// other way round.
 func ExampleLockRows() {
 	ctx := context.Background()
 	begin, done := theatre(ctx)
@@ -39,7 +40,7 @@ func ExampleLockRows() {
 	// refused: true
 }
 
-// Any two free seats, now: two who ask at once get different ones.
+// Any two free seats, now: two concurrent callers get different ones.
 func ExampleClaim() {
 	ctx := context.Background()
 	begin, done := theatre(ctx)

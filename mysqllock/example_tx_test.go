@@ -81,18 +81,19 @@ func ExampleIsLockTimeout() {
 			_, err := bob.ExecContext(ctx, lock)
 			return err
 		})
-		fmt.Println("somebody has the seat:", mysqllock.IsLockTimeout(err))
+		fmt.Println("the seat is locked:", mysqllock.IsLockTimeout(err))
 		fmt.Println("to run it again at once is right:", mysqllock.Retryable(err))
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// somebody has the seat: true
+	// the seat is locked: true
 	// to run it again at once is right: false
 	// <nil>
 }
 
-// A service's own migrations, with goose: every process may do this at start, one of them migrates and the others wait.
+// A service's own migrations, with goose: every process may do this at start, one of them migrates
+// and the others wait.
 func ExampleNewMigrationLocker() {
 	ctx := context.Background()
 	dsn, done := testdb.ExampleDSN(family()[0]) // yours: app@tcp(db.example)/shop
@@ -117,7 +118,8 @@ func ExampleNewMigrationLocker() {
 		fmt.Println(err)
 		return
 	}
-	// Up itself makes goose's version table before it locks: of processes that start at once on an empty database some would fail.
+	// Up itself makes goose's version table before it locks: of processes that start at once on an
+	// empty database some would fail.
 	if _, err := provider.GetDBVersion(ctx); err != nil {
 		fmt.Println(err)
 		return

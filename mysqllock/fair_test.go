@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// TestPassesNothingOnBesideReaders gives back a key that was granted over its readers, while a call waits with a ticket. It
-// is not granted to that call: the readers are still there.
+// TestPassesNothingOnBesideReaders gives back a key that was granted over its readers, while a call
+// waits with a ticket. It is not granted to that call: the readers are still there.
 func TestPassesNothingOnBesideReaders(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, them := r.join("us"), r.join("them")
@@ -36,8 +36,8 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 	})
 }
 
-// TestALockedTicketFailsAlone: another transaction has locked a ticket. The batch that withdraws it is split, so a release beside it
-// takes place.
+// TestALockedTicketFailsAlone: another transaction has locked a ticket. The batch that withdraws it
+// is split, so a release beside it takes place.
 func TestALockedTicketFailsAlone(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us := r.join("us")
@@ -65,8 +65,8 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 	})
 }
 
-// TestReleasesABatchOfOneKey releases a holder and two waiters of one key at once. The key goes to the waiter that is not
-// of the batch.
+// TestReleasesABatchOfOneKey releases a holder and two waiters of one key at once. The key goes to
+// the waiter that is not of the batch.
 func TestReleasesABatchOfOneKey(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us := r.join("us")

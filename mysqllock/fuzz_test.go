@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// FuzzNames: keys that differ have names that differ, in a form that no server folds or cuts. A raw name is as GET_LOCK
-// takes it, or ErrInvalid, and needs no escapes.
+// FuzzNames: keys that differ have names that differ, in a form that no server folds or cuts. A raw
+// name is as GET_LOCK takes it, or ErrInvalid, and needs no escapes.
 func FuzzNames(f *testing.F) {
 	for _, key := range []string{"a", "A", "", "orders/42", "it's", `a\`, "é", "\x00", "\xff", strings.Repeat("x", 64), strings.Repeat("x", 65), "a b", "`", "%"} {
 		f.Add("app", "", key, "billing", "orders/42")

@@ -11,8 +11,9 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// TestAGuardThatIsGone: after a deadlock these servers have rolled everything back, the guard, too, and write what comes then
-// statement by statement. Who takes no notice of the error must not be told of success.
+// TestAGuardThatIsGone: after a deadlock these servers have rolled everything back, the guard, too,
+// and write what comes then statement by statement. A caller that ignores the error must not get a
+// success.
 func TestAGuardThatIsGone(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

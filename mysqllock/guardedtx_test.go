@@ -17,8 +17,8 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// refusing makes connections whose server rolls a transaction back when its savepoint is released, as a cluster does
-// whose certification fails, and says number then; 0: it does as it is told.
+// refusing makes connections whose server rolls a transaction back when its savepoint is released,
+// as a cluster does whose certification fails, and says number then; 0: it does what is sent.
 type refusing struct {
 	driver.Connector
 	number *atomic.Int32
@@ -60,8 +60,8 @@ func (c refusingConn) QueryContext(ctx context.Context, query string, args []dri
 	return nil, &mysql.MySQLError{Number: uint16(number), Message: "refused by a test"}
 }
 
-// TestGuardedTxIsNotAcknowledged: whatever the server says at the release of the savepoint, GuardedTx and RunTx say nil
-// only for what is written.
+// TestGuardedTxIsNotAcknowledged: whatever the server says at the release of the savepoint,
+// GuardedTx and RunTx say nil only for what is written.
 func TestGuardedTxIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

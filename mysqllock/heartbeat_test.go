@@ -24,8 +24,8 @@ func (r rig) slow(d time.Duration) {
 	}
 }
 
-// TestNoAcquisitionLocksItsMember has each kind of acquisition take long at the server. The row of the member, which the
-// heartbeat writes, is locked by none of them.
+// TestNoAcquisitionLocksItsMember has each kind of acquisition take long at the server. The row of
+// the member, which the heartbeat writes, is locked by none of them.
 func TestNoAcquisitionLocksItsMember(t *testing.T) {
 	each(t, races, func(r rig) {
 		us := r.join("us")
@@ -94,8 +94,8 @@ func (r rig) memberFree(by lease.By) bool {
 	return err == nil
 }
 
-// TestAnAcquisitionEndsWithItsClient gives up acquisitions that take long at the server: what they have written is undone
-// there, and nobody has the keys.
+// TestAnAcquisitionEndsWithItsClient gives up acquisitions that take long at the server: what they
+// have written is undone there, and the keys are free.
 func TestAnAcquisitionEndsWithItsClient(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us := r.join("us")
@@ -134,8 +134,8 @@ func TestAnAcquisitionEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// TestALockedGapEndsNoLock has a transaction lock ranges of dblock's tables in which a process acquires in all modes. Its
-// other locks go on, and so do acquisitions elsewhere.
+// TestALockedGapEndsNoLock has a transaction lock ranges of dblock's tables in which a process
+// acquires in all modes. Its other locks go on, and so do acquisitions elsewhere.
 func TestALockedGapEndsNoLock(t *testing.T) {
 	each(t, plain, func(r rig) {
 		for _, table := range []string{"dblock_reader", "dblock_permit", "dblock_ticket"} {
@@ -210,8 +210,9 @@ func (r rig) lockedGap(t *testing.T, table string) {
 	_ = held.Release(r.ctx)
 }
 
-// TestARefusedGuardLocksNothing leaves a transaction open whose guard was refused. Others acquire beside it at once, in each
-// mode. The control has the guard of the transaction alone, which locks the place of the row that it did not find.
+// TestARefusedGuardLocksNothing leaves a transaction open whose guard was refused. Others acquire
+// beside it at once, in each mode. The control has the guard of the transaction alone, which locks
+// the place of the row that it did not find.
 func TestARefusedGuardLocksNothing(t *testing.T) {
 	each(t, plain, func(r rig) {
 		l, err := NewLeaseLocker(r.ctx, r.db, LeaseOptions{})
@@ -246,7 +247,8 @@ func TestARefusedGuardLocksNothing(t *testing.T) {
 	})
 }
 
-// insertsAtOnce reports whether a row can be written in the place of a fence's within the server's least bound.
+// insertsAtOnce reports whether a row can be written in the place of a fence's within the server's
+// least bound.
 func (r rig) insertsAtOnce(f dblock.Fence) bool {
 	r.Helper()
 	conn, err := r.db.Conn(r.ctx)

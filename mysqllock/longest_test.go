@@ -7,8 +7,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// TestLongestStatement has a batch that is too long for the server: nothing is sent, and the error says so, so that the
-// batch can be split.
+// TestLongestStatement has a batch that is too long for the server: nothing is sent, and the error
+// says so, so that the batch can be split.
 func TestLongestStatement(t *testing.T) {
 	each(t, plain, func(r rig) {
 		if r.leaseDriver.db.Longest < 1<<20 {

@@ -64,7 +64,8 @@ func (r rig) saw(seen <-chan []lease.LeaseState, want lease.ReleaseRequest) {
 	}
 }
 
-// TestLookSeesEachRowAnew: whatever becomes of one key, or of one of many, while a statement looks at it.
+// TestLookSeesEachRowAnew: whatever becomes of one key, or of one of many, while a statement looks
+// at it.
 func TestLookSeesEachRowAnew(t *testing.T) {
 	each(t, settings, func(r rig) {
 		us := r.join("us")
@@ -95,7 +96,8 @@ func TestLookSeesEachRowAnew(t *testing.T) {
 	})
 }
 
-// TestLookPassesOverWhatWasTold, and over what nobody has: what is free and left alone does not end every look.
+// TestLookPassesOverWhatWasTold, and over free keys: a key that is free and unused does not end
+// every look.
 func TestLookPassesOverWhatWasTold(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us := r.join("us")
@@ -117,7 +119,7 @@ func TestLookPassesOverWhatWasTold(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotCommittedIsNotFree: a look may see it, and nobody is to rely on that.
+// TestWhatIsNotCommittedIsNotFree: a look may see it, and no caller is to rely on that.
 func TestWhatIsNotCommittedIsNotFree(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us := r.join("us")
@@ -139,7 +141,8 @@ func TestWhatIsNotCommittedIsNotFree(t *testing.T) {
 	})
 }
 
-// TestAWatchIsNotPooled: nobody gets a connection with its settings, nor one whose statement was given up.
+// TestAWatchIsNotPooled: no other call gets a connection with its settings, nor one whose statement
+// was given up.
 func TestAWatchIsNotPooled(t *testing.T) {
 	each(t, plain, func(r rig) {
 		r.join("us")
@@ -155,7 +158,7 @@ func TestAWatchIsNotPooled(t *testing.T) {
 			r.Errorf("told %v", err)
 		}
 		w.Close()
-		if s := r.db.Stats(); s.InUse > 1 { // the heart's
+		if s := r.db.Stats(); s.InUse > 1 { // the heartbeat's
 			r.Errorf("%d connections are in use", s.InUse)
 		}
 		for range 5 {

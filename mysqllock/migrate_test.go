@@ -29,8 +29,9 @@ func TestMigrationLocker(t *testing.T) {
 	}
 }
 
-// TestLockersAcrossTimeZones: goose's lock for MySQL is a row with an expiry in the session's local time, so that a process in a
-// zone further east finds the lock of one further west expired, and both have it. Ours goes by no time of day.
+// TestLockersAcrossTimeZones: goose's lock for MySQL is a row with an expiry in the session's local
+// time, so that a process in a zone further east finds the lock of one further west expired, and
+// both have it. Ours goes by no time of day.
 func TestLockersAcrossTimeZones(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -104,7 +105,8 @@ func goosesExcludes(t *testing.T, db *sql.DB) {
 	}
 }
 
-// lockGoose is a process of its own that takes goose's lock, and tries once. It keeps it till the test ends.
+// lockGoose is a process of its own that takes goose's lock, and tries once. It keeps it till the
+// test ends.
 func lockGoose(t *testing.T, db *sql.DB, table string) error {
 	l, err := lock.NewMySQLTableLocker(lock.WithTableName(table),
 		lock.WithTableLockTimeout(time.Millisecond, 1), lock.WithTableUnlockTimeout(time.Millisecond, 1))

@@ -32,7 +32,8 @@ func permitsBack(a lease.AcquireRequest) lease.ReleaseRequest {
 	return lease.ReleaseRequest{Key: a.Key, Handle: a.Handle, Mode: dblock.ModePermit}
 }
 
-// TestPermitsBatch has one batch with several asks for each of two semaphores, and one that is unknown.
+// TestPermitsBatch has one batch with several asks for each of two semaphores, and one that is
+// unknown.
 func TestPermitsBatch(t *testing.T) {
 	each(t, settings, func(r rig) {
 		us, them := r.join("us"), r.join("them")
@@ -82,7 +83,8 @@ func TestPermitsBatch(t *testing.T) {
 	})
 }
 
-// TestPermitsRace has a crowd race for permits, some in batches, among heartbeats: there are never more, and none is lost.
+// TestPermitsRace has a crowd race for permits, some in batches, among heartbeats: there are never
+// more, and none is lost.
 func TestPermitsRace(t *testing.T) {
 	each(t, races, func(r rig) {
 		const limit = 5
@@ -134,8 +136,8 @@ func TestPermitsRace(t *testing.T) {
 	})
 }
 
-// TestGuardPermits locks one's own permits alone, whatever the transaction has read before, and fails where one of
-// them is missing.
+// TestGuardPermits locks one's own permits alone, whatever the transaction has read before, and
+// fails where one of them is missing.
 func TestGuardPermits(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, them := r.join("us"), r.join("them")

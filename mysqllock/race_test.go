@@ -17,8 +17,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// TestRace has a crowd race for few keys, some of them in batches, while a sweeper and the heartbeats
-// go on: nobody ever holds a key beside another, tokens grow, and nothing fails.
+// TestRace has a crowd race for few keys, some of them in batches, while a sweeper and the
+// heartbeats go on: no two callers hold a key at once, tokens grow, and nothing fails.
 func TestRace(t *testing.T) {
 	each(t, races, func(r rig) {
 		var holders, last [4]atomic.Int64
@@ -90,7 +90,7 @@ func TestRace(t *testing.T) {
 	})
 }
 
-// TestFreshKeys has pairs race for keys that nobody has locked before.
+// TestFreshKeys has pairs race for keys that were never locked before.
 func TestFreshKeys(t *testing.T) {
 	each(t, races, func(r rig) {
 		var crowd sync.WaitGroup
@@ -168,9 +168,9 @@ func TestListenIsNotToBeHad(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsAmongAcquires has one process acquire and release with all its might while its heart
-// beats without a pause: the statements read the member's row under a shared lock, and none may fail
-// by that, or hold a heartbeat up.
+// TestHeartbeatsAmongAcquires has one process acquire and release at full speed while it sends
+// heartbeats without a pause: the statements read the member's row under a shared lock, and none
+// may fail by that, or hold a heartbeat up.
 func TestHeartbeatsAmongAcquires(t *testing.T) {
 	each(t, races, func(r rig) {
 		us := r.join("us")

@@ -2,7 +2,8 @@ package mysqllock_test
 
 import "testing"
 
-// TestReadOnlyServer: locks are acquired and kept while super_read_only (on MariaDB read_only) is switched on and off.
+// TestReadOnlyServer: locks are acquired and kept while super_read_only (on MariaDB read_only) is
+// switched on and off.
 func TestReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

@@ -66,7 +66,7 @@ var settings = map[string]string{
 	"snapshots":         "innodb_snapshot_isolation=ON", // MariaDB alone
 }
 
-// races are the settings that matter to who waits for whom.
+// races are the settings that decide which statement waits for which.
 var races = map[string]string{
 	"plain":           "",
 	"clientFoundRows": "clientFoundRows=true",
@@ -75,7 +75,8 @@ var races = map[string]string{
 	"snapshots":       "innodb_snapshot_isolation=ON", // MariaDB alone
 }
 
-// rounds is n, or a quarter of it with other settings than the plain ones: these repeat what is tested there.
+// rounds is n, or a quarter of it with other settings than the plain ones: these repeat what is
+// tested there.
 func (r rig) rounds(n int) int {
 	if strings.HasSuffix(r.Name(), "/plain") {
 		return n
@@ -275,8 +276,9 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// TestABatchEndsNoUncertainRelease releases what may yet be granted beside what is held. The statement counts one row:
-// it does not say which. An acquisition that is still under way must not count as released.
+// TestABatchEndsNoUncertainRelease releases what may yet be granted beside what is held. The
+// statement counts one row: it does not say which. An acquisition that is still under way must not
+// count as released.
 func TestABatchEndsNoUncertainRelease(t *testing.T) {
 	each(t, settings, func(r rig) {
 		us := r.join("us")

@@ -80,8 +80,8 @@ func awaitLockWait(t *testing.T, db *sql.DB, id int64) {
 	}
 }
 
-// TestALockedTableIsHeld has another session lock the table. A bound of a row lock bounds that wait,
-// too, and afterwards the session has the host's own bound.
+// TestALockedTableIsHeld has another session lock the table. A bound of a row lock bounds that
+// wait, too, and afterwards the session has the host's own bound.
 func TestALockedTableIsHeld(t *testing.T) {
 	eachServer(t, func(t *testing.T, kind devdb.Kind) {
 		db := testdb.MySQLOn(t, kind)

@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// TestRowLocksCostFewRoundTrips: a row costs one statement, a bound two more, and the first use of a table three.
+// TestRowLocksCostFewRoundTrips: a row costs one statement, a bound two more, and the first use of
+// a table three.
 func TestRowLocksCostFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

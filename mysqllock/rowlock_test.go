@@ -47,8 +47,8 @@ type rowTx struct {
 	tx   *sql.Tx
 }
 
-// leave gives a connection back to the pool. After an error of BEGIN, COMMIT or ROLLBACK its transaction may be open, so it is
-// closed instead.
+// leave gives a connection back to the pool. After an error of BEGIN, COMMIT or ROLLBACK its
+// transaction may be open, so it is closed instead.
 func leave(conn *sql.Conn, err error) error {
 	if err != nil {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })

@@ -15,7 +15,8 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// stalls is a database with a table for want of indexes. Texts are judged once a process, so that the name is one of its own.
+// stalls is a database with a table for want of indexes. Texts are checked once a process, so that
+// the name is one of its own.
 func stalls(t *testing.T, each func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx)) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -57,7 +58,7 @@ func TestRowsWithoutAnIndexAreRefused(t *testing.T) {
 	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
 		lock := func(column string, key any, o dblock.RowLock, beside func()) error {
 			tx := begin()
-			defer func() { _ = tx.Rollback() }() // who has looked at a table keeps its indexes from changing
+			defer func() { _ = tx.Rollback() }() // a transaction that has read a table keeps its indexes from changing
 			err := mysqllock.LockRow(t.Context(), tx, table, column, key, o)
 			beside()
 			return err
@@ -175,7 +176,7 @@ func questions(t *testing.T, tx *sql.Tx) (n int64) {
 	return n
 }
 
-// TestAReadOnlyTransaction takes no locks, and is told so.
+// TestAReadOnlyTransaction takes no locks, and returns an error.
 func TestAReadOnlyTransaction(t *testing.T) {
 	stalls(t, func(t *testing.T, table string, db *sql.DB, _ func() *sql.Tx) {
 		tx, err := db.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})

@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// TestSelectLimitOfTheHost: a host sets sql_select_limit on the connections of its pool after leases
-// and sales were opened. They read all rows that there are.
+// TestSelectLimitOfTheHost: a host sets sql_select_limit on the connections of its pool after
+// leases and sales were opened. They read all rows that there are.
 func TestSelectLimitOfTheHost(t *testing.T) {
 	eachServer(t, func(t *testing.T, kind devdb.Kind) {
 		ctx := t.Context()

@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// TestSessionsLeaveAConnectionToTheHost has session locks be held, and waited for, with pools of few connections: the host
-// gets a connection all the time.
+// TestSessionsLeaveAConnectionToTheHost has session locks be held, and waited for, with pools of
+// few connections: the host gets a connection all the time.
 func TestSessionsLeaveAConnectionToTheHost(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

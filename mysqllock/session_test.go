@@ -15,7 +15,8 @@ import (
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-// TestSessionGivesConnectionsUp: connections that it took out of the host's pool never go back there, and their places do.
+// TestSessionGivesConnectionsUp: connections that it took out of the host's pool never go back
+// there, and their places do.
 func TestSessionGivesConnectionsUp(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -46,7 +47,8 @@ func TestSessionGivesConnectionsUp(t *testing.T) {
 	}
 }
 
-// TestServerQueueWaitsThroughReadTimeout waits at the server for longer than the readTimeout of the pool's DSN.
+// TestServerQueueWaitsThroughReadTimeout waits at the server for longer than the readTimeout of the
+// pool's DSN.
 func TestServerQueueWaitsThroughReadTimeout(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -82,7 +84,8 @@ func TestServerQueueWaitsThroughReadTimeout(t *testing.T) {
 	}
 }
 
-// TestSessionsUnderASelectLimit: session locks read all that the server says, whatever sql_select_limit their connections had.
+// TestSessionsUnderASelectLimit: session locks read all that the server says, whatever
+// sql_select_limit their connections had.
 func TestSessionsUnderASelectLimit(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

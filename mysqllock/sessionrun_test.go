@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestSessionBatches has batches of all sizes say the truth of each lock, prepared ones and those of a server that prepares
-// nothing.
+// TestSessionBatches has batches of all sizes say the truth of each lock, prepared ones and those
+// of a server that prepares nothing.
 func TestSessionBatches(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {

@@ -21,7 +21,8 @@ func (r rig) enterShared(by lease.By, asks ...lease.AcquireRequest) []lease.Acqu
 	return answers
 }
 
-// write takes a key for itself, after its readers have gone; false where somebody has it. looks is whether it looks for them.
+// write takes a key for itself, after its readers have gone; false if the key is held. looks is
+// whether it looks for them.
 func (r rig) write(by lease.By, key string, looks bool) (lease.ReleaseRequest, bool) {
 	a := ask(key)
 	got, err := r.leases.acquireExclusive(r.ctx, by, []lease.AcquireRequest{a})
@@ -77,8 +78,8 @@ func (r rig) giveBack(b lease.ReleaseRequest) {
 	}
 }
 
-// meetings has readers and writers come and go, among heartbeats, and counts how often a writer was not alone. They go on until both
-// have had the lock.
+// meetings has readers and writers come and go, among heartbeats, and counts how often a writer was
+// not alone. They go on until both have had the lock.
 func (r rig) meetings(rounds int, looks bool) (met, reads, writes int64) {
 	var within, meet, read, wrote atomic.Int64 // a reader counts one within, a writer a thousand
 	var crowd sync.WaitGroup
@@ -149,7 +150,8 @@ func TestControlReadersMeetWriters(t *testing.T) {
 	})
 }
 
-// TestSharedBatch has one batch with keys that are open, fresh, free and held, and one of them twice.
+// TestSharedBatch has one batch with keys that are open, fresh, free and held, and one of them
+// twice.
 func TestSharedBatch(t *testing.T) {
 	each(t, settings, func(r rig) {
 		us, them := r.join("us"), r.join("them")
@@ -208,7 +210,7 @@ func TestSharedBatch(t *testing.T) {
 	})
 }
 
-// TestOverInABatch asks over readers beside others, who are told of them.
+// TestOverInABatch asks over readers beside others, whose errors name the readers.
 func TestOverInABatch(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, them := r.join("us"), r.join("them")
@@ -296,7 +298,8 @@ func TestReap(t *testing.T) {
 	})
 }
 
-// TestSweepAmongReaders sweeps all the time, as if nobody had used the key for long whenever nobody has it for itself.
+// TestSweepAmongReaders sweeps all the time, as if the key had been unused for long whenever it has
+// no exclusive holder.
 func TestSweepAmongReaders(t *testing.T) {
 	each(t, races, func(r rig) {
 		done := make(chan struct{})

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 )
 
-// TestTriggersHideNoToken has audit triggers on the tables of leases, which replace what a statement says of its insert
-// id. Grants count, with the tokens of their rows.
+// TestTriggersHideNoToken has audit triggers on the tables of leases, which replace what a
+// statement says of its insert id. Grants count, with the tokens of their rows.
 func TestTriggersHideNoToken(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us := r.join("us")

@@ -70,7 +70,7 @@ func (r rig) until(what string, is func() bool) {
 	}
 }
 
-// waits has somebody wait for a key.
+// waits starts a waiter for a key.
 func (r rig) waits(w *waiter, key string) <-chan *dblock.Lock {
 	got := make(chan *dblock.Lock, 1)
 	go func() {
@@ -93,8 +93,8 @@ func (r rig) hold(l *LeaseLocker, key string) *dblock.Lock {
 // longWait is how long a waiter waits before the key is given back.
 const longWait = 3 * time.Second
 
-// TestALongWaitIsWatched: whoever has waited long sends a statement a second or so, and has the key soon after
-// its release. The control is not watched, and polls.
+// TestALongWaitIsWatched: a waiter that has waited long sends a statement a second or so, and gets
+// the key soon after its release. The control is not watched, and polls.
 func TestALongWaitIsWatched(t *testing.T) {
 	each(t, plain, func(r rig) {
 		holder := r.waiter(r.dsn, 8, LeaseOptions{})
@@ -150,7 +150,7 @@ func TestAWatchComesBack(t *testing.T) {
 	})
 }
 
-// TestAWatchUsesNoConnectionInVain: none while nobody waits, and none after Close.
+// TestAWatchUsesNoConnectionInVain: none without waiters, and none after Close.
 func TestAWatchUsesNoConnectionInVain(t *testing.T) {
 	each(t, plain, func(r rig) {
 		holder, w := r.waiter(r.dsn, 8, LeaseOptions{}), r.waiter(r.dsn, 8, LeaseOptions{})
@@ -159,7 +159,7 @@ func TestAWatchUsesNoConnectionInVain(t *testing.T) {
 		r.until("a watch", func() bool { return len(r.watches()) == 1 })
 		r.ok(lock.Release(r.ctx))
 		lock = <-got
-		r.until("no watch", func() bool { return w.db.Stats().InUse <= 1 && len(r.watches()) == 0 }) // the heart's
+		r.until("no watch", func() bool { return w.db.Stats().InUse <= 1 && len(r.watches()) == 0 }) // the heartbeat's
 		r.ok(lock.Release(r.ctx))
 		lock = r.hold(holder.LeaseLocker, "k")
 		ctx, cancel := context.WithCancel(r.ctx)
@@ -178,7 +178,7 @@ func TestAWatchUsesNoConnectionInVain(t *testing.T) {
 	})
 }
 
-// TestASmallPoolPolls: whoever waits with it has the key all the same.
+// TestASmallPoolPolls: a waiter with it gets the key all the same.
 func TestASmallPoolPolls(t *testing.T) {
 	each(t, plain, func(r rig) {
 		holder, w := r.waiter(r.dsn, 8, LeaseOptions{}), r.waiter(r.dsn, sparing-1, LeaseOptions{})
@@ -194,7 +194,7 @@ func TestASmallPoolPolls(t *testing.T) {
 	})
 }
 
-// TestMoreKeysThanAreWatched: all who wait are served.
+// TestMoreKeysThanAreWatched: all waiters are served.
 func TestMoreKeysThanAreWatched(t *testing.T) {
 	each(t, plain, func(r rig) {
 		holder, w := r.waiter(r.dsn, 8, LeaseOptions{}), r.waiter(r.dsn, 8, LeaseOptions{})

@@ -59,7 +59,8 @@ func TestDiagnoseOfOthers(t *testing.T) {
 	}
 }
 
-// TestDiagnoseOfOneThatCameBack: it is a conflict all the same, and its text says what may have happened.
+// TestDiagnoseOfOneThatCameBack: it is a conflict all the same, and its text says what may have
+// happened.
 func TestDiagnoseOfOneThatCameBack(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Round(0)

@@ -44,7 +44,8 @@ func TestDoRepeatsConflicts(t *testing.T) {
 	}
 }
 
-// TestDoRepeatsNothingElse: not what may be written, nor what somebody has had enough of, whatever else it is.
+// TestDoRepeatsNothingElse: not what may be written, nor after the caller's context has ended,
+// whatever else the error is.
 func TestDoRepeatsNothingElse(t *testing.T) {
 	t.Parallel()
 	always := optimistic.RetryIf(func(error) bool { return true })
@@ -93,7 +94,8 @@ func TestDoGivesUp(t *testing.T) {
 	})
 }
 
-// TestPausesAreAnywhereBelowTheirBound: the bound doubles up to the most, and no two callers pause alike.
+// TestPausesAreAnywhereBelowTheirBound: the bound doubles up to the most, and no two callers pause
+// alike.
 func TestPausesAreAnywhereBelowTheirBound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -57,7 +57,8 @@ func (n *notes) server() http.Handler {
 	return mux
 }
 
-// change writes over what the client has seen, and over nothing else. It is not repeated: the client has to see what has changed.
+// change writes over what the client has seen, and over nothing else. It is not repeated: the
+// client has to see what has changed.
 func (n *notes) change(r *http.Request) (note, error) {
 	name := r.PathValue("name")
 	seen, err := optimistic.IfMatch(r.Header)
@@ -86,7 +87,7 @@ func answer(w http.ResponseWriter, row note, err error) {
 	_ = json.NewEncoder(w).Encode(row)
 }
 
-// A service with GET and PUT: who writes over what he has not seen is told so.
+// A service with GET and PUT: a client that would overwrite an unseen change gets an error.
 func ExampleIfMatch() {
 	n := &notes{rows: map[string]note{"shopping": {"milk", 1}}}
 	server := httptest.NewServer(n.server())

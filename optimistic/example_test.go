@@ -67,7 +67,7 @@ func ExampleRows() {
 	// false true
 }
 
-// One look more tells a row that has changed from one that is gone.
+// One more look distinguishes a row that has changed from one that is gone.
 func ExampleDiagnose() {
 	ctx, q := context.Background(), queries{map[int64]accountRow{7: {7, 100, 3}}}
 	for _, id := range []int64{7, 8} {

@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// FuzzIfMatch: each header is a condition or a client's error, and it has exactly the tags that it lists.
+// FuzzIfMatch: each header is a condition or a client's error, and it has exactly the tags that it
+// lists.
 func FuzzIfMatch(f *testing.F) {
 	for _, value := range []string{"*", `"3"`, `W/"3"`, `"a", W/"b",,"c"`, `"`, `""`, `"a" "b"`, "W/", ",", "\x00", "\"\xff\"", `"a`, `* , "a"`, `w/"a"`} {
 		f.Add(value, "3", int64(3))

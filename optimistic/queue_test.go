@@ -12,12 +12,13 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
-// queued is a plan whose callers stand in line for that row.
+// queued is a plan whose callers queue for that row.
 func queued(row any) *attempt.Plan {
 	return &attempt.Plan{Attempts: 10, EscalateAfter: 9, Lock: "a lock", Row: row}
 }
 
-// TestOneAfterTheOther: of a crowd that has failed one tries at a time, and all get there. Without a row they all try at once.
+// TestOneAfterTheOther: of a crowd that has failed one tries at a time, and all get there. Without
+// a row they all try at once.
 func TestOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	for _, row := range []any{"crowded", nil} {
@@ -55,7 +56,8 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestWhoComesLaterStandsBehind: a first attempt waits for those in line, but for those of another row, or where none is known.
+// TestWhoComesLaterStandsBehind: a first attempt waits for those in line, but for those of another
+// row, or where none is known.
 func TestWhoComesLaterStandsBehind(t *testing.T) {
 	t.Parallel()
 	err := queued("behind").Run(t.Context(), func(ctx context.Context, attempt int, _ bool) error {
@@ -117,7 +119,7 @@ func TestAContextEndsInLine(t *testing.T) {
 	}
 }
 
-// impatient ends with its cause when somebody begins to wait for it.
+// impatient ends with its cause when a caller begins to wait for it.
 func impatient(ctx context.Context) (context.Context, error) {
 	cause := errors.New("had enough")
 	inner, end := context.WithCancelCause(ctx)
@@ -134,7 +136,7 @@ func (e endsWhenAwaited) Done() <-chan struct{} {
 	return e.Context.Done()
 }
 
-// waitsForNobody panics where somebody waits for it.
+// waitsForNobody panics if a caller waits for it.
 type waitsForNobody struct{ context.Context }
 
 func (waitsForNobody) Done() <-chan struct{} { panic("there is a wait") }

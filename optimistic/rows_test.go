@@ -27,7 +27,7 @@ type counted struct {
 
 func (c counted) RowsAffected() (int64, error) { return c.n, c.err }
 
-// TestAdapters: the same for every form in which a driver tells how many rows there were.
+// TestAdapters: the same for every form in which a driver returns the number of rows.
 func TestAdapters(t *testing.T) {
 	t.Parallel()
 	adapters := map[string]func(n int64, err error) error{

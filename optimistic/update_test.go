@@ -18,7 +18,7 @@ type account struct {
 // table is a row of a database that answers at once.
 type table struct {
 	row    account
-	before func(*table) // what somebody else does between a read and a write
+	before func(*table) // what another writer does between a read and a write
 }
 
 func (t *table) load(context.Context) (account, error) { return t.row, nil }

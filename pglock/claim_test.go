@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestClaimReadsRows into what pgx can, through database/sql, too; with arguments, and a key that others refer to.
+// TestClaimReadsRows into what pgx can, through database/sql, too; with arguments, and a key that
+// others refer to.
 func TestClaimReadsRows(t *testing.T) {
 	t.Parallel()
 	ctx := soon(t)
@@ -61,7 +62,7 @@ func TestClaimReadsRows(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0]["price"] != int64(9) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	// Who sells tickets to a seat that is claimed is not kept out, but by StrengthUpdate.
+	// A sale of tickets to a claimed seat is excluded by StrengthUpdate only.
 	_, err = db.ExecContext(ctx, "SET lock_timeout = '1s'; INSERT INTO ticket SELECT id FROM seat WHERE price = 2")
 	works(t, err)
 	_, err = pglock.Claim(ctx, tx, dblock.RowLock{}, 1, pgx.RowTo[bool], "SELECT bool_and(true) FROM seat")
@@ -70,7 +71,7 @@ func TestClaimReadsRows(t *testing.T) {
 	}
 }
 
-// TestReadOnlyTransactionsLockNoRows, and are told so.
+// TestReadOnlyTransactionsLockNoRows, and return an error.
 func TestReadOnlyTransactionsLockNoRows(t *testing.T) {
 	t.Parallel()
 	ctx := soon(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestClientEncoding: a key is the same one for a host whose sessions have another encoding. What works on the host's own sessions
-// refuses them.
+// TestClientEncoding: a key is the same one for a host whose sessions have another encoding. What
+// works on the host's own sessions refuses them.
 func TestClientEncoding(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.Migrated(t, devdb.Postgres)

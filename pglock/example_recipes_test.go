@@ -17,8 +17,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// invoice makes an invoice with the next number. It has the counter until it commits: others wait, and a number that was rolled
-// back goes to the next one.
+// invoice makes an invoice with the next number. It has the counter until it commits: others wait,
+// and a number that was rolled back goes to the next one.
 func invoice(ctx context.Context, pool *pgxpool.Pool, customer string) (number int64, err error) {
 	err = pglock.RunTx(ctx, pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
 		err := pglock.LockRow(ctx, tx, "counter", "name", "invoice", dblock.RowLock{Wait: dblock.WaitAtMost(5 * time.Second)})
@@ -82,7 +82,8 @@ func join(ctx context.Context, pool *pgxpool.Pool, team, name string) error {
 	})
 }
 
-// At most so many rows a group: there is no row to lock before the first one, and so the group's name is.
+// At most so many rows a group: there is no row to lock before the first one, and so the group's
+// name is.
 func ExampleLockTx_atMost() {
 	ctx := context.Background()
 	pool, done, err := made("CREATE TABLE member (team text, name text, PRIMARY KEY (team, name))")
@@ -105,8 +106,8 @@ func ExampleLockTx_atMost() {
 	callers.Wait()
 	var members int
 	err = pool.QueryRow(ctx, "SELECT count(*) FROM member").Scan(&members)
-	fmt.Println(members, "joined,", full.Load(), "were told that it is full,", err)
-	// Output: 3 joined, 2 were told that it is full, <nil>
+	fmt.Println(members, "joined,", full.Load(), "were refused as full,", err)
+	// Output: 3 joined, 2 were refused as full, <nil>
 }
 
 // transfer has both accounts before it looks at one. Two that go opposite ways never deadlock.
@@ -154,7 +155,7 @@ func ExampleLockRows_transfer() {
 	// Output: 1000 500 <nil> conflicts: 0
 }
 
-// Any two free seats, now. Another one who asks at the same moment gets two others.
+// Any two free seats, now. Another caller at the same moment gets two others.
 func ExampleClaim_seat() {
 	ctx := context.Background()
 	pool, done, err := made("CREATE TABLE seat (id bigint PRIMARY KEY, buyer text)",
@@ -189,7 +190,8 @@ func ExampleClaim_seat() {
 	// <nil>
 }
 
-// A function that locks, in the WHERE of a query, is called for rows that the query does not return.
+// A function that locks, in the WHERE of a query, is called for rows that the query does not
+// return.
 func Example_limit() {
 	ctx := context.Background()
 	pool, done, err := made("CREATE TABLE job (id bigint PRIMARY KEY, due int NOT NULL)",
@@ -211,7 +213,7 @@ func Example_limit() {
 	err = tx.QueryRow(ctx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()").Scan(&locks)
 	fmt.Println("job", first, "is one of", locks, "that are locked,", err)
 
-	// Instead: who claims one leaves the rest to others.
+	// Instead: a caller that claims one leaves the rest to others.
 	one, _ := pglock.Claim(ctx, tx, dblock.RowLock{}, 1, pgx.RowTo[int64], "SELECT id FROM job ORDER BY due")
 	err = pglock.RunTx(ctx, pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
 		rest, err := pglock.Claim(ctx, tx, dblock.RowLock{}, 100, pgx.RowTo[int64], "SELECT id FROM job ORDER BY due")

@@ -15,7 +15,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// Two parts of a report are made by one transaction at a time, and there is no row that stands for them.
+// Two parts of a report are made by one transaction at a time, and there is no row that stands for
+// them.
 func ExampleLockTx() {
 	ctx := context.Background()
 	pool, done := theatre(ctx)
@@ -39,7 +40,8 @@ func ExampleLockTx() {
 	// <nil>
 }
 
-// A booking of two seats that goes either way, and never deadlocks with one that names them the other way round.
+// A booking of two seats that goes either way, and never deadlocks with one that names them the
+// other way round.
 func ExampleLockRows() {
 	ctx := context.Background()
 	pool, done := theatre(ctx)
@@ -64,7 +66,7 @@ func ExampleLockRows() {
 	// <nil>
 }
 
-// Any two free seats, now: two who ask at once get different ones.
+// Any two free seats, now: two concurrent callers get different ones.
 func ExampleClaim() {
 	ctx := context.Background()
 	pool, done := theatre(ctx)

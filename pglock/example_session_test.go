@@ -61,8 +61,8 @@ func ExampleNewSessionLocker() {
 	// beside readers: true
 }
 
-// nightly runs on every host at the same moment, and does its work on one of them. That it is done is for a row to say: who
-// comes late finds the lock free again.
+// nightly runs on every host at the same moment, and does its work on one of them. A row has to
+// record that it is done: a late host finds the lock free again.
 func nightly(ctx context.Context, sessions dblock.Locker, pool *pgxpool.Pool, report func(ctx context.Context) error) (string, error) {
 	lock, err := sessions.TryAcquire(ctx, "nightly-report")
 	if errors.Is(err, dblock.ErrNotAcquired) {
@@ -144,7 +144,7 @@ func ExampleSessionLocker_Acquire() {
 	fmt.Println(errors.Is(err, dblock.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
 
 	_ = lock.Release(ctx)
-	again, err := sessions.TryAcquire(ctx, "invoice-run") // whoever gave up is in nobody's way
+	again, err := sessions.TryAcquire(ctx, "invoice-run") // a caller that gave up excludes no other
 	fmt.Println(err)
 	_ = again.Release(ctx)
 	// Output:
@@ -152,9 +152,9 @@ func ExampleSessionLocker_Acquire() {
 	// <nil>
 }
 
-// locker has session locks where the way to the server allows them, and leases where it does not, as behind PgBouncer. A lease
-// knows nothing of a session lock: all who use a key have to connect the same way. A server that can't be reached is no reason
-// to use another kind of lock.
+// locker has session locks where the way to the server allows them, and leases where it does not,
+// as behind PgBouncer. A lease knows nothing of a session lock: all users of a key have to connect
+// the same way. A server that can't be reached is no reason to use another kind of lock.
 func locker(ctx context.Context, pool *pgxpool.Pool) (dblock.Locker, error) {
 	sessions, err := pglock.NewSessionLocker(ctx, pool, pglock.SessionOptions{})
 	if err == nil {

@@ -45,7 +45,7 @@ func ExampleNewLeaseLocker() {
 	}
 	defer func() { _ = lock.Release(ctx) }()
 
-	// Others are refused, and told by whom.
+	// Others are refused, and the error names the holder.
 	_, err = leases.TryAcquire(ctx, "invoice-run")
 	fmt.Println(errors.Is(err, dblock.ErrNotAcquired))
 
@@ -60,7 +60,7 @@ func ExampleNewLeaseLocker() {
 	// <nil>
 }
 
-// Readers have a price list together; who changes it has it alone.
+// Readers share a price list; a writer has it alone.
 func Example_shared() {
 	ctx := context.Background()
 	leases, done, err := shop(pglock.LeaseOptions{})
@@ -93,7 +93,7 @@ func Example_shared() {
 	// when they have gone: <nil>
 }
 
-// At most three calls of somebody else's API are under way at once, of all processes together.
+// At most three calls of an external API are under way at once, of all processes together.
 func Example_permits() {
 	ctx := context.Background()
 	leases, done, err := shop(pglock.LeaseOptions{})
@@ -129,7 +129,8 @@ func Example_permits() {
 	// <nil>
 }
 
-// A transfer has both accounts at once, or neither: two that go opposite ways never wait for each other.
+// A transfer has both accounts at once, or neither: two that go opposite ways never wait for each
+// other.
 func ExampleLeaseLocker_AcquireAll() {
 	ctx := context.Background()
 	leases, done, err := shop(pglock.LeaseOptions{})
@@ -160,7 +161,7 @@ func ExampleLeaseLocker_AcquireAll() {
 	// <nil>
 }
 
-// Whoever has waited longest is next, whatever process it is of.
+// The caller that has waited longest is next, whatever its process.
 func Example_fair() {
 	ctx := context.Background()
 	leases, done, err := shop(pglock.LeaseOptions{Fair: true})
@@ -179,7 +180,7 @@ func Example_fair() {
 	go func() {
 		served <- dblock.Do(ctx, leases, "ticket-office", func(context.Context, *dblock.Lock) error { return nil })
 	}()
-	_ = lock.Release(ctx) // passes the key on to who waits
+	_ = lock.Release(ctx) // passes the key on to the waiter
 	fmt.Println(<-served)
 
 	_, err = leases.Acquire(ctx, "ticket-office", dblock.WithShared())

@@ -80,18 +80,19 @@ func ExampleIsLockTimeout() {
 			_, err := bob.Exec(ctx, lock)
 			return err
 		})
-		fmt.Println("somebody has the seat:", pglock.IsLockTimeout(err))
+		fmt.Println("the seat is locked:", pglock.IsLockTimeout(err))
 		fmt.Println("to run it again at once is right:", pglock.Retryable(err))
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// somebody has the seat: true
+	// the seat is locked: true
 	// to run it again at once is right: false
 	// <nil>
 }
 
-// A service's own migrations, with goose: every process may do this at start, one of them migrates and the others wait.
+// A service's own migrations, with goose: every process may do this at start, one of them migrates
+// and the others wait.
 func ExampleNewMigrationLocker() {
 	ctx := context.Background()
 	url, done := testdb.ExampleDSN(devdb.Postgres) // yours: postgres://app@db.example/shop

@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestPassesNothingOnBesideReaders gives back a key that was granted over its readers, while a call waits with a ticket. It
-// is not granted to that call: the readers are still there.
+// TestPassesNothingOnBesideReaders gives back a key that was granted over its readers, while a call
+// waits with a ticket. It is not granted to that call: the readers are still there.
 func TestPassesNothingOnBesideReaders(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -65,8 +65,8 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 	}
 }
 
-// TestALockedTicketFailsAlone: another transaction has locked a ticket. The batch that withdraws it is split, so a release beside it
-// takes place.
+// TestALockedTicketFailsAlone: another transaction has locked a ticket. The batch that withdraws it
+// is split, so a release beside it takes place.
 func TestALockedTicketFailsAlone(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)
@@ -109,8 +109,8 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 	}
 }
 
-// TestReleasesABatchOfOneKey releases a holder and two waiters of one key at once. The key goes to the waiter that is not
-// of the batch.
+// TestReleasesABatchOfOneKey releases a holder and two waiters of one key at once. The key goes to
+// the waiter that is not of the batch.
 func TestReleasesABatchOfOneKey(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)

@@ -57,8 +57,8 @@ func TestGuardsOfOlderSnapshots(t *testing.T) {
 	}
 }
 
-// TestGuardsOfChangedRows: the row has changed since the transaction's snapshot, which shows neither whether the lock
-// is held still nor whether the fence has advanced. A new snapshot does.
+// TestGuardsOfChangedRows: the row has changed since the transaction's snapshot, which shows
+// neither whether the lock is held still nor whether the fence has advanced. A new snapshot does.
 func TestGuardsOfChangedRows(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestAnotherDriversTxIsRefused: a *sql.Tx does not tell whose it is, and another driver takes our option for one more
-// parameter.
+// TestAnotherDriversTxIsRefused: a *sql.Tx does not say whose it is, and another driver takes our
+// option for one more parameter.
 func TestAnotherDriversTxIsRefused(t *testing.T) {
 	t.Parallel()
 	db := sql.OpenDB(otherDriver{})

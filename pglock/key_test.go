@@ -29,7 +29,8 @@ func TestKeysNeverChange(t *testing.T) {
 	}
 }
 
-// TestNamesDoNotCollide, of which the server's hashtext, of 32 bits, makes the same number many times.
+// TestNamesDoNotCollide, of which the server's hashtext, of 32 bits, makes the same number many
+// times.
 func TestNamesDoNotCollide(t *testing.T) {
 	t.Parallel()
 	const names = 1_000_000

@@ -159,7 +159,8 @@ func TestLockTxEnds(t *testing.T) {
 	})
 }
 
-// TestLockTxWaits: for the release, whatever lock_timeout says; for lock_timeout; for the context; and no longer for many than for one.
+// TestLockTxWaits: for the release, whatever lock_timeout says; for lock_timeout; for the context;
+// and no longer for many than for one.
 func TestLockTxWaits(t *testing.T) {
 	eachWay(t, func(t *testing.T, h lockHall) {
 		holder, tx := h.tx(t), h.tx(t)
@@ -206,7 +207,7 @@ func isHeldAny(t *testing.T, err error) *dblock.HeldError {
 	return held
 }
 
-// waits returns when somebody waits for an advisory lock.
+// waits returns when a session waits for an advisory lock.
 func waits(t *testing.T, h lockHall) {
 	t.Helper()
 	const query = `SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
@@ -250,7 +251,8 @@ func TestLockTxSetsNeverDeadlock(t *testing.T) {
 	})
 }
 
-// TestControlLockTxOneByOne: taken one by one, in opposite orders, they deadlock, and that is a conflict.
+// TestControlLockTxOneByOne: taken one by one, in opposite orders, they deadlock, and that is a
+// conflict.
 func TestControlLockTxOneByOne(t *testing.T) {
 	eachWay(t, func(t *testing.T, h lockHall) {
 		ctx := soon(t)
@@ -324,7 +326,8 @@ func (f failing) Exec(context.Context, string, ...any) (pgconn.CommandTag, error
 	return pgconn.CommandTag{}, &pgconn.PgError{Code: f.code}
 }
 
-// TestLockTxOfAFullServer, and of a standby: it does not take a server that is full for all other tests.
+// TestLockTxOfAFullServer, and of a standby: it does not take a server that is full for all other
+// tests.
 func TestLockTxOfAFullServer(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]error{"53200": dblock.ErrOverloaded, "25006": dblock.ErrUnavailable, "40P01": dblock.ErrConflict} {

@@ -11,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestNotificationsNameNoKey: every role of a database can listen. What it hears of a key is a hash.
+// TestNotificationsNameNoKey: every role of a database can listen. What it receives of a key is a
+// hash.
 func TestNotificationsNameNoKey(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)

@@ -67,8 +67,8 @@ func TestRowLocksOfViews(t *testing.T) {
 	}
 }
 
-// TestClaimsReadNoOtherTable: a function of the database's own, or a sub-select, may read a booking as
-// it was before the row was locked.
+// TestClaimsReadNoOtherTable: a function of the database's own, or a sub-select, may read a booking
+// as it was before the row was locked.
 func TestClaimsReadNoOtherTable(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)
@@ -168,7 +168,8 @@ func lockAlong(t *testing.T, pool *pgxpool.Pool, path string, lock func(context.
 	})
 }
 
-// TestRowLocksOfAnotherType: a key that the column's type cannot have is invalid, whether pgx or the server finds out.
+// TestRowLocksOfAnotherType: a key that the column's type cannot have is invalid, whether pgx or
+// the server finds out.
 func TestRowLocksOfAnotherType(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)

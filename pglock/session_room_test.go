@@ -15,8 +15,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestASessionOnAServerWithItsDefaults has as many locks as its connections may carry, long before the server's table of locks
-// is full, which would keep everybody out.
+// TestASessionOnAServerWithItsDefaults has as many locks as its connections may carry, long before
+// the server's table of locks is full, which would keep every caller out.
 func TestASessionOnAServerWithItsDefaults(t *testing.T) {
 	t.Parallel()
 	server := testdb.Own(t, devdb.Postgres, "-c", "max_connections=100", "-c", "max_locks_per_transaction=64")

@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestSessionRefusesAPooler: behind one that has statements of a session run on any connection, session locks exclude nobody.
+// TestSessionRefusesAPooler: behind one that has statements of a session run on any connection,
+// session locks exclude no other caller.
 func TestSessionRefusesAPooler(t *testing.T) {
 	t.Parallel()
 	sessionRefused(t, testdb.Pooled(t, testdb.PostgresURL(t)), "pooler", "NewLeaseLocker")
@@ -46,7 +47,8 @@ func sessionRefused(t *testing.T, dsn string, texts ...string) {
 	}
 }
 
-// TestSessionLeavesThePoolAlone: it takes the settings of the host's pool, and none of its connections.
+// TestSessionLeavesThePoolAlone: it takes the settings of the host's pool, and none of its
+// connections.
 func TestSessionLeavesThePoolAlone(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)
@@ -81,8 +83,8 @@ func hostHasAll(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-// TestSessionSurvivesAFullLockTable has somebody else use up all the room that the server has for locks: what is held stays held
-// and can be released, and new locks are refused until there is room again.
+// TestSessionSurvivesAFullLockTable has another session fill the server's lock table. What is held
+// stays held and can be released, and new locks are refused until some are released.
 func TestSessionSurvivesAFullLockTable(t *testing.T) {
 	t.Parallel()
 	server := testdb.Own(t, devdb.Postgres, "-c", "max_connections=100") // a smaller table is full sooner

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestServerQueueWaitsThroughTimeouts waits at the server for longer than the timeouts that the pool sets for its connections:
-// statement_timeout and, since Postgres 17, transaction_timeout.
+// TestServerQueueWaitsThroughTimeouts waits at the server for longer than the timeouts that the
+// pool sets for its connections: statement_timeout and, since Postgres 17, transaction_timeout.
 func TestServerQueueWaitsThroughTimeouts(t *testing.T) {
 	t.Parallel()
 	config := testdb.Postgres(t).Config()

@@ -44,7 +44,8 @@ func untilTwoWait(t *testing.T, d *suite.DB) {
 	})
 }
 
-// ReadersHearOfAWriter: readers that wait for a writer that itself had to wait hear of its release.
+// ReadersHearOfAWriter: readers that wait for a writer that itself had to wait are notified of its
+// release.
 func (sessionWaitTests) ReadersHearOfAWriter(t *testing.T, d *suite.DB) {
 	pollsLate := sessionsuite.SessionOptions{Poll: time.Minute}
 	a, b := sessionsOf(t, d, nil, pollsLate), sessionsOf(t, d, nil, pollsLate)

@@ -13,8 +13,9 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestAStuckGuardGivesWay: a holder stops while the server sends it a result, or waits for what it copies in. No timeout of
-// the server ends such a transaction, and its process is dead to the others: they get the key.
+// TestAStuckGuardGivesWay: a holder stops while the server sends it a result, or waits for what it
+// copies in. No timeout of the server ends such a transaction, and its process is dead to the
+// others: they get the key.
 func TestAStuckGuardGivesWay(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(context.Context, *pgx.Conn){

@@ -15,7 +15,8 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestRunTxWhoseReplicaNeverCame: the server reports success, as the control takes it, with a warning.
+// TestRunTxWhoseReplicaNeverCame: the server reports success, as the control takes it, with a
+// warning.
 func TestRunTxWhoseReplicaNeverCame(t *testing.T) {
 	t.Parallel()
 	server, err := devdb.Start(t.Context(), devdb.Postgres, devdb.Options{})
@@ -89,7 +90,7 @@ func insertUnconfirmed(t *testing.T, admin *pgxpool.Pool, dsn string, watched bo
 	return err
 }
 
-// endWaits ends whoever waits for a replica, unless the commit is done before there is somebody.
+// endWaits ends the sessions that wait for a replica, unless the commit is done before one waits.
 func endWaits(t *testing.T, admin *pgxpool.Pool, done <-chan error) (ended int64, err error) {
 	for ended == 0 {
 		select {

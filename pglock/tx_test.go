@@ -186,7 +186,8 @@ func TestRunTxOnAConnection(t *testing.T) {
 	}
 }
 
-// TestRunTxOnAPoolsConnection: a transaction that the host has begun stays open, and is not committed.
+// TestRunTxOnAPoolsConnection: a transaction that the host has begun stays open, and is not
+// committed.
 func TestRunTxOnAPoolsConnection(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestJobContext: whenever somebody asks, the context is what one would be that was made at once.
+// TestJobContext: whenever it is asked for, the context is what one would be that was made at once.
 func TestJobContext(t *testing.T) {
 	t.Parallel()
 	type key struct{}

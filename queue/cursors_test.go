@@ -73,7 +73,8 @@ func TestMarksOfLateClaims(t *testing.T) {
 	}
 }
 
-// A job that was committed late waits for a claim that begins at the start. On a busy server, where all claims take long, that is no later.
+// A job that was committed late waits for a claim that begins at the start. On a busy server, where
+// all claims take long, that is no later.
 func TestMarksOnABusyServer(t *testing.T) {
 	t.Parallel()
 	const took = 400 * time.Millisecond

@@ -13,8 +13,8 @@ import (
 // durations are those that no host should give.
 var durations = []time.Duration{1, 0, -1, math.MinInt64, time.Nanosecond * math.MaxInt32, math.MaxInt64 - 1, math.MaxInt64}
 
-// TestOptionsTakeAnyDuration: options refuse a duration, or what they become works: no panic, no loop
-// without a pause, and no sum that overflows.
+// TestOptionsTakeAnyDuration: options refuse a duration, or what they become works: no panic, no
+// loop without a pause, and no sum that overflows.
 func TestOptionsTakeAnyDuration(t *testing.T) {
 	t.Parallel()
 	eachDuration(t, "Options", func(o Options) (Options, error) { return o.withDefaults() }, func(field string, _ time.Duration, o Options) {
@@ -32,7 +32,8 @@ func TestOptionsTakeAnyDuration(t *testing.T) {
 		})
 }
 
-// eachDuration gives each field that is a duration each value, and has those checked that are taken.
+// eachDuration gives each field that is a duration each value, and has those checked that are
+// taken.
 func eachDuration[O any](t *testing.T, owner string, with func(O) (O, error), check func(string, time.Duration, O)) {
 	t.Helper()
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[O]()) {

@@ -58,7 +58,8 @@ func callOf(groups ...string) keyedCall {
 	return c
 }
 
-// TestCallsOfALockedKeyGoApartTogether: a crowd of calls for a locked group costs its neighbours a few statements, however large it is.
+// TestCallsOfALockedKeyGoApartTogether: a crowd of calls for a locked group costs its neighbours a
+// few statements, however large it is.
 func TestCallsOfALockedKeyGoApartTogether(t *testing.T) {
 	t.Parallel()
 	e := &lockedGroup{}

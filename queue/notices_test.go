@@ -10,8 +10,9 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// herd has so many workers hear of one job after the other, and returns how many asks each job costs, and how long the first one takes.
-// Those who hear of a job ask whether or not somebody has it by then: they can't know.
+// herd notifies so many workers of one job after the other, and returns how many requests each job
+// costs, and how long the first one takes. Notified workers ask even if another worker has the job
+// by then: they can't know.
 func herd(workers, jobs int, fixed bool) (asks float64, wait time.Duration) {
 	all := make([]hints, workers)
 	now := time.Unix(0, 0)
@@ -46,7 +47,8 @@ func herd(workers, jobs int, fixed bool) (asks float64, wait time.Duration) {
 	return float64(total) / float64(jobs), waits / time.Duration(jobs)
 }
 
-// Of many who hear of jobs few ask for each, and no job waits for long; one that is alone asks at once.
+// Of many notified workers few ask for each job, and no job waits for long; one that is alone asks
+// at once.
 func TestAHerdIsSpread(t *testing.T) {
 	t.Parallel()
 	if asks, _ := herd(50, 5000, true); asks < 49 {
@@ -88,7 +90,7 @@ func TestWhoIsBusyLeavesJobsToOthers(t *testing.T) {
 	}
 }
 
-// What is heard while an ask is under way is another one.
+// A notification while a request is under way leads to another one.
 func TestAHintDuringAnAskIsKept(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

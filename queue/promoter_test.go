@@ -49,8 +49,9 @@ func (m promotions) Promote(_ context.Context, r *driver.PromoteRequest) (int, e
 	return len(r.Groups), nil
 }
 
-// TestLockedGroupsDelayNoOthers: beside a hundred locked groups a promotion waits for little in all, and goes on with other groups and with
-// jobs without a group meanwhile. When the groups are free, it finds them.
+// TestLockedGroupsDelayNoOthers: beside a hundred locked groups a promotion waits for little in
+// all, and goes on with other groups and with jobs without a group meanwhile. When the groups are
+// free, it finds them.
 func TestLockedGroupsDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	e := &dueGroups{}

@@ -44,7 +44,8 @@ type oneMiB []byte
 func (c oneMiB) Encode(any) ([]byte, error) { return c, nil }
 func (oneMiB) Decode([]byte, any) error     { return nil }
 
-// TestACallHasABound: tasks whose payloads no statement can carry together are refused before they are sent.
+// TestACallHasABound: tasks whose payloads no statement can carry together are refused before they
+// are sent.
 func TestACallHasABound(t *testing.T) {
 	t.Parallel()
 	q := &Queue{o: Options{Codec: make(oneMiB, MaxPayloadBytes)}}

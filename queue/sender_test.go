@@ -15,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// town is who is told.
+// town has the notifications that were sent.
 type town struct {
 	mu     sync.Mutex
 	sends  []time.Time // when each began
@@ -45,7 +45,8 @@ func (o *town) sender() *sender {
 	return newSender(o.send, func(string, error) { o.events++ })
 }
 
-// burst tells of one queue again and again, and fails unless after each time a telling begins, soon, and there are few of them.
+// burst announces one queue again and again. It fails unless a notification follows each time,
+// soon, and there are few of them.
 func burst(told func() []time.Time, tell func(driver.Notification)) error {
 	var at []time.Time
 	began := time.Now()
@@ -87,7 +88,7 @@ func TestWhatIsToldInABurstIsFewAndNoneIsLost(t *testing.T) {
 	})
 }
 
-// Without the telling that follows a burst its last news are lost.
+// Without the notification that follows a burst its last change is lost.
 func TestControlOnlyTheFirstOfABurstIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

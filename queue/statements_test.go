@@ -20,8 +20,8 @@ func (e *silent) Exhausted() bool { return e.exhausted }
 
 func (*silent) Classify(error) sqlerr.Class { return sqlerr.Unresolved }
 
-// TestPatienceGrowsForStatementsAlone: a statement that was cut off takes twice the time and half the rows the next time. One that waited
-// for a connection takes as much as before.
+// TestPatienceGrowsForStatementsAlone: a statement that was cut off takes twice the time and half
+// the rows the next time. One that waited for a connection takes as much as before.
 func TestPatienceGrowsForStatementsAlone(t *testing.T) {
 	t.Parallel()
 	const timeout = 10 * time.Millisecond
@@ -55,7 +55,8 @@ func TestPatienceGrowsForStatementsAlone(t *testing.T) {
 	}
 }
 
-// TestStepsGrowAgain: fewer rows after a statement that was cut off are more again if they are not what takes long.
+// TestStepsGrowAgain: fewer rows after a statement that was cut off are more again if they are not
+// what takes long.
 func TestStepsGrowAgain(t *testing.T) {
 	t.Parallel()
 	const timeout, most = 8 * time.Second, 1024

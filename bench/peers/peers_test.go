@@ -121,8 +121,8 @@ func find(name string) bench.Scenario {
 	return all[slices.IndexFunc(all, func(s bench.Scenario) bool { return s.Name == name })]
 }
 
-// TestCloseEndsTheServer asks the kernel: what is only forgotten may be swept away by a later start,
-// and look as if it had been ended.
+// TestCloseEndsTheServer asks the kernel: what is only forgotten may be swept away by a later
+// start, and look as if it had been ended.
 func TestCloseEndsTheServer(t *testing.T) {
 	t.Parallel()
 	env := &bench.Env{Clients: 2}

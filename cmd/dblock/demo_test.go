@@ -86,8 +86,8 @@ func TestDemoFailsWhenTheBooksAreOff(t *testing.T) {
 	}
 }
 
-// TestDemoHoldsStrategiesToTheirPromise: buyers who are refused as busy are a fault of a strategy
-// that promises to sell all, and what is to be expected of the others.
+// TestDemoHoldsStrategiesToTheirPromise: a refusal as busy is a fault of a strategy that promises
+// to sell all, and is to be expected of the others.
 func TestDemoHoldsStrategiesToTheirPromise(t *testing.T) {
 	t.Parallel()
 	lost := sale.Result{Sold: 4, Busy: 1, LostSales: 1, Balance: inventory.Balance{Restocked: 5, Sold: 4, Available: 1}}

@@ -116,7 +116,7 @@ func TestDoctorFindsNothingWrong(t *testing.T) {
 	}
 }
 
-// wantNoRows: whoever examines leaves nothing behind.
+// wantNoRows: an examination leaves nothing behind.
 func wantNoRows(t *testing.T, dsn string) {
 	t.Helper()
 	db := openFlag(t, dsn)
@@ -185,7 +185,8 @@ func TestDoctorOnSettingsThatAreRefused(t *testing.T) {
 	})
 }
 
-// TestDoctorUnderASelectLimit: the limit is the one finding. What the server leaves out under it is read all the same.
+// TestDoctorUnderASelectLimit: the limit is the one finding. What the server leaves out under it is
+// read all the same.
 func TestDoctorUnderASelectLimit(t *testing.T) {
 	each(t, func(t *testing.T, kind devdb.Kind, database string) {
 		if kind == devdb.Postgres {
@@ -225,7 +226,7 @@ func TestDoctorOnGrants(t *testing.T) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
 		service, role, grants := poorRole(t, kind, database, schema.PostgresServiceGrants, schema.MySQLServiceGrants)
 		r := diagnose(t, service)
-		if kind != devdb.Postgres { // which lets nobody in who may do nothing there
+		if kind != devdb.Postgres { // which refuses users without rights
 			wantFinding(t, r, "connection", doctor.Problem, "docs/grants.md")
 		} else {
 			wantFinding(t, r, "schema", doctor.Problem, "docs/grants.md")

@@ -21,9 +21,10 @@ const (
 	moduleVersion = "v0.999.0"
 )
 
-// TestInstall runs the README's commands in an empty folder and in a new service, with a module proxy of this working tree.
-// The builds only print what they would run (-n): modules, their checksums and all packages are resolved before that, and
-// the other tests compile the same packages.
+// TestInstall runs the README's commands in an empty folder and in a new service, with a module
+// proxy of this working tree. The builds only print what they would run (-n): modules, their
+// checksums and all packages are resolved before that, and the other tests compile the same
+// packages.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
@@ -63,8 +64,9 @@ func goCommand(t *testing.T, dir string, env []string, args ...string) string {
 	return string(out)
 }
 
-// moduleProxy returns an environment in which this module comes from the working tree, and all others from the module cache.
-// Of the versions that no build uses the cache need not have a go.mod. They get an empty one, so nothing is downloaded.
+// moduleProxy returns an environment in which this module comes from the working tree, and all
+// others from the module cache. Of the versions that no build uses the cache need not have a
+// go.mod. They get an empty one, so nothing is downloaded.
 func moduleProxy(t *testing.T) []string {
 	t.Helper()
 	root := filepath.Join("..", "..")

@@ -93,7 +93,8 @@ func hold(t *testing.T, dsn string, env []string, key, ttl, script string) *hold
 	h.cmd = inItsOwnSession(process(context.Background(), dsn, "lock", "--ttl="+ttl, "--grace=300ms", key, "--", "sh", "-c", script, h.file))
 	h.cmd.Env = append(h.cmd.Env, env...)
 	h.cmd.Stdout, h.cmd.Stderr, h.cmd.WaitDelay = h.out, h.out, time.Millisecond
-	// Under nohup this process ignores SIGHUP, and so would the child. A signal that is caught has its default in the child.
+	// Under nohup this process ignores SIGHUP, and so would the child. A signal that is caught has
+	// its default in the child.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	err := h.cmd.Start()
@@ -150,7 +151,8 @@ var endings = map[string]func(t *testing.T, h *holding, proxy *proxy){
 	outOfReach: func(_ *testing.T, _ *holding, p *proxy) { p.cut() },
 }
 
-// ttlOf is longer where the guardian ends the command by its own clock: a tenth of it must be long enough for a busy machine.
+// ttlOf is longer where the guardian ends the command by its own clock: a tenth of it must be long
+// enough for a busy machine.
 func ttlOf(ending string) string {
 	if ending == "STOP" || ending == outOfReach {
 		return "8s"
@@ -158,8 +160,9 @@ func ttlOf(ending string) string {
 	return "2s"
 }
 
-// TestLockFaults: the lock is free for another process once no process of the command runs any more, however
-// dblock ends. What runs is seen by a flock(2) that a grandchild holds, which ignores SIGTERM.
+// TestLockFaults: the lock is free for another process once no process of the command runs any
+// more, however dblock ends. What runs is seen by a flock(2) that a grandchild holds, which ignores
+// SIGTERM.
 func TestLockFaults(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
@@ -174,8 +177,8 @@ func TestLockFaults(t *testing.T) {
 	})
 }
 
-// TestFaultsControlUnguarded: without the guardian two commands run at once, so the test above sees that. A signal to the whole group
-// ends all of them there, too.
+// TestFaultsControlUnguarded: without the guardian two commands run at once, so the test above sees
+// that. A signal to the whole group ends all of them there, too.
 func TestFaultsControlUnguarded(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
@@ -193,7 +196,8 @@ func TestFaultsControlUnguarded(t *testing.T) {
 	})
 }
 
-// endedBeside ends a holder while another process waits for the lock, and returns what that one's command found.
+// endedBeside ends a holder while another process waits for the lock, and returns what that one's
+// command found.
 func endedBeside(t *testing.T, dsn, ending string, env []string) string {
 	t.Helper()
 	proxy := newProxy(t, dsn)

@@ -179,8 +179,8 @@ func TestLockEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 	})
 }
 
-// TestLockEndsTheCommandAfterUnlock: an operator takes the lock away. The command ends within the TTL, and dblock fails, even if
-// the command succeeds.
+// TestLockEndsTheCommandAfterUnlock: an operator takes the lock away. The command ends within the
+// TTL, and dblock fails, even if the command succeeds.
 func TestLockEndsTheCommandAfterUnlock(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
@@ -207,7 +207,7 @@ func TestLockEndsTheCommandAfterUnlock(t *testing.T) {
 	})
 }
 
-// TestLockPassesSignalsOn: whoever interrupts dblock means the command.
+// TestLockPassesSignalsOn: a signal to dblock is meant for the command.
 func TestLockPassesSignalsOn(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")

@@ -103,7 +103,7 @@ func TestStatusJSON(t *testing.T) {
 	})
 }
 
-// The data goes only when somebody has said so.
+// The data is removed only after a confirmation.
 func TestDownNeedsAYes(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
@@ -169,7 +169,8 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// TestTextIsTakenAsItIs: no two arguments become the same key, and a command gets its arguments unchanged.
+// TestTextIsTakenAsItIs: no two arguments become the same key, and a command gets its arguments
+// unchanged.
 func TestTextIsTakenAsItIs(t *testing.T) {
 	const bad = "k\xff"
 	for _, args := range [][]string{
@@ -193,7 +194,7 @@ func TestErrorsNeverShowThePassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String() // nobody listens there after this
+	address := l.Addr().String() // no process listens there after this
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}

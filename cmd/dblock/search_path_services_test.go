@@ -24,7 +24,8 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-// plantedForMood is an exact match for a type of the host's, for which pg_catalog has a polymorphic operator alone.
+// plantedForMood is an exact match for a type of the host's, for which pg_catalog has a polymorphic
+// operator alone.
 const plantedForMood = `CREATE TYPE public.mood AS ENUM ('sad', 'ok');
 CREATE FUNCTION public.planted_mood(mood, mood) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''planted''; END';
 CREATE OPERATOR public.= (LEFTARG = mood, RIGHTARG = mood, FUNCTION = public.planted_mood);

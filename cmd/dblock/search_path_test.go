@@ -15,8 +15,9 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestNothingPlantedRuns: another role has planted operators and functions in the schema public. A superuser runs every
-// command, and a service uses the packages. None of the planted functions runs: each would fail.
+// TestNothingPlantedRuns: another role has planted operators and functions in the schema public. A
+// superuser runs every command, and a service uses the packages. None of the planted functions
+// runs: each would fail.
 func TestNothingPlantedRuns(t *testing.T) {
 	t.Parallel()
 	if !slices.Contains(testdb.Engines(), devdb.Postgres) {

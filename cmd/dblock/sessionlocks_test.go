@@ -80,7 +80,8 @@ func TestSessionLocks(t *testing.T) {
 	})
 }
 
-// TestSessionLocksOfOthers shows what other programs hold by what the server calls it, where the server shows it.
+// TestSessionLocksOfOthers shows what other programs hold by what the server calls it, where the
+// server shows it.
 func TestSessionLocksOfOthers(t *testing.T) {
 	each(t, func(t *testing.T, kind devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")

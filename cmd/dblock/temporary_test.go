@@ -19,9 +19,10 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestTemporaryTablesShadowNothing: every session has a temporary table of the name of each of dblock's tables, and no
-// Options name a schema. Migrations, doctor and all packages use dblock's tables: the temporary ones have none of their
-// columns, so that a statement that names no schema fails, as the control does.
+// TestTemporaryTablesShadowNothing: every session has a temporary table of the name of each of
+// dblock's tables, and no Options name a schema. Migrations, doctor and all packages use dblock's
+// tables: the temporary ones have none of their columns, so that a statement that names no schema
+// fails, as the control does.
 func TestTemporaryTablesShadowNothing(t *testing.T) {
 	t.Parallel()
 	if !slices.Contains(testdb.Engines(), devdb.Postgres) {

@@ -41,8 +41,9 @@ var importsHidden = map[string]bool{
 	"github.com/go-sql-driver/mysql": true, "gorm.io/driver/mysql": true, "gorm.io/driver/postgres": true,
 }
 
-// TestDocsCompile type-checks each Go block of README.md and docs/. A block is a file that begins with its package clause,
-// or declarations, or statements of a function that returns an error. Blocks of a page don't see each other's names.
+// TestDocsCompile type-checks each Go block of README.md and docs/. A block is a file that begins
+// with its package clause, or declarations, or statements of a function that returns an error.
+// Blocks of a page don't see each other's names.
 func TestDocsCompile(t *testing.T) {
 	t.Parallel()
 	files := token.NewFileSet()

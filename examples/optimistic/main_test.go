@@ -91,7 +91,8 @@ func row(t *testing.T, db *sql.DB, id string) (balance, version int64) {
 	return balance, version
 }
 
-// TestDeposits: what many deposit at once through one of them is there, and so is what they deposit through all.
+// TestDeposits: what many deposit at once through one of them is there, and so is what they deposit
+// through all.
 func TestDeposits(t *testing.T) {
 	each(t, func(t *testing.T, kind devdb.Kind) {
 		db, services := bank(t, kind)
@@ -164,7 +165,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// waits reports whether somebody waits to write a row of this database.
+// waits reports whether a session waits to write a row of this database.
 func waits(t *testing.T, db *sql.DB, kind devdb.Kind) bool {
 	t.Helper()
 	query := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE '%UPDATE%'"

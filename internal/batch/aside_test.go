@@ -75,7 +75,8 @@ func TestCloseWaitsForWhatStandsAside(t *testing.T) {
 	})
 }
 
-// TestALoneCallerNeverStandsAside: nor does one that is called by a statement of another queue, in whose name it would.
+// TestALoneCallerNeverStandsAside: nor does one that is called by a statement of another queue, in
+// whose name it would.
 func TestALoneCallerNeverStandsAside(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		outer := newRig(func(o *Options[order, int]) { o.MaxInFlight, o.Waiters = 1, 1 })
@@ -115,7 +116,8 @@ func TestAStatementOfSeveralKeysHasNone(t *testing.T) {
 	})
 }
 
-// TestARequestWaitsBehindWhatWasLocked: it is asked again with what else waits for that, at the head, and with nothing else.
+// TestARequestWaitsBehindWhatWasLocked: it is asked again with what else waits for that, at the
+// head, and with nothing else.
 func TestARequestWaitsBehindWhatWasLocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxInFlight, o.MaxWait = 1, time.Second })
@@ -139,7 +141,8 @@ func TestARequestWaitsBehindWhatWasLocked(t *testing.T) {
 	})
 }
 
-// TestAKeyThatStaysLockedRests twice as long each time, from 10 ms to 250 ms, and until MaxWait. Other keys go on meanwhile.
+// TestAKeyThatStaysLockedRests twice as long each time, from 10 ms to 250 ms, and until MaxWait.
+// Other keys go on meanwhile.
 func TestAKeyThatStaysLockedRests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxInFlight, o.MaxWait = 1, time.Second })
@@ -170,7 +173,8 @@ func TestAKeyThatStaysLockedRests(t *testing.T) {
 	})
 }
 
-// TestAnAnswerEndsTheRests has a key locked twice: the second time its first rest is as short as before.
+// TestAnAnswerEndsTheRests has a key locked twice: the second time its first rest is as short as
+// before.
 func TestAnAnswerEndsTheRests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxWait = time.Second })
@@ -193,8 +197,8 @@ func TestAnAnswerEndsTheRests(t *testing.T) {
 	})
 }
 
-// TestALoneCallerThatHasToWaitIsQueued: the statement that asks again does not end with the caller, and one that has left while its key
-// rests is not asked for again.
+// TestALoneCallerThatHasToWaitIsQueued: the statement that asks again does not end with the caller,
+// and one that has left while its key rests is not asked for again.
 func TestALoneCallerThatHasToWaitIsQueued(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxWait = time.Second })

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// TestAWrongNumberOfAnswersIsAnError: a server that returns too few rows ends no process, and no request gets the answer
-// of another one.
+// TestAWrongNumberOfAnswersIsAnError: a server that returns too few rows ends no process, and no
+// request gets the answer of another one.
 func TestAWrongNumberOfAnswersIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) {

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// TestALateAnswerIsReported: the caller of a statement under way may leave, alone or beside others; the
-// statement goes on, and its answer goes to Late, once.
+// TestALateAnswerIsReported: the caller of a statement under way may leave, alone or beside others;
+// the statement goes on, and its answer goes to Late, once.
 func TestALateAnswerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var late []int
@@ -48,8 +48,8 @@ func TestALateAnswerIsReported(t *testing.T) {
 	})
 }
 
-// TestSkippedRequestWithoutCallerIsDropped: a skipped request is not sent again if its caller has left.
-// Late is called, and says that nothing was written.
+// TestSkippedRequestWithoutCallerIsDropped: a skipped request is not sent again if its caller has
+// left. Late is called, and says that nothing was written.
 func TestSkippedRequestWithoutCallerIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late, lateErr := 0, error(nil)
@@ -78,7 +78,8 @@ func TestSkippedRequestWithoutCallerIsDropped(t *testing.T) {
 	})
 }
 
-// TestPostsShareStatements: what is posted is executed with what others ask for, and Close waits for it.
+// TestPostsShareStatements: what is posted is executed with what others ask for, and Close waits
+// for it.
 func TestPostsShareStatements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxInFlight, o.MaxQueue = 1, 1 })

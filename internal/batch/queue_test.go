@@ -407,7 +407,8 @@ func TestTwoStatementsMayCarryOneKey(t *testing.T) {
 	})
 }
 
-// TestAKeyBesideOthersIsInOneStatement: a second one would find the key's row locked and, beside others, have to pass it over.
+// TestAKeyBesideOthersIsInOneStatement: a second one would find the key's row locked and, beside
+// others, have to pass it over.
 func TestAKeyBesideOthersIsInOneStatement(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.PerKey, o.MaxInFlight = 2, 2 })

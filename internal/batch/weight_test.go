@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestWeightBoundsAStatement has requests that weigh as much as their numbers, at most 10 in a statement.
+// TestWeightBoundsAStatement has requests that weigh as much as their numbers, at most 10 in a
+// statement.
 func TestWeightBoundsAStatement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) {
@@ -33,7 +34,8 @@ func TestWeightBoundsAStatement(t *testing.T) {
 	})
 }
 
-// TestApartCarriesOneKey has requests of three keys wait while a statement is in flight: each key has a statement of its own.
+// TestApartCarriesOneKey has requests of three keys wait while a statement is in flight: each key
+// has a statement of its own.
 func TestApartCarriesOneKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.Apart, o.MaxInFlight = true, 1 })

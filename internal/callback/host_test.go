@@ -33,8 +33,8 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// The host's functions in options, and what shows that they are guarded. A new one fails TestEachFunctionOfTheHostIsGuarded
-// until it has a line here.
+// The host's functions in options, and what shows that they are guarded. A new one fails
+// TestEachFunctionOfTheHostIsGuarded until it has a line here.
 var guarded = map[string]string{
 	"dblock.Observer":                "each field: TestEachFunctionOfTheHostIsGuarded",
 	"queue.Observer":                 "each field: TestEachFunctionOfAnObserverIsGuarded of package queue, TheHostMayPanic",
@@ -145,7 +145,8 @@ func TestEachFunctionOfTheHostIsGuarded(t *testing.T) {
 
 const hostOfLocks = "DBLOCK_TEST_HOST_OF_LOCKS"
 
-// Whatever of the host's panics, or ends its goroutine: locks are acquired, lost and released, and others get them. It runs in a child process, which a panic would end.
+// Whatever of the host's panics, or ends its goroutine: locks are acquired, lost and released, and
+// others get them. It runs in a child process, which a panic would end.
 func TestTheHostOfLocksMayPanic(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(hostOfLocks) != "" {
@@ -160,7 +161,8 @@ func TestTheHostOfLocksMayPanic(t *testing.T) {
 	}
 }
 
-// hostEnds ends a function of the host of locks: it panics, or ends the goroutine as t.FailNow does.
+// hostEnds ends a function of the host of locks: it panics, or ends the goroutine as t.FailNow
+// does.
 func hostEnds(value string) {
 	if os.Getenv(hostOfLocks) == "exit" {
 		runtime.Goexit()

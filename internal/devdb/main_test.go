@@ -117,8 +117,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// startable returns the kinds of server that this machine can start, of those that the run is about: without
-// DBLOCK_TEST_ENGINES these are Postgres and one of MariaDB and MySQL.
+// startable returns the kinds of server that this machine can start, of those that the run is
+// about: without DBLOCK_TEST_ENGINES these are Postgres and one of MariaDB and MySQL.
 func startable(t *testing.T) []Kind {
 	t.Helper()
 	var kinds []Kind

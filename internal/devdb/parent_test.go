@@ -56,8 +56,8 @@ func endOrderly(t *testing.T, p *parent) {
 	}
 }
 
-// An ordinary user is what most people are; root is what containers are. The other tests run as
-// whoever runs them, so this one is the ordinary user's when that is root.
+// Most developers are ordinary users; containers run as root. The other tests run as the current
+// user. If that is root, this one runs as an ordinary user.
 func TestOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	eachOf(t, startable(t), func(t *testing.T, kind Kind) {
@@ -79,8 +79,8 @@ func TestOrdinaryUser(t *testing.T) {
 	})
 }
 
-// copyFile copies a program. No process is forked meanwhile: it would have the new file open for writing until it
-// executes its own, and the copy could not be executed.
+// copyFile copies a program. No process is forked meanwhile: it would have the new file open for
+// writing until it executes its own, and the copy could not be executed.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	syscall.ForkLock.RLock()

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestTemplates starts a server twice: the second time nothing is installed, and the server is another one.
+// TestTemplates starts a server twice: the second time nothing is installed, and the server is
+// another one.
 func TestTemplates(t *testing.T) {
 	t.Setenv(envTemplates, filepath.Join(t.TempDir(), "templates"))
 	eachOf(t, startable(t), func(t *testing.T, kind Kind) {
@@ -59,7 +60,8 @@ func serverUUID(t *testing.T, s *Server) string {
 	return strings.TrimSpace(uuid)
 }
 
-// TestTemplateOfAnotherInstaller: what another installer, other arguments or another password made is not copied.
+// TestTemplateOfAnotherInstaller: what another installer, other arguments or another password made
+// is not copied.
 func TestTemplateOfAnotherInstaller(t *testing.T) {
 	t.Setenv(envTemplates, t.TempDir())
 	installer := filepath.Join(publicDir(t), "installer")

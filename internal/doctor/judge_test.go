@@ -245,7 +245,8 @@ func TestNothingPlaysWithTheTerminal(t *testing.T) {
 	}
 }
 
-// TestPathThatIsRefused: the command line cannot set another path behind a pooler. It is no matter of the connection.
+// TestPathThatIsRefused: the command line cannot set another path behind a pooler. It is no matter
+// of the connection.
 func TestPathThatIsRefused(t *testing.T) {
 	t.Parallel()
 	r := unreachable(enginePostgres, "", fmt.Errorf("connecting: %w", postgres.CheckSearchPath("public, pg_catalog")))

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// echo answers each line with itself, and tells of each line that it got.
+// echo answers each line with itself, and reports each line that it got.
 func echo(t *testing.T) (addr string, got <-chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +113,8 @@ func TestStrikes(t *testing.T) {
 	}
 }
 
-// TestArmAt: only the connection that writes the text is struck, at calls that are counted from that write on.
+// TestArmAt: only the connection that writes the text is struck, at calls that are counted from
+// that write on.
 func TestArmAt(t *testing.T) {
 	t.Parallel()
 	addr, _ := echo(t)

@@ -12,8 +12,8 @@ import (
 )
 
 // register is the state of a key whose lock guards a value: the largest token, whether readers have
-// it, and the value. Leases may be granted before an older holder knows, so that all rests on tokens
-// and guards.
+// it, and the value. Leases may be granted before an older holder knows, so that all rests on
+// tokens and guards.
 type register struct {
 	token  int64
 	shared bool
@@ -21,8 +21,8 @@ type register struct {
 }
 
 // registerModel has grants, writes and reads. A grant has a larger token; readers may share one. A
-// write is by the holder of the largest token, and of the value that it has read. A reader's read is
-// under the largest token, too.
+// write is by the holder of the largest token, and of the value that it has read. A reader's read
+// is under the largest token, too.
 var registerModel = porcupine.Model{
 	Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
 		byKey := make(map[string][]porcupine.Operation)
@@ -97,7 +97,8 @@ func checkRegister(v *violations, ops []op, t tables) {
 	}
 }
 
-// unreturned returns the writes of which the process was killed before it logged what became of them.
+// unreturned returns the writes of which the process was killed before it logged what became of
+// them.
 func unreturned(ops []op) []op {
 	writes := make(map[string]op)
 	for _, o := range ops {

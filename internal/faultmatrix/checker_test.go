@@ -36,7 +36,7 @@ func (v *violations) add(p Promise, format string, args ...any) {
 	v[p] = append(v[p], fmt.Sprintf(format, args...))
 }
 
-// check judges the ops of the workload, or those of its control.
+// check checks the ops of the workload, or those of its control.
 func check(all []op, t tables, control bool) (v violations) {
 	var ops, machine []op
 	for _, o := range all {
@@ -71,7 +71,8 @@ type section struct {
 	from, to time.Duration
 }
 
-// sectionsOf puts sections together. That of a killed process ends with it, or before if the process had moved its end.
+// sectionsOf puts sections together. That of a killed process ends with it, or before if the
+// process had moved its end.
 func sectionsOf(ops, machine []op) (all []section) {
 	left := make(map[string]bool)
 	moved := make(map[string]time.Duration)

@@ -103,8 +103,8 @@ func startChild(program string, cfg config) (*child, error) {
 	return c, nil
 }
 
-// tell sends a command.
-func (c *child) tell(format string, args ...any) error {
+// send sends a command.
+func (c *child) send(format string, args ...any) error {
 	_, err := fmt.Fprintf(c.in, format+"\n", args...)
 	return err
 }

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// stepLine goes into time.Now of the Go library: every half second the wall clock of the process is set anew. It is
-// right, then an hour fast, an hour slow and a day fast. The monotonic clock goes on.
+// stepLine goes into time.Now of the Go library: every half second the wall clock of the process is
+// set anew. It is right, then an hour fast, an hour slow and a day fast. The monotonic clock goes
+// on.
 const stepLine = "\tsec += [4]int64{0, 3600, -3600, 86400}[mono/500_000_000%4]\n"
 
 const nowLine = "\tsec, nsec, mono := runtimeNow()\n"
@@ -55,7 +56,8 @@ func steppingProgram(ctx context.Context, dir string) (program string, err error
 	return program, nil
 }
 
-// stepClocks lets the clocks step for a while. It counts how often another process has a clock unlike this one's.
+// stepClocks lets the clocks step for a while. It counts how often another process has a clock
+// unlike this one's.
 func stepClocks(ctx context.Context, e *env) (int, error) {
 	return until(ctx, 50*time.Millisecond, func() (strikes int, err error) {
 		for _, c := range e.children {
@@ -73,7 +75,7 @@ func stepClocks(ctx context.Context, e *env) (int, error) {
 
 // clock is the time of day as the process has it.
 func (c *child) clock() (time.Time, error) {
-	if err := c.tell("clock"); err != nil {
+	if err := c.send("clock"); err != nil {
 		return time.Time{}, err
 	}
 	line := <-c.says

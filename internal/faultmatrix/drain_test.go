@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// TestFaultsThatTakeAJobsPlace: a job whose ready row is gone never ends. The judge notices it at once, and
-// knows that its row is there.
+// TestFaultsThatTakeAJobsPlace: a job whose ready row is gone never ends. The checker notices it at
+// once, and knows that its row is there.
 func TestFaultsThatTakeAJobsPlace(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {

@@ -28,7 +28,7 @@ type env struct {
 	server  *devdb.Server
 	replica *devdb.Server // nil: the fault needs none
 	dsn     string        // of the administrator
-	admin   *sql.DB       // past the network, as a user who may end sessions
+	admin   *sql.DB       // past the network, as a user that may end sessions
 	app     string        // the workers' user
 	link    *link
 	wire    *faultconn.Proxy // before the link, where answers are replaced
@@ -118,7 +118,7 @@ func openAdmin(kind devdb.Kind, dsn string) (*sql.DB, error) {
 	return db, nil
 }
 
-// makeUser makes a user who owns the database and nothing else. It returns the user's DSN and the
+// makeUser makes a user that owns the database and nothing else. It returns the user's DSN and the
 // server's address.
 func (e *env) makeUser(ctx context.Context, dsn string) (app, addr string, err error) {
 	b := make([]byte, 6)

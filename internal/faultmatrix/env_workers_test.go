@@ -76,10 +76,10 @@ func (e *env) replace(ctx context.Context) error {
 
 // retire ends a process in good order, and starts another one instead.
 func (e *env) retire(ctx context.Context, c *child) error {
-	if err := errors.Join(c.tell("stop"), c.wait(ctx, "stopped")); err != nil {
+	if err := errors.Join(c.send("stop"), c.wait(ctx, "stopped")); err != nil {
 		return err
 	}
-	if err := errors.Join(c.tell("end"), c.wait(ctx, "ended")); err != nil {
+	if err := errors.Join(c.send("end"), c.wait(ctx, "ended")); err != nil {
 		return err
 	}
 	c.kill()
@@ -90,7 +90,7 @@ func (e *env) retire(ctx context.Context, c *child) error {
 // stopOps has all processes do no more than the jobs that are left.
 func (e *env) stopOps(ctx context.Context) error {
 	for _, c := range e.children {
-		if err := c.tell("stop"); err != nil {
+		if err := c.send("stop"); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (e *env) stopOps(ctx context.Context) error {
 // endChildren has the other processes close all and end.
 func (e *env) endChildren(ctx context.Context) error {
 	for _, c := range e.children {
-		if err := c.tell("end"); err != nil {
+		if err := c.send("end"); err != nil {
 			return err
 		}
 	}

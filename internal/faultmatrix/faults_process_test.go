@@ -37,7 +37,7 @@ func exhaust(_ context.Context, e *env) (int, error) {
 	var all sync.WaitGroup
 	var errs []error
 	for _, c := range e.children {
-		errs = append(errs, c.tell("hog %v", faultTime))
+		errs = append(errs, c.send("hog %v", faultTime))
 	}
 	all.Go(func() { e.worker.hog(faultTime) })
 	all.Wait()

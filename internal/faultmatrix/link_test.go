@@ -123,7 +123,7 @@ func (l *link) pass() {
 	}
 }
 
-// silent stops everything in either direction, and tells neither end.
+// silent stops everything in either direction, without an error at either end.
 func (l *link) silent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

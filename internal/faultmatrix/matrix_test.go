@@ -95,7 +95,8 @@ type lane struct {
 	each    bool // run has new servers; false: all use one
 }
 
-// lanes are the runs on an engine: those that share a server, those that break one, and those that need a replica.
+// lanes are the runs on an engine: those that share a server, those that break one, and those that
+// need a replica.
 func (m *Matrix) lanes(kind Kind, only *regexp.Regexp, runs int) []lane {
 	shared := lane{workers: parallel}
 	own := lane{workers: 1, o: devdb.Options{Durable: true}}

@@ -54,7 +54,7 @@ type op struct {
 	Permits    int `json:",omitempty"`
 	Was, Now   int64
 	Begin, End time.Duration
-	Limit      time.Duration // what its context allowed; 0: the call is not judged
+	Limit      time.Duration // what its context allowed; 0: the call is not checked
 	Outcome    outcome       `json:",omitempty"`
 	Err        string        `json:",omitempty"`
 }

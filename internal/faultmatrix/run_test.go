@@ -106,8 +106,8 @@ func soon(ctx context.Context, limit time.Duration, is func() bool) bool {
 	}
 }
 
-// drain waits until all jobs have ended and no claim, key or place of a group is left. A job that has
-// no place any more never ends, however long it waits.
+// drain waits until all jobs have ended and no claim, key or place of a group is left. A job that
+// has no place any more never ends, however long it waits.
 func (e *env) drain(ctx context.Context, t *tables) {
 	claimed := "c.job_id = j.job_id"
 	if e.kind == devdb.Postgres {
@@ -217,7 +217,7 @@ func (e *env) texts(ctx context.Context, query string) (all []string, err error)
 	return all, rows.Err()
 }
 
-// readTables reads what the judges need.
+// readTables reads what the checkers need.
 func (e *env) readTables(ctx context.Context, t *tables) error {
 	t.writes, t.effects, t.dead = make(map[string]bool), make(map[string]int), make(map[string]bool)
 	t.standing, t.orders, t.values = make(map[string]bool), make(map[string]bool), make(map[string]int64)

@@ -178,8 +178,8 @@ func (w *worker) release(lock *dblock.Lock, key string) error {
 	return w.call(&release, callLimit, func(context.Context) error { return lock.Release(context.Background()) })
 }
 
-// sweep deletes keys that no caller uses, as if they had been unused for long. On MySQL a sweep that
-// is cut keeps those that readers may have for a minute.
+// sweep deletes keys that no caller uses, as if they had been unused for long. On MySQL a sweep
+// that is cut keeps those that readers may have for a minute.
 func (w *worker) sweep() {
 	sweep := op{Kind: opCall, Key: "sweep"}
 	_ = w.call(&sweep, callLimit, func(ctx context.Context) error {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReportsAnyNumberLeft: the caller reads the report of any number of processes that are left, and
-// the reports after it.
+// TestReportsAnyNumberLeft: the caller reads the report of any number of processes that are left,
+// and the reports after it.
 func TestReportsAnyNumberLeft(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, maxNamed, maxNamed + 1, 200_000} {

@@ -17,8 +17,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestStartsNothingTooLate: a guardian whose caller has ended, or whose command's time is over, does not start the command.
-// The control is a guardian that may start it.
+// TestStartsNothingTooLate: a guardian whose caller has ended, or whose command's time is over,
+// does not start the command. The control is a guardian that may start it.
 func TestStartsNothingTooLate(t *testing.T) {
 	until := func(left time.Duration) string {
 		return fmt.Sprintf("until %d %d\n", time.Now().Add(left).UnixNano(), left)
@@ -46,7 +46,8 @@ func TestStartsNothingTooLate(t *testing.T) {
 	}
 }
 
-// guardTouch has a guardian run a command that makes a file, and returns its reports. The orders are written before it starts.
+// guardTouch has a guardian run a command that makes a file, and returns its reports. The orders
+// are written before it starts.
 func guardTouch(t *testing.T, orders, file string) string {
 	t.Helper()
 	in, to, err := os.Pipe()

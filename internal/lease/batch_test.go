@@ -16,7 +16,8 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// stranger is a driver that answers with grants of another acquisition, as one does that matches them by key.
+// stranger is a driver that answers with grants of another acquisition, as one does that matches
+// them by key.
 type stranger struct {
 	*memlease.Driver
 	mu  sync.Mutex
@@ -52,8 +53,8 @@ func (e *stranger) Entry(ctx context.Context, key string, handle lease.Handle, t
 	return entry, err
 }
 
-// TestGrantsOfOthersAreRefused has a driver answer with grants of other acquisitions, in each mode. No call gets a lock,
-// and what the database granted to it is released.
+// TestGrantsOfOthersAreRefused has a driver answer with grants of other acquisitions, in each mode.
+// No call gets a lock, and what the database granted to it is released.
 func TestGrantsOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	one := func(opts ...dblock.Option) func(*lease.Locker) (*dblock.Lock, error) {
@@ -151,8 +152,8 @@ func (e *counting) Acquire(ctx context.Context, b lease.AcquireBatch) ([]lease.A
 	return e.Driver.Acquire(ctx, b)
 }
 
-// TestABatchHasAKeyOnce has a crowd try few keys of a fair Locker at once: no statement has a key twice, one caller of
-// each key gets it, and the crowd costs few statements.
+// TestABatchHasAKeyOnce has a crowd try few keys of a fair Locker at once: no statement has a key
+// twice, one caller of each key gets it, and the crowd costs few statements.
 func TestABatchHasAKeyOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

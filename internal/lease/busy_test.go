@@ -32,15 +32,15 @@ var waits = map[string]func(ctx context.Context, l *lease.Locker) (*dblock.Lock,
 	"SeeTurn":  func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
 }
 
-// TestErrorsThatEndAWait has each kind of error meet a call that waits. What says that nothing was written because
-// something was busy never ends the wait.
+// TestErrorsThatEndAWait has each kind of error meet a call that waits. What says that nothing was
+// written because something was busy never ends the wait.
 func TestErrorsThatEndAWait(t *testing.T) {
 	for call, wait := range waits {
 		for as, ends := range map[sqlerr.Class]error{
 			sqlerr.Busy: nil, sqlerr.Retryable: nil, sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Unresolved: dblock.ErrOutcomeUnknown,
 		} {
 			if (call == "SeeTurn" || call == "Register") && as == sqlerr.Unresolved {
-				continue // a statement that only reads, or joins, leaves no doubt about the lock
+				continue // a statement that only reads, or joins, leaves no lock unresolved
 			}
 			t.Run(call, func(t *testing.T) {
 				bubble(t, func(t *testing.T, s *memlease.Server) {
@@ -94,8 +94,8 @@ func testErrorAmidAWait(
 	synctest.Wait()
 }
 
-// TestALostMemberWaitsOn has the member of a waiter vanish, which the server learns of anew: another process, which hands
-// the key over among its own callers, lets the waiter have its turn.
+// TestALostMemberWaitsOn has the member of a waiter vanish, which the server learns of anew:
+// another process, which hands the key over among its own callers, lets the waiter have its turn.
 func TestALostMemberWaitsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		o := lease.Options{Poll: time.Second}

@@ -15,7 +15,8 @@ import (
 
 // What a Locker held is given back where its process lives on with another one, too.
 
-// TestCloseInAHandOver: what was handed to a caller goes back when the Locker is closed before the caller has it.
+// TestCloseInAHandOver: what was handed to a caller goes back when the Locker is closed before the
+// caller has it.
 func TestCloseInAHandOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p, closed := newProcess(s), make(chan error, 1)
@@ -84,8 +85,8 @@ func TestCloseWhileAReleaseIsRepeated(t *testing.T) {
 	})
 }
 
-// TestCloseWithLocksInUse: what callers have not released when ctx ends is free for other processes,
-// although another Locker keeps the heartbeat. A later Release frees nothing of theirs.
+// TestCloseWithLocksInUse: what callers have not released when ctx ends is free for other
+// processes, although another Locker keeps the heartbeat. A later Release frees nothing of theirs.
 func TestCloseWithLocksInUse(t *testing.T) {
 	for name, opts := range map[string][]dblock.Option{
 		"alone": nil, "shared": {dblock.WithShared()}, "permits": {dblock.WithPermits(2, 2)}, "without heartbeats": {dblock.WithoutRenewal(time.Hour)},
@@ -132,7 +133,7 @@ func TestCloseWithLocksInUse(t *testing.T) {
 	}
 }
 
-// TestCloseWithADoubt: a doubt outlives its Locker.
+// TestCloseWithADoubt: an unresolved operation outlives its Locker.
 func TestCloseWithADoubt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)
@@ -155,7 +156,8 @@ func TestCloseWithADoubt(t *testing.T) {
 	})
 }
 
-// TestLeaveFails: whoever leaves last is told in the words of package dblock why the database was not there.
+// TestLeaveFails: the last Locker that closes returns an error of package dblock for the database
+// that was not there.
 func TestLeaveFails(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		for is, want := range map[sqlerr.Class]error{

@@ -12,9 +12,9 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// TestWhatEachLockCosts counts what a lone caller asks the server for, where nobody else wants the key. Each call is
-// one statement, but for MakeSemaphore, which is two. What a key costs that has no row yet is for tests on databases
-// to say.
+// TestWhatEachLockCosts counts the statements of a single caller without contention. Each call is
+// one statement, but for MakeSemaphore, which is two. Tests on databases count what a key costs
+// that has no row yet.
 func TestWhatEachLockCosts(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)
@@ -61,8 +61,8 @@ func TestWhatEachLockCosts(t *testing.T) {
 	})
 }
 
-// TestAWaitInTurnCostsFewStatements: one that finds the key held, one for the ticket, one that looks at once, and one
-// when it is served.
+// TestAWaitInTurnCostsFewStatements: one that finds the key held, one for the ticket, one that
+// looks at once, and one when it is served.
 func TestAWaitInTurnCostsFewStatements(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		fair := lease.Options{Fair: true, Poll: time.Minute}

@@ -12,8 +12,8 @@ import (
 )
 
 // TestAWaitingWriterDied: a writer that has made itself the holder of a key, and waits for a
-// reader, dies. Whoever comes next takes the key over: a set that has it, and a call that waits
-// with a ticket.
+// reader, dies. The next caller takes the key over: a set that has it, and a call that waits with a
+// ticket.
 func TestAWaitingWriterDied(t *testing.T) {
 	t.Parallel()
 	next := map[string]func(ctx context.Context, s *memlease.Server, t *testing.T) (*dblock.Lock, error){

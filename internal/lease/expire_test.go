@@ -61,8 +61,8 @@ func takesOver(t *testing.T, s *memlease.Server, mode string, lock *dblock.Lock)
 	release(t, next)
 }
 
-// TestExpireInWithoutAnAnswer: the end may have moved, so the lock ends then, and a later call does not move it out. The
-// statement that was not answered may take effect at any time.
+// TestExpireInWithoutAnAnswer: the end may have moved, so the lock ends then, and a later call does
+// not move it out. The statement that was not answered may take effect at any time.
 func TestExpireInWithoutAnAnswer(t *testing.T) {
 	for mode, take := range acquisitions {
 		t.Run(mode, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestExpireInWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestExpireInTwoAtOnce: the answer of the first call comes last. Whatever order the server sees, nobody acquires the
-// key before the lock has ended.
+// TestExpireInTwoAtOnce: the answer of the first call comes last. Whatever order the server sees,
+// no other caller acquires the key before the lock has ended.
 func TestExpireInTwoAtOnce(t *testing.T) {
 	for mode, take := range acquisitions {
 		t.Run(mode, func(t *testing.T) {
@@ -168,7 +168,8 @@ func TestExpireInRefused(t *testing.T) {
 	})
 }
 
-// TestExpireInEndsWhileRefused: the lock ended while the server had not replied, and the error says so.
+// TestExpireInEndsWhileRefused: the lock ended while the server had not replied, and the error says
+// so.
 func TestExpireInEndsWhileRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)
@@ -189,7 +190,8 @@ func TestExpireInEndsWhileRefused(t *testing.T) {
 	})
 }
 
-// TestEndsAMarginEarlier: the margin of a lock that ends by time is the member's, and a quarter of a short hold.
+// TestEndsAMarginEarlier: the margin of a lock that ends by time is the member's, and a quarter of
+// a short hold.
 func TestEndsAMarginEarlier(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		l := newProcess(s).locker(t, lease.Options{})

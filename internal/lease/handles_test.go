@@ -10,8 +10,9 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// TestForgottenReleases has the server forget releases while the process lives: they are repeated after a heartbeat that
-// follows a failed one, or else in the end. What another Locker of the process holds stays.
+// TestForgottenReleases has the server forget releases while the process lives: they are repeated
+// after a heartbeat that follows a failed one, or else in the end. What another Locker of the
+// process holds stays.
 func TestForgottenReleases(t *testing.T) {
 	for name, fails := range map[string]bool{"after a failed heartbeat": true, "in the end": false} {
 		t.Run(name, func(t *testing.T) {

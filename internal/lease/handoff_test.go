@@ -47,7 +47,8 @@ func TestACrowdIsServedInLine(t *testing.T) {
 	})
 }
 
-// TestOthersGetTheirTurn: a process hands over among its own for a second, and not for longer where others wait.
+// TestOthersGetTheirTurn: a process hands over among its own for a second, and not for longer where
+// others wait.
 func TestOthersGetTheirTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		a, b := newProcess(s).locker(t, lease.Options{}), newProcess(s).locker(t, lease.Options{})
@@ -70,8 +71,8 @@ func TestOthersGetTheirTurn(t *testing.T) {
 	})
 }
 
-// TestNobodyElseWaits: a process whose turn is over goes on where nobody else waits.
-func TestNobodyElseWaits(t *testing.T) {
+// TestNoOtherWaits: a process whose turn is over goes on if no other process waits.
+func TestNoOtherWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)
 		l := p.locker(t, lease.Options{})
@@ -86,7 +87,7 @@ func TestNobodyElseWaits(t *testing.T) {
 	})
 }
 
-// failing starts a caller that stands in line, and returns how it ends.
+// failing starts a caller that queues, and returns how it ends.
 func failing(ctx context.Context, l *lease.Locker) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -100,8 +101,8 @@ func failing(ctx context.Context, l *lease.Locker) <-chan error {
 	return ended
 }
 
-// TestAWaitEndsWhileItIsHandedTo: who gave up while the statement was under way is told that it is not known, and
-// the lock goes on to the next one in line.
+// TestAWaitEndsWhileItIsHandedTo: a waiter that gave up while the statement was under way gets
+// ErrOutcomeUnknown, and the lock goes on to the next waiter.
 func TestAWaitEndsWhileItIsHandedTo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)
@@ -130,7 +131,8 @@ func TestAWaitEndsWhileItIsHandedTo(t *testing.T) {
 	})
 }
 
-// TestAWaitEndsAfterItWasHandedTo: the same once the lock is its own, and before it has heard of that.
+// TestAWaitEndsAfterItWasHandedTo: the same after the waiter was granted the lock, and before it
+// was notified.
 func TestAWaitEndsAfterItWasHandedTo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		var ended <-chan error
@@ -155,7 +157,8 @@ func TestAWaitEndsAfterItWasHandedTo(t *testing.T) {
 	})
 }
 
-// TestAHandOverWithoutAnAnswer: whether it was carried out or not, the next one has the lock soon, and alone.
+// TestAHandOverWithoutAnAnswer: whether it was carried out or not, the next one has the lock soon,
+// and alone.
 func TestAHandOverWithoutAnAnswer(t *testing.T) {
 	for name, sent := range map[string]bool{"carried out": true, "not carried out": false} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +190,7 @@ func TestAHandOverWithoutAnAnswer(t *testing.T) {
 					t.Errorf("it took %v", took)
 				}
 				isFree(t, l)
-				time.Sleep(2 * ttl) // what is in doubt is asked for again, and given up
+				time.Sleep(2 * ttl) // unresolved operations are retried, and given up
 				p.called()
 				time.Sleep(2 * ttl)
 				if calls := p.called(); calls["Release"] != 0 {

@@ -40,7 +40,8 @@ func (s *stuck) options() lease.Options {
 	}}
 }
 
-// TestAHostThatBlocksKeepsNoLock: all locks end, however they are lost, while the Log and the Observer block.
+// TestAHostThatBlocksKeepsNoLock: all locks end, however they are lost, while the Log and the
+// Observer block.
 func TestAHostThatBlocksKeepsNoLock(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *process, *lease.Locker, *lease.Locker){
@@ -103,7 +104,8 @@ func TestAHostThatBlocksKeepsNoLock(t *testing.T) {
 	}
 }
 
-// TestAHostThatBlocksStopsNoHeartbeat: a lock outlives heartbeats that fail, while the Log and the Observer block.
+// TestAHostThatBlocksStopsNoHeartbeat: a lock outlives heartbeats that fail, while the Log and the
+// Observer block.
 func TestAHostThatBlocksStopsNoHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		host, p := newStuck(), newProcess(s)

@@ -17,7 +17,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// leaping is a clock whose timers are late: time has passed, as in a process that was stopped, before any of them fires.
+// leaping is a clock whose timers are late: time has passed, as in a process that was stopped,
+// before any of them fires.
 type leaping struct {
 	clock.Real
 	ahead atomic.Int64
@@ -50,7 +51,8 @@ func (c *leaping) locker(t *testing.T, s *memlease.Server) *lease.Locker {
 	return l
 }
 
-// TestALockWhoseTimersAreLate: the first call of a process that was stopped past the end of its lock finds it lost.
+// TestALockWhoseTimersAreLate: the first call of a process that was stopped past the end of its
+// lock finds it lost.
 func TestALockWhoseTimersAreLate(t *testing.T) {
 	t.Parallel()
 	modes := map[string]struct {
@@ -121,7 +123,8 @@ func TestDoWhoseTimersAreLate(t *testing.T) {
 	})
 }
 
-// TestAReleaseWithoutAnAnswerIsNoLoss: the second attempt finds nothing, as the first one has released it.
+// TestAReleaseWithoutAnAnswerIsNoLoss: the second attempt finds nothing, as the first one has
+// released it.
 func TestAReleaseWithoutAnAnswerIsNoLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p, failed := newProcess(s), false
@@ -141,7 +144,8 @@ func TestAReleaseWithoutAnAnswerIsNoLoss(t *testing.T) {
 	})
 }
 
-// TestABatchOfReleasesThatFailsHalfWay: what its first statement has released is not released again, and is not lost.
+// TestABatchOfReleasesThatFailsHalfWay: what its first statement has released is not released
+// again, and is not lost.
 func TestABatchOfReleasesThatFailsHalfWay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)

@@ -72,7 +72,7 @@ func (p *process) called() map[string]int {
 	return calls
 }
 
-// enter is one more who shares what the process has.
+// enter adds one more user of what the process shares.
 func (p *process) enter(t *testing.T) *lease.Share[*memlease.Driver] {
 	t.Helper()
 	m, err := member.Options{TTL: ttl}.WithDefaults("Options")
@@ -134,7 +134,7 @@ type queue struct {
 	served []string
 }
 
-// join starts a caller that keeps the key for a while, and returns when it stands in line.
+// join starts a caller that keeps the key for a while, and returns when it is queued.
 func (q *queue) join(t *testing.T, l *lease.Locker, name string, while time.Duration) {
 	q.all.Go(func() {
 		lock, err := l.Acquire(t.Context(), key)
@@ -151,7 +151,7 @@ func (q *queue) join(t *testing.T, l *lease.Locker, name string, while time.Dura
 	synctest.Wait()
 }
 
-// isFree fails unless nobody has the key.
+// isFree fails unless the key is free.
 func isFree(t *testing.T, l *lease.Locker) {
 	t.Helper()
 	held, err := l.List(t.Context())
@@ -160,7 +160,8 @@ func isFree(t *testing.T, l *lease.Locker) {
 	}
 }
 
-// handOff is a clock that calls a function once a release has handed the lock over, before its next holder has it.
+// handOff is a clock that calls a function once a release has handed the lock over, before its next
+// holder has it.
 type handOff struct {
 	clock.Real
 	armed atomic.Bool

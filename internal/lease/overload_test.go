@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// TestOverloadedIsNoDoubt has the queue refuse calls: nothing was sent, so there is nothing to be undone.
+// TestOverloadedIsNoDoubt has the queue refuse calls: nothing was sent, so there is nothing to be
+// undone.
 func TestOverloadedIsNoDoubt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		e, stall, releases := s.Open(), make(chan struct{}), 0

@@ -21,8 +21,8 @@ import (
 // errNoReply is what a call says whose answer is lost.
 var errNoReply = &memlease.Failure{As: sqlerr.Unresolved, Err: errors.New("no reply")}
 
-// TestReleaseBesideClose: a lock is released also if Close ends it at the same moment. The process lives on with
-// another Locker.
+// TestReleaseBesideClose: a lock is released also if Close ends it at the same moment. The process
+// lives on with another Locker.
 func TestReleaseBesideClose(t *testing.T) {
 	t.Parallel()
 	for n := 0; n < 400 && !t.Failed(); n++ {
@@ -51,8 +51,8 @@ func releaseBesideClose(t *testing.T) {
 	isFree(t, other)
 }
 
-// TestAnOutageLongerThanTheTTL: a lease that no member keeps is released after an outage in which the member was lost,
-// whether its release or its acquisition has no answer.
+// TestAnOutageLongerThanTheTTL: a lease that no member keeps is released after an outage in which
+// the member was lost, whether its release or its acquisition has no answer.
 func TestAnOutageLongerThanTheTTL(t *testing.T) {
 	for _, unanswered := range []string{"Release", "Acquire"} {
 		t.Run(unanswered, func(t *testing.T) {
@@ -91,7 +91,8 @@ func isRefused(t *testing.T, l *lease.Locker) {
 	}
 }
 
-// TestHeartbeatsReachAllLockers: each Locker of a pool and TTL learns of a late heartbeat, until it is closed.
+// TestHeartbeatsReachAllLockers: each Locker of a pool and TTL learns of a late heartbeat, until it
+// is closed.
 func TestHeartbeatsReachAllLockers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)
@@ -137,8 +138,8 @@ func (n *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestASilentServer: whatever call the server does not answer, an acquisition returns at its deadline, and a release
-// within the second that it waits for the server.
+// TestASilentServer: whatever call the server does not answer, an acquisition returns at its
+// deadline, and a release within the second that it waits for the server.
 func TestASilentServer(t *testing.T) {
 	for _, call := range []string{"Register", "Acquire", "HandOver", "OthersWait", "Evict", "Wait", "Readers", "AcquireShared", "Release"} {
 		t.Run(call, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// TestALockWhoseTimeIsUpNeedsNoRelease: nothing of it is kept, and Close waits for it no more. A later Release does no
-// harm to the next holder. The control is a lock that lasts.
+// TestALockWhoseTimeIsUpNeedsNoRelease: nothing of it is kept, and Close waits for it no more. A
+// later Release does no harm to the next holder. The control is a lock that lasts.
 func TestALockWhoseTimeIsUpNeedsNoRelease(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *lease.Locker) *dblock.Lock{
 		"WithoutRenewal": with(dblock.WithoutRenewal(time.Second)),

@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
-// TestACrowdThatIsGoneIsAskedForOnce: a process that has lost many locks asks once whether its member is gone.
+// TestACrowdThatIsGoneIsAskedForOnce: a process that has lost many locks asks once whether its
+// member is gone.
 func TestACrowdThatIsGoneIsAskedForOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)
@@ -44,7 +45,8 @@ func TestACrowdThatIsGoneIsAskedForOnce(t *testing.T) {
 	})
 }
 
-// TestAFairGrantOfADeadMember: a call whose member ended before it saw its grant waits with a new ticket.
+// TestAFairGrantOfADeadMember: a call whose member ended before it saw its grant waits with a new
+// ticket.
 func TestAFairGrantOfADeadMember(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)
@@ -88,7 +90,8 @@ func TestAFairGrantOfADeadMember(t *testing.T) {
 	})
 }
 
-// TestACloseThatIsCutShortLeavesNoListener: a closed Locker learns of no late heartbeats, though a lock of its is in use.
+// TestACloseThatIsCutShortLeavesNoListener: a closed Locker learns of no late heartbeats, though a
+// lock of its is in use.
 func TestACloseThatIsCutShortLeavesNoListener(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		var late atomic.Int64

@@ -15,7 +15,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// TestLockersOfOneProcessShareAWait: the server knows of it once, and one that ends leaves the other's alone.
+// TestLockersOfOneProcessShareAWait: the server knows of it once, and one that ends leaves the
+// other's alone.
 func TestLockersOfOneProcessShareAWait(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		o := lease.Options{Poll: time.Minute}
@@ -37,7 +38,7 @@ func TestLockersOfOneProcessShareAWait(t *testing.T) {
 		began := time.Now()
 		release(t, lock)
 		q.all.Wait()
-		if took := time.Since(began); len(q.served) != 2 || took > 3*time.Second { // they hear of it, long before a poll
+		if took := time.Since(began); len(q.served) != 2 || took > 3*time.Second { // they are notified, long before a poll
 			t.Errorf("served %v after %v", q.served, took)
 		}
 		synctest.Wait()
@@ -65,7 +66,7 @@ func TestLockersOfOneProcessTakeTurns(t *testing.T) {
 	})
 }
 
-// TestAWaitOutlastsAMember: who waits while its own process is taken for dead waits on, and is told.
+// TestAWaitOutlastsAMember: a waiter whose own process is taken for dead waits on, and is notified.
 func TestAWaitOutlastsAMember(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		o := lease.Options{Poll: time.Minute}
@@ -80,11 +81,12 @@ func TestAWaitOutlastsAMember(t *testing.T) {
 		if took := time.Since(began); took > ttl/3+time.Second {
 			t.Errorf("served after %v", took)
 		}
-		_ = lock.Release(t.Context()) // it has not heard of it yet, or it has
+		_ = lock.Release(t.Context()) // it may or may not know of it
 	})
 }
 
-// TestWhatIsHeldEndsWithItsProcess: who waits has the key when the holder's time is up, without a poll.
+// TestWhatIsHeldEndsWithItsProcess: a waiter gets the key when the holder's time is up, without a
+// poll.
 func TestWhatIsHeldEndsWithItsProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		dead, l := newProcess(s), newProcess(s).locker(t, lease.Options{Poll: time.Minute})
@@ -113,7 +115,8 @@ func TestWhatIsHeldEndsWithItsProcess(t *testing.T) {
 	})
 }
 
-// TestKeysLikeNotices has calls wait for keys that begin like the notice of a ticket's grant. Their release wakes them.
+// TestKeysLikeNotices has calls wait for keys that begin like the notice of a ticket's grant. Their
+// release wakes them.
 func TestKeysLikeNotices(t *testing.T) {
 	for _, key := range []string{lease.TicketPrefix, lease.TicketPrefix + "k", lease.TicketPrefix + "00000000000000000000000000000000"} {
 		t.Run(strconv.Quote(key), func(t *testing.T) {

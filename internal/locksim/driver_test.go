@@ -51,9 +51,9 @@ func (e driver) ask(
 		}
 		for n, i := range at {
 			answers[i] = w.without.answer(by, got[n])
-			w.judge.answered(asks[i], answers[i])
+			w.checker.answered(asks[i], answers[i])
 		}
-		return answers, w.judge.said(asks, answers)
+		return answers, w.checker.said(asks, answers)
 	})
 }
 
@@ -103,7 +103,7 @@ func (e driver) giveBack(
 		}
 		for n, i := range at {
 			returned[i] = w.without.returned(got[n], reconciles)
-			w.judge.returned(backs[i])
+			w.checker.returned(backs[i])
 		}
 		return returned, fmt.Sprintf("%+v", returned)
 	})
@@ -130,7 +130,7 @@ func (e driver) enqueue(ctx context.Context, by lease.By, asks []lease.AcquireRe
 		tickets := make([]int64, len(results))
 		for i, r := range results {
 			if tickets[i] = r.Ticket; r.Ticket != 0 {
-				w.judge.enqueued(by, asks[i])
+				w.checker.enqueued(by, asks[i])
 			}
 		}
 		return results, fmt.Sprint(tickets)
@@ -158,7 +158,7 @@ func (e driver) Serve(ctx context.Context, key string, gone member.ID) (bool, er
 func (e driver) Register(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
 	return e.do(ctx, "Register", "", func() {
 		_ = e.p.w.rows.Register(bg, id, label, ttl)
-		e.p.w.judge.members[id], e.p.w.judge.of[id] = e.p.w.now()+ttl, e.p.name
+		e.p.w.checker.members[id], e.p.w.checker.of[id] = e.p.w.now()+ttl, e.p.name
 	})
 }
 
@@ -172,7 +172,7 @@ func (e driver) Heartbeat(ctx context.Context, id member.ID, ttl time.Duration) 
 	got, err := send(ctx, e.p, "Heartbeat", "", func() (b heartbeats, said string) {
 		b.beat, b.alive, _ = e.p.w.rows.Heartbeat(bg, id, ttl)
 		if b.alive {
-			e.p.w.judge.members[id] = e.p.w.now() + ttl
+			e.p.w.checker.members[id] = e.p.w.now() + ttl
 		}
 		return b, fmt.Sprint(b)
 	})
@@ -188,7 +188,7 @@ func (e driver) Broken() int64 {
 func (e driver) Deregister(ctx context.Context, id member.ID) error {
 	return e.do(ctx, "Deregister", "", func() {
 		_ = e.p.w.rows.Deregister(bg, id)
-		delete(e.p.w.judge.members, id)
+		delete(e.p.w.checker.members, id)
 	})
 }
 
@@ -294,8 +294,8 @@ func (e driver) Sweep(context.Context, time.Duration) (int64, error) {
 	return 0, dblock.ErrUnsupported
 }
 
-// Listen hears of what is given back until the connection breaks. As on a real server, the end of a
-// lease's time is no event.
+// Listen reports releases until the connection breaks. As on a real server, the end of a lease's
+// time is no event.
 func (e driver) Listen(ctx context.Context, ready func(), wake func(key string)) error {
 	p, w := e.p, e.p.w
 	if w.deaf {

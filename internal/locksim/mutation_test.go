@@ -41,7 +41,7 @@ func (m mutation) ask(w *world, a lease.AcquireRequest) lease.AcquireRequest {
 	return a
 }
 
-// answer changes what a process is told.
+// answer changes the answers to a process.
 func (m mutation) answer(by lease.By, a lease.AcquireResult) lease.AcquireResult {
 	if m == expiry && a.Holder.Member != (member.ID{}) && a.Holder.Member != by.Member {
 		a.Holder.Dead = true
@@ -57,7 +57,7 @@ func (m mutation) back(w *world, b lease.ReleaseRequest) lease.ReleaseRequest {
 	return b
 }
 
-// returned changes what a process is told of that.
+// returned changes the answers to releases.
 func (m mutation) returned(r lease.ReleaseResult, reconciles bool) lease.ReleaseResult {
 	if m == certain && reconciles {
 		r.Freed = true

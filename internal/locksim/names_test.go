@@ -58,7 +58,7 @@ func (w *world) topic(key string) string {
 func (w *world) nameOfMember(id member.ID) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.judge.of[id]
+	return w.checker.of[id]
 }
 
 var random = regexp.MustCompile(`[0-9a-f]{32}`)

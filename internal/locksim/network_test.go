@@ -23,7 +23,7 @@ type world struct {
 	rows    *memlease.Driver // reads and writes them at once
 
 	mu       sync.Mutex // statements, and what is noted of them, come one by one
-	judge    judge
+	checker  checker
 	labels   map[lease.Handle]string
 	restart  chan struct{} // closed when the server ends its connections
 	down     bool
@@ -40,7 +40,7 @@ func newWorld(s seed, of kind, without mutation) *world {
 		labels: make(map[lease.Handle]string), restart: make(chan struct{}),
 	}
 	w.rows = w.server.Open()
-	w.judge = newJudge(w)
+	w.checker = newChecker(w)
 	if of == sessionLocks {
 		w.sessions = &sessions{w: w, locks: make(map[session.ID]*sessionLock)}
 	}
@@ -144,13 +144,13 @@ func execute[R any](p *process, what string, run func() (R, string)) R {
 	defer w.mu.Unlock()
 	w.executed = w.now()
 	r, said := run()
-	w.judge.note("server: " + what + ": " + said)
-	w.judge.look(p)
+	w.checker.note("server: " + what + ": " + said)
+	w.checker.look(p)
 	return r
 }
 
-// note is of what a process sees. What it does when it was killed is not repeated by a seed, and reaches
-// no other.
+// note is of what a process sees. What it does when it was killed is not repeated by a seed, and
+// reaches no other.
 func (p *process) note(line string) {
 	if !p.isDead() {
 		p.w.note(line)
@@ -160,7 +160,7 @@ func (p *process) note(line string) {
 func (w *world) note(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.judge.note(line)
+	w.checker.note(line)
 }
 
 // connection returns what is closed when the server's present connections end; false: it takes
@@ -179,7 +179,7 @@ func (w *world) restartServer(s span) {
 	close(w.restart)
 	w.restart = make(chan struct{})
 	w.broken++
-	w.judge.note("server: ends")
+	w.checker.note("server: ends")
 	lag := w.dice("forgets").between(0, flushed)
 	for _, r := range w.releases {
 		if w.now()-r.at < lag {
@@ -193,7 +193,7 @@ func (w *world) restartServer(s span) {
 	time.Sleep(s.to - s.from)
 	w.mu.Lock()
 	w.down = false
-	w.judge.note("server: begins")
+	w.checker.note("server: begins")
 	w.mu.Unlock()
 }
 

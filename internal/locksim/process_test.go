@@ -271,9 +271,9 @@ func (p *process) write(h *hold) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.w.ttl)
 	defer cancel()
 	accepted, err := send(ctx, p, "Write", h.op.label, func() (bool, string) {
-		accepted := p.w.without == guard || p.w.judge.stillHeld(h)
+		accepted := p.w.without == guard || p.w.checker.stillHeld(h)
 		if accepted {
-			p.w.judge.wrote(h)
+			p.w.checker.wrote(h)
 		}
 		return accepted, strconv.FormatBool(accepted)
 	})

@@ -16,7 +16,7 @@ func (s span) has(at time.Duration) bool { return s.from <= at && at < s.to }
 type scenario struct {
 	kind      kind
 	most      int  // session locks on one connection
-	line      bool // who waits for a session lock does so at the server
+	line      bool // waiters for session locks wait at the server
 	ttl, poll time.Duration
 	fair      bool // all Lockers are
 	mixed     bool // some are

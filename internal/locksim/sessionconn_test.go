@@ -40,12 +40,12 @@ type conn struct {
 	name      string
 	listening func(session.ID)
 
-	last  time.Duration // when the server has heard of it; these are guarded by world.mu
+	last  time.Duration // when the server last received something; these are guarded by world.mu
 	ended bool          // at the server
 
 	once  sync.Once
 	seen  chan struct{} // closed when it has ended for its client
-	stuck bool          // nothing comes through any more; of whoever uses it
+	stuck bool          // nothing comes through any more; of the client that uses it
 }
 
 func (e sessionDriver) Open(ctx context.Context, listening func(session.ID)) (session.Conn, error) {
@@ -69,7 +69,7 @@ func (e sessionDriver) Open(ctx context.Context, listening func(session.ID)) (se
 	w.mu.Lock()
 	c.last = w.now()
 	w.sessions.conns = append(w.sessions.conns, c)
-	w.judge.note("server: opens " + c.name)
+	w.checker.note("server: opens " + c.name)
 	w.mu.Unlock()
 	go w.endSilent(c)
 	return c, nil
@@ -82,8 +82,8 @@ const keepAlive = 20 * time.Second
 // isSilent reports that nothing comes through.
 func (c *conn) isSilent() bool { return c.p.isCut() || c.p.isDead() }
 
-// tell brings the client what the server says unasked.
-func (c *conn) tell(id session.ID) {
+// notify brings the client what the server sends unasked.
+func (c *conn) notify(id session.ID) {
 	if c.p.w.deaf {
 		return
 	}
@@ -157,7 +157,7 @@ func (c *conn) call(ctx context.Context, what string, run func() string) error {
 		if !odd || !before {
 			said = run()
 		}
-		w.judge.note("server: " + what + ": " + said)
+		w.checker.note("server: " + what + ": " + said)
 		w.mu.Unlock()
 		time.Sleep(f.back)
 		if !stuck && !c.isSilent() {

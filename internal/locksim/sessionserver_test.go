@@ -87,7 +87,7 @@ func (s *sessions) do(c *conn, step session.Step) (done bool) {
 	return done
 }
 
-// free gives a lock back, and tells those who wait for it.
+// free releases a lock, and notifies its waiters.
 func (s *sessions) free(c *conn, step session.Step) (done bool) {
 	l := s.lock(step.ID)
 	if step.Op == session.Free || step.Op == session.Drop {
@@ -99,14 +99,14 @@ func (s *sessions) free(c *conn, step session.Step) (done bool) {
 	}
 	if done && (step.Op == session.Free || step.Op == session.FreeShared) {
 		for _, other := range without(l.shows, c) {
-			other.tell(step.ID)
+			other.notify(step.ID)
 		}
 	}
 	l.serve()
 	return done
 }
 
-// serve lets in those of the line who may be.
+// serve grants the lock to the waiters of the queue that may have it.
 func (l *sessionLock) serve() {
 	for len(l.line) > 0 && l.mayTake(l.line[0].c, l.line[0].shared) {
 		w := l.line[0]
@@ -143,7 +143,7 @@ func (s *sessions) end(c *conn, why string) {
 	}
 	c.ended = true
 	s.conns = without(s.conns, c)
-	s.w.judge.note("server: ends " + c.name + ": " + why)
+	s.w.checker.note("server: ends " + c.name + ": " + why)
 	for _, id := range s.ids() {
 		l := s.locks[id]
 		if l.alone == c {
@@ -222,10 +222,10 @@ func (s *sessions) leaks() {
 	for _, id := range s.ids() {
 		l := s.locks[id]
 		if l.alone != nil || len(l.shared) > 0 {
-			s.w.judge.find("%s is left held", id)
+			s.w.checker.find("%s is left held", id)
 		}
 		if len(l.shows) > 0 || l.intends != nil || len(l.line) > 0 {
-			s.w.judge.find("%s is left waited for", id)
+			s.w.checker.find("%s is left waited for", id)
 		}
 	}
 }

@@ -38,8 +38,8 @@ func simulate(t *testing.T, s seed, of kind, without mutation) (r result) {
 		w.play()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.judge.verdict()
-		r = result{w.judge.wrong, w.judge.history}
+		w.checker.verdict()
+		r = result{w.checker.wrong, w.checker.history}
 	})
 	return r
 }
@@ -69,7 +69,7 @@ func (w *world) play() {
 			stop()
 		}
 	}
-	time.Sleep(max(0, w.faults-w.now()) + 10*w.ttl) // what was late has arrived, and what nobody uses was given back
+	time.Sleep(max(0, w.faults-w.now()) + 10*w.ttl) // what was late has arrived, and what is unused was given back
 	w.leaks()
 	for _, p := range alive {
 		if err := p.close(longest); err != nil {
@@ -86,14 +86,14 @@ func (w *world) stuck() {
 	for _, p := range w.processes {
 		for _, program := range p.programs {
 			for _, o := range program {
-				if c := w.judge.calls[o.label]; c != nil && !c.over && !c.p.isDead() {
-					w.judge.find("%s waits since %v", o, c.began)
+				if c := w.checker.calls[o.label]; c != nil && !c.over && !c.p.isDead() {
+					w.checker.find("%s waits since %v", o, c.began)
 				}
 			}
 		}
 	}
-	if len(w.judge.wrong) == 0 {
-		w.judge.find("the programs have not ended")
+	if len(w.checker.wrong) == 0 {
+		w.checker.find("the programs have not ended")
 	}
 }
 
@@ -106,12 +106,12 @@ func (w *world) leaks() {
 		w.sessions.leaks()
 	}
 	for _, l := range listed {
-		w.judge.find("%s is left with %s, %v", l.Key, l.Holder.Label, l.Mode)
+		w.checker.find("%s is left with %s, %v", l.Key, l.Holder.Label, l.Mode)
 	}
-	w.judge.look(nil)
-	for key, tickets := range w.judge.tickets {
+	w.checker.look(nil)
+	for key, tickets := range w.checker.tickets {
 		for _, t := range tickets {
-			w.judge.find("%s waits still for %s", t.label, key)
+			w.checker.find("%s waits still for %s", t.label, key)
 		}
 	}
 }
@@ -179,8 +179,8 @@ func TestSeeds(t *testing.T) {
 	})
 }
 
-// TestSeedsFaults is TestSeeds with new seeds. If DBLOCK_SOAK is a duration, each kind of locks has new seeds for that
-// long; if it is something else, each has 100,000.
+// TestSeedsFaults is TestSeeds with new seeds. If DBLOCK_SOAK is a duration, each kind of locks has
+// new seeds for that long; if it is something else, each has 100,000.
 func TestSeedsFaults(t *testing.T) {
 	first := seed(time.Now().UnixMicro())
 	for _, of := range kinds {
@@ -228,8 +228,8 @@ func TestMutations(t *testing.T) {
 	})
 }
 
-// TestSameSeed: a seed of leases repeats its history, but for a few in which several goroutines of a
-// process act in one instant. Which requests of session locks share a statement is decided by the
+// TestSameSeed: a seed of leases repeats its history, but for a few in which several goroutines of
+// a process act in one instant. Which requests of session locks share a statement is decided by the
 // scheduler more often.
 func TestSameSeed(t *testing.T) {
 	t.Parallel()

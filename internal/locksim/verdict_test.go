@@ -8,8 +8,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// verdict judges a history that is complete.
-func (j *judge) verdict() {
+// verdict checks a history that is complete.
+func (j *checker) verdict() {
 	for _, key := range j.w.keys {
 		j.excludes(key)
 		if j.w.sessions == nil {
@@ -19,7 +19,7 @@ func (j *judge) verdict() {
 }
 
 // of returns the holds of a key, in the order in which they began.
-func (j *judge) holdsOf(key string, semaphore bool) (holds []*hold) {
+func (j *checker) holdsOf(key string, semaphore bool) (holds []*hold) {
 	for _, h := range j.holds {
 		if slices.Contains(h.op.keys, key) && (h.op.mode == dblock.ModePermit) == semaphore && h.from < h.to {
 			holds = append(holds, h)
@@ -31,7 +31,7 @@ func (j *judge) holdsOf(key string, semaphore bool) (holds []*hold) {
 
 // excludes checks that no two hold a key that must not, and that no more permits are held than
 // there are.
-func (j *judge) excludes(key string) {
+func (j *checker) excludes(key string) {
 	for _, semaphore := range []bool{false, true} {
 		holds := j.holdsOf(key, semaphore)
 		for i, h := range holds {
@@ -52,9 +52,9 @@ func (j *judge) excludes(key string) {
 	}
 }
 
-// excused reports that a holder could not know of the next one: the server had ended its connection,
-// without a word until then. Its release does not say that it had the lock.
-func (j *judge) excused(before, next *hold) bool {
+// excused reports that a holder could not know of the next one: the server had ended its
+// connection, without a word until then. Its release does not say that it had the lock.
+func (j *checker) excused(before, next *hold) bool {
 	return j.w.sessions != nil && !before.kept && slices.ContainsFunc(j.w.restarts, func(s span) bool {
 		const notifiedWithin = 5 * time.Millisecond // an answer that was sent before may arrive until then
 		return before.from-notifiedWithin <= s.from && s.from <= next.from
@@ -62,7 +62,7 @@ func (j *judge) excused(before, next *hold) bool {
 }
 
 // grows checks that each hold's fence is higher than those before it. Readers share one.
-func (j *judge) grows(key string) {
+func (j *checker) grows(key string) {
 	var last *hold
 	for _, h := range j.holdsOf(key, false) {
 		if last != nil && (h.token(key) < last.token(key) ||

@@ -275,7 +275,8 @@ func TestAFailedJoinIsTheCallersToRepeat(t *testing.T) {
 	})
 }
 
-// TestCloseLeavesInItsOwnTime: who closes has often waited for others until its context ended.
+// TestCloseLeavesInItsOwnTime: the caller of Close has often waited for others until its context
+// ended.
 func TestCloseLeavesInItsOwnTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
 		join(t, m)
@@ -287,8 +288,8 @@ func TestCloseLeavesInItsOwnTime(t *testing.T) {
 	})
 }
 
-// TestCloseLeavesWhatJoins: a process that closes while it joins leaves no row, if the answer to its join is lost, and if it has to leave
-// more than once.
+// TestCloseLeavesWhatJoins: a process that closes while it joins leaves no row, if the answer to
+// its join is lost, and if it has to leave more than once.
 func TestCloseLeavesWhatJoins(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]error{"answered": nil, "lost": errors.New("the answer is lost")} {
@@ -321,7 +322,7 @@ func closesWhileItJoins(t *testing.T, lost error) {
 	})
 }
 
-// slowJoin answers a join when it is told what, and loses some statements that leave.
+// slowJoin answers a join with what the test sends it, and loses some statements that leave.
 type slowJoin struct {
 	*server
 	answer chan error

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestRecheck: what the server has is compared with what the process knows after each heartbeat by which the server may have
-// forgotten commits, until that has worked, and from time to time.
+// TestRecheck: what the server has is compared with what the process knows after each heartbeat by
+// which the server may have forgotten commits, until that has worked, and from time to time.
 func TestRecheck(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
 		n, fail := 0, error(nil)

@@ -160,7 +160,7 @@ func TestUnlockWithDeadContext(t *testing.T) {
 	})
 }
 
-// A session that may hold a lock must not come back from the pool, whoever's pool it is.
+// A session that may hold a lock must not come back from the pool, also from a pool of the host's.
 func TestUnconfirmedUnlockEndsTheSession(t *testing.T) {
 	each(t, func(b bench) {
 		b.db.SetMaxOpenConns(2)
@@ -179,8 +179,8 @@ func TestUnconfirmedUnlockEndsTheSession(t *testing.T) {
 	})
 }
 
-// TestUnlockBesideAnOpenTransaction: a transaction of the host that is still open keeps the connection in use, and its
-// statement has failed. SessionUnlock returns, and the lock is free.
+// TestUnlockBesideAnOpenTransaction: a transaction of the host that is still open keeps the
+// connection in use, and its statement has failed. SessionUnlock returns, and the lock is free.
 func TestUnlockBesideAnOpenTransaction(t *testing.T) {
 	each(t, func(b bench) {
 		first, second := b.conn(), b.conn()
@@ -216,7 +216,8 @@ func TestUnlockBesideAnOpenTransaction(t *testing.T) {
 	})
 }
 
-// The control to TestUnconfirmedUnlockEndsTheSession: a connection that only goes back to its pool keeps the lock.
+// The control to TestUnconfirmedUnlockEndsTheSession: a connection that only goes back to its pool
+// keeps the lock.
 func TestPooledSessionKeepsTheLock(t *testing.T) {
 	each(t, func(b bench) {
 		first, second := b.conn(), b.conn()
@@ -253,7 +254,8 @@ func TestKilledSessionFreesTheLock(t *testing.T) {
 	})
 }
 
-// TestASharedSessionIsRefused: a server grants a lock once more to the session that holds it, which a pooler may give to two clients.
+// TestASharedSessionIsRefused: a server grants a lock once more to the session that holds it, which
+// a pooler may give to two clients.
 func TestASharedSessionIsRefused(t *testing.T) {
 	each(t, func(b bench) {
 		conn := b.conn()
@@ -270,7 +272,8 @@ func TestASharedSessionIsRefused(t *testing.T) {
 	})
 }
 
-// TestPoolersShareNoLock: of two clients of a pooler in transaction mode, whose driver does not show it, one gets the lock at most.
+// TestPoolersShareNoLock: of two clients of a pooler in transaction mode, whose driver does not
+// show it, one gets the lock at most.
 func TestPoolersShareNoLock(t *testing.T) {
 	t.Parallel()
 	if !slices.Contains(testdb.Engines(), devdb.Postgres) {

@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestBatchesPrepare: every server prepares each query with a marked part for a batch of one and of three.
+// TestBatchesPrepare: every server prepares each query with a marked part for a batch of one and of
+// three.
 func TestBatchesPrepare(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {

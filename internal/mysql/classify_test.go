@@ -8,7 +8,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// TestUnavailable: what a server says that takes no connection, or has no room, is worth another try later.
+// TestUnavailable: the error of a server that takes no connection, or is full, is worth another try
+// later.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	for number, text := range map[uint16]string{
@@ -24,7 +25,8 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestInterruptedUpdate: MySQL says of an UPDATE of several tables that was interrupted that the error is unknown.
+// TestInterruptedUpdate: MySQL says of an UPDATE of several tables that was interrupted that the
+// error is unknown.
 func TestInterruptedUpdate(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]sqlerr.Class{"An error occurred in multi-table update": sqlerr.Unresolved, "Unknown error": sqlerr.Unclassified} {

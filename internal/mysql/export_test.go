@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Expanded returns a query whose marked part stands n times, and with its question marks. It reports
-// false if no part is marked.
+// Expanded returns a query whose marked part stands n times, and with its question marks. It
+// reports false if no part is marked.
 func Expanded(query string, n int) (expanded string, isMarked bool) {
 	t := parse(query, false)
 	parts := strings.Join(slices.Repeat([]string{t.part}, n), t.separator)

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// FuzzErrorPacket sends error packets by way of the driver. Each has one class, whatever its number and its SQLSTATE, and
-// none panics.
+// FuzzErrorPacket sends error packets by way of the driver. Each has one class, whatever its number
+// and its SQLSTATE, and none panics.
 func FuzzErrorPacket(f *testing.F) {
 	for _, number := range []uint16{
 		0, 1, 1020, 1040, 1047, 1053, 1180, 1205, 1213, 1290, 1305, 1317, 1644, 1927, 1969, 2013, 3024, 3058, 3101, 3572, 4031, 65535,

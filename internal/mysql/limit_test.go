@@ -24,8 +24,8 @@ var (
 	limited    = regexp.MustCompile(`\bLIMIT\b`)
 )
 
-// TestEachReadHasALimit: a query without one returns as many rows as the session's sql_select_limit,
-// which a host may set on any connection of its pool.
+// TestEachReadHasALimit: a query without one returns as many rows as the session's
+// sql_select_limit, which a host may set on any connection of its pool.
 func TestEachReadHasALimit(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../queries/mysql/*.sql")

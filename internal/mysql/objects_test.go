@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestWhatAUserDoesNotSeeIsNotMissing: a service that has rights on some of dblock's tables alone passes the check. What
-// those tables lack is an error.
+// TestWhatAUserDoesNotSeeIsNotMissing: a service that has rights on some of dblock's tables alone
+// passes the check. What those tables lack is an error.
 func TestWhatAUserDoesNotSeeIsNotMissing(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {

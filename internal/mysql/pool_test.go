@@ -16,8 +16,9 @@ import (
 
 func TestMain(m *testing.M) { testdb.Main(m, devdb.MariaDB, devdb.MySQL) }
 
-// TestWaitsEndOnTheServer has callers of little patience come for a row that is locked. The server must not keep a session for each of
-// them that has left. Afterwards each session of the pool has the values that the host gave it.
+// TestWaitsEndOnTheServer has callers of little patience come for a row that is locked. The server
+// must not keep a session for each of them that has left. Afterwards each session of the pool has
+// the values that the host gave it.
 func TestWaitsEndOnTheServer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
@@ -106,7 +107,8 @@ func TestWaitsEndOnTheServer(t *testing.T) {
 	}
 }
 
-// open returns a pool in a database of its own, whose sessions wait for 33 s, and for tables for 44 s.
+// open returns a pool in a database of its own, whose sessions wait for 33 s, and for tables for 44
+// s.
 func open(t *testing.T, kind devdb.Kind) *sql.DB {
 	t.Helper()
 	dsn, mark := testdb.DSN(t, kind), "?"

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestProcesses lists sessions while one of them runs a statement that is no text. The control: MySQL can't read its own
-// table of them then.
+// TestProcesses lists sessions while one of them runs a statement that is no text. The control:
+// MySQL can't read its own table of them then.
 func TestProcesses(t *testing.T) {
 	db := testdb.MySQL(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -29,7 +29,8 @@ func TestProductOf(t *testing.T) {
 	}
 }
 
-// TestSessionLocksByWhatWasRead: what a cluster's node, a replica and a proxy have in their variables.
+// TestSessionLocksByWhatWasRead: what a cluster's node, a replica and a proxy have in their
+// variables.
 func TestSessionLocksByWhatWasRead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

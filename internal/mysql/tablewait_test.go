@@ -2,7 +2,8 @@ package mysql
 
 import "testing"
 
-// TestBoundTables: the bound stands behind the verb, in the one comment of hints that a statement has.
+// TestBoundTables: the bound stands behind the verb, in the one comment of hints that a statement
+// has.
 func TestBoundTables(t *testing.T) {
 	t.Parallel()
 	const hint = "SET_VAR(lock_wait_timeout = 1)"

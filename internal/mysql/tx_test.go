@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestASilentNetworkHoldsNoTransaction has the network go silent at the end of a transaction. Its end
-// returns, and the pool gets its connection back. database/sql keeps it.
+// TestASilentNetworkHoldsNoTransaction has the network go silent at the end of a transaction. Its
+// end returns, and the pool gets its connection back. database/sql keeps it.
 func TestASilentNetworkHoldsNoTransaction(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {

@@ -20,8 +20,9 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestWeakerConstraintsAreRefused: a key or a CHECK of the right name excludes less than that of the migrations, or is gone. The
-// owner and a service with the documented grants are refused, and Up names it.
+// TestWeakerConstraintsAreRefused: a key or a CHECK of the right name excludes less than that of
+// the migrations, or is gone. The owner and a service with the documented grants are refused, and
+// Up names it.
 func TestWeakerConstraintsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
@@ -108,8 +109,8 @@ func weakerConstraintsAreRefused(t *testing.T, kind devdb.Kind) {
 	}
 }
 
-// TestUniqueIndexesOfOthersAreRefused: an insert with IGNORE or ON DUPLICATE KEY UPDATE takes a row that another unique index
-// finds for its own. Of tables that have such inserts, none may have one.
+// TestUniqueIndexesOfOthersAreRefused: an insert with IGNORE or ON DUPLICATE KEY UPDATE takes a row
+// that another unique index finds for its own. Of tables that have such inserts, none may have one.
 func TestUniqueIndexesOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	intoKeyed := regexp.MustCompile(`(?s)\bINTO (\w+).*\bON DUPLICATE KEY UPDATE\b|\bIGNORE INTO (\w+)|\b(?:REPLACE INTO|UPDATE IGNORE) (\w+)`)
@@ -153,7 +154,8 @@ func inMode(t *testing.T, db *sql.DB, mode string) *sql.Conn {
 	return conn
 }
 
-// installed makes a database with dblock's tables, and an account with some grants. exec runs a statement as the owner.
+// installed makes a database with dblock's tables, and an account with some grants. exec runs a
+// statement as the owner.
 func installed(t *testing.T, kind devdb.Kind, grants func(database, account string) []string) (owner, service *sql.DB, exec func(string)) {
 	t.Helper()
 	dsn := testdb.DSN(t, kind)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestPace polls for many keys as often as it may: never more than a hundred times in a second, but for what was saved.
+// TestPace polls for many keys as often as it may: never more than a hundred times in a second, but
+// for what was saved.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	var p Pace

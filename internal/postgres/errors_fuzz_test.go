@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// FuzzErrorResponse sends error messages by way of pgx. Each has one class, whatever its fields, and none panics.
+// FuzzErrorResponse sends error messages by way of pgx. Each has one class, whatever its fields,
+// and none panics.
 func FuzzErrorResponse(f *testing.F) {
 	for _, body := range []string{
 		"SERROR\x00VERROR\x00C40001\x00Mno\x00\x00", "SFATAL\x00VFATAL\x00C57P01\x00Mno\x00\x00", "SERROR\x00CX\x00\x00", "C\x00\x00", "\x00", "",

@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// TestUnavailable: what a server says that has no room, or cannot use its files, is worth another try later. After the second the
-// outcome of a commit is not known.
+// TestUnavailable: the error of a server that is full, or cannot use its files, is worth another
+// try later. After the second the outcome of a commit is not known.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]sqlerr.Class{

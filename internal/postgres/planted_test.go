@@ -21,9 +21,9 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestStatementsNameNothingPlanted: a role that may create objects in a schema on the search_path plants operators and
-// functions there. No statement of dblock names one. The control, a statement whose types have no exact match in
-// pg_catalog, does.
+// TestStatementsNameNothingPlanted: a role that may create objects in a schema on the search_path
+// plants operators and functions there. No statement of dblock names one. The control, a statement
+// whose types have no exact match in pg_catalog, does.
 func TestStatementsNameNothingPlanted(t *testing.T) {
 	t.Parallel()
 	statements := generatedStatements(t)
@@ -50,7 +50,8 @@ const keptPlanted = `SELECT count(*) FROM pg_catalog.pg_depend d
 	WHERE d.classid NOT IN ('pg_catalog.pg_operator'::regclass::oid, 'pg_catalog.pg_proc'::regclass::oid)
 	  AND COALESCE(o.oprnamespace, p.pronamespace) = 'public'::regnamespace::oid`
 
-// planted returns a session of a role that has no privilege on what was planted, in a migrated database.
+// planted returns a session of a role that has no privilege on what was planted, in a migrated
+// database.
 func planted(t *testing.T, statements map[string]string) *pgx.Conn {
 	t.Helper()
 	pool := testdb.Postgres(t)

@@ -49,7 +49,8 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestSettings: dblock's own connections do not have what would make a statement mean something else.
+// TestSettings: dblock's own connections do not have what would make a statement mean something
+// else.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(*pgxpool.Config){

@@ -42,7 +42,7 @@ func TestOnlyPostgresKeepsSessionsApart(t *testing.T) {
 	}
 }
 
-// TestCitusIsSeen: it tells only by its extension.
+// TestCitusIsSeen: only its extension shows it.
 func TestCitusIsSeen(t *testing.T) {
 	t.Parallel()
 	for extension, want := range map[string]Product{"true": Citus, "false": PostgreSQL} {
@@ -54,7 +54,7 @@ func TestCitusIsSeen(t *testing.T) {
 	}
 }
 
-// TestASessionThatMovesIsPooled, also where a pooler tells the first server process's true number.
+// TestASessionThatMovesIsPooled, also if a pooler returns the first server process's true number.
 func TestASessionThatMovesIsPooled(t *testing.T) {
 	t.Parallel()
 	s := Server{Product: PostgreSQL, Backend: 5}
@@ -64,7 +64,7 @@ func TestASessionThatMovesIsPooled(t *testing.T) {
 	}
 }
 
-// TestAStrangeAnswerIsAnError, and no panic in somebody's service.
+// TestAStrangeAnswerIsAnError, and no panic in the service.
 func TestAStrangeAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string][]*pgconn.Result{

@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestRowSecurityIsRefused: row security hides rows from a service, whose reads then say that they do not exist. The owner
-// and a user with BYPASSRLS see all rows.
+// TestRowSecurityIsRefused: row security hides rows from a service, whose reads then say that they
+// do not exist. The owner and a user with BYPASSRLS see all rows.
 func TestRowSecurityIsRefused(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.MigratedPostgres(t), t.Context()

@@ -108,7 +108,8 @@ func bothGetIt(t *testing.T, dsn string, key int) bool {
 	return both
 }
 
-// TestAStandbyIsSeen, and with it why session locks are refused: it grants what the primary has granted.
+// TestAStandbyIsSeen, and with it why session locks are refused: it grants what the primary has
+// granted.
 func TestAStandbyIsSeen(t *testing.T) {
 	t.Parallel()
 	primary := testdb.Own(t, devdb.Postgres)

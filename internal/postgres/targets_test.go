@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestInsertsNameTheirKey: ON CONFLICT without columns also takes a row that a unique index of the host's finds for the row
-// of the key, and says nothing.
+// TestInsertsNameTheirKey: ON CONFLICT without columns also takes a row that a unique index of the
+// host's finds for the row of the key, and says nothing.
 func TestInsertsNameTheirKey(t *testing.T) {
 	t.Parallel()
 	for name, statement := range generatedStatements(t) {

@@ -9,8 +9,9 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestStatementsNameTheirSchema: a session has a temporary table of the name of each of dblock's tables. Every statement
-// names the schema of all of its tables, and finds none of the temporary ones. As they are generated, statements do.
+// TestStatementsNameTheirSchema: a session has a temporary table of the name of each of dblock's
+// tables. Every statement names the schema of all of its tables, and finds none of the temporary
+// ones. As they are generated, statements do.
 func TestStatementsNameTheirSchema(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)

@@ -14,7 +14,8 @@ func several(what string) string {
 	return what + ", so a ctid names several of its rows: make it one table"
 }
 
-// TestWeakerConstraintsAreRefused: a key or a CHECK of the right name excludes less than that of the migrations.
+// TestWeakerConstraintsAreRefused: a key or a CHECK of the right name excludes less than that of
+// the migrations.
 func TestWeakerConstraintsAreRefused(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.MigratedPostgres(t), t.Context()

@@ -30,8 +30,8 @@ const (
 	shrinkFor        = time.Minute
 )
 
-// verdict is what the judges say of one run. kind is the kind of the first violation, and empty if
-// there is none.
+// verdict is what the checkers say of one run. kind is the kind of the first violation, and empty
+// if there is none.
 type verdict struct {
 	kind  string
 	lines []string

@@ -7,7 +7,7 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// TestJudgesInventory shows the judge histories of orders that are right, and ones that are wrong
+// TestJudgesInventory gives the checker histories of orders that are right, and ones that are wrong
 // in each way.
 func TestJudgesInventory(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestJudgesInventory(t *testing.T) {
 		var v verdict
 		c.log.ops = c.ops
 		if judgeInventory(&v, c.log); v.kind != c.want {
-			t.Errorf("%s: the judge says %q, want %q: %s", name, v.kind, c.want, &v)
+			t.Errorf("%s: the checker says %q, want %q: %s", name, v.kind, c.want, &v)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func contentsOf(lines []inventory.Line) string {
 	return strings.Join(words, ", ")
 }
 
-// judgeInventory judges what the processes have logged, and what is in the tables.
+// judgeInventory checks what the processes have logged, and what is in the tables.
 func judgeInventory(v *verdict, all inventoryLog) {
 	v.stats = map[string]int{}
 	byKey := map[string][]inventoryOp{}
@@ -171,7 +171,7 @@ func (all *inventoryLog) judgeEffect(v *verdict, ops []inventoryOp, end inventor
 // orders reports that the call is an order, not a change of one.
 func (o *inventoryOp) orders() bool { return o.Do == reserves || o.Do == carts }
 
-// judgeOrder judges all calls of one key.
+// judgeOrder checks all calls of one key.
 func judgeOrder(v *verdict, calls []inventoryOp, faults bool) {
 	var ops []porcupine.Operation
 	note := func(o inventoryOp) {

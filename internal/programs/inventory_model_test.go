@@ -165,8 +165,8 @@ func (s orderState) ordered(o *inventoryOp) []orderState {
 	return nil
 }
 
-// readAsExpired are the states after a call that only reads has found an expired hold. A change that
-// began in time, and is being committed, may still confirm or extend the hold.
+// readAsExpired are the states after a call that only reads has found an expired hold. A change
+// that began in time, and is being committed, may still confirm or extend the hold.
 func (s orderState) readAsExpired(o *inventoryOp, is bool) []orderState {
 	if s.state == inventory.ReservationHeld {
 		return append(only(s, is && s.due(o)), only(s.to(inventory.ReservationExpired), is && s.due(o))...)

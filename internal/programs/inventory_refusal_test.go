@@ -14,7 +14,7 @@ type span struct {
 	late  int64 // its hold had certainly expired
 }
 
-// refusalJudge judges the answers that there was too little, or that a limit was reached.
+// refusalJudge checks the answers that there was too little, or that a limit was reached.
 type refusalJudge struct {
 	inventoryLog
 	spans map[string]*span // of keys

@@ -32,7 +32,7 @@ func TestInventoryFaults(t *testing.T) {
 }
 
 // TestControlInventory has processes read what is left and write what is left then, and log that an
-// order was sold which was refused: the judge notices.
+// order was sold which was refused: the checker notices.
 func TestControlInventory(t *testing.T) {
 	for control, c := range map[string]struct {
 		stock int64
@@ -44,7 +44,7 @@ func TestControlInventory(t *testing.T) {
 		prog := inventoryProgram{Stock: []int64{c.stock, 0, 0}, Processes: []inventoryProcess{crowd, crowd}}
 		for _, kind := range testdb.Engines()[:1] {
 			if v := openPlace(t, kind).runInventory(t, prog, control); v.kind != c.want {
-				t.Errorf("%s: the judge says %q, want %q: %s", control, v.kind, c.want, &v)
+				t.Errorf("%s: the checker says %q, want %q: %s", control, v.kind, c.want, &v)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (p *place) runInventory(t *testing.T, prog inventoryProgram, control string
 	}
 	all.faults = len(prog.Faults) > 0 || killed
 	err = p.readTables(run, &all)
-	for n := 0; err != nil && n < 20; n++ { // a fault has killed idle connections of the judge
+	for n := 0; err != nil && n < 20; n++ { // a fault has killed idle connections of the checker
 		err = p.readTables(run, &all)
 	}
 	if err != nil {
@@ -209,7 +209,7 @@ func (p *place) again(ctx context.Context, v *verdict, r inventory.Request, left
 	}
 }
 
-// readTables reads what the tables know of a run. What the judge has bought itself is not of it.
+// readTables reads what the tables know of a run. What the checker has bought itself is not of it.
 func (p *place) readTables(run string, all *inventoryLog) error {
 	ctx := context.Background()
 	all.rows, all.changes, all.effects = nil, map[string]inventory.Line{}, map[string]int{}

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// TestJudgesLocks shows the judge histories that are right, and one that is wrong in each way.
+// TestJudgesLocks gives the checker histories that are right, and one that is wrong in each way.
 func TestJudgesLocks(t *testing.T) {
 	t.Parallel()
 	one := func(client int, from, to int64) hold {
@@ -67,12 +67,12 @@ func TestJudgesLocks(t *testing.T) {
 		}
 		judgeLocks(&v, c.log, final)
 		if v.kind != c.want {
-			t.Errorf("%s: the judge says %q, want %q: %s", name, v.kind, c.want, &v)
+			t.Errorf("%s: the checker says %q, want %q: %s", name, v.kind, c.want, &v)
 		}
 	}
 }
 
-// TestJudgesFair shows the judge the order of grants.
+// TestJudgesFair gives the checker orders of grants.
 func TestJudgesFair(t *testing.T) {
 	t.Parallel()
 	granted := func(handle string, called, token int64) hold {
@@ -90,12 +90,12 @@ func TestJudgesFair(t *testing.T) {
 	} {
 		var v verdict
 		if judgeFair(&v, c.holds, waits); v.kind != c.want {
-			t.Errorf("%s: the judge says %q, want %q: %s", name, v.kind, c.want, &v)
+			t.Errorf("%s: the checker says %q, want %q: %s", name, v.kind, c.want, &v)
 		}
 	}
 }
 
-// TestJudgesQueue shows the judge what may become of a job, and what may not.
+// TestJudgesQueue gives the checker ends of a job that are allowed, and others that are not.
 func TestJudgesQueue(t *testing.T) {
 	t.Parallel()
 	line := func(word string, e jobEvent) log {
@@ -172,13 +172,13 @@ func TestJudgesQueue(t *testing.T) {
 		var v verdict
 		c.log.zombies = map[int]bool{}
 		if judgeQueue(&v, c.log); v.kind != c.want {
-			t.Errorf("%s: the judge says %q, want %q: %s", name, v.kind, c.want, &v)
+			t.Errorf("%s: the checker says %q, want %q: %s", name, v.kind, c.want, &v)
 		}
 	}
 }
 
-// TestShrinks has a made-up judge dislike one kind of step: what is left of the program is one step
-// of it.
+// TestShrinks has a checker of its own reject one kind of step: what is left of the program is one
+// step of it.
 func TestShrinks(t *testing.T) {
 	t.Parallel()
 	disliked := func(p lockProgram) (v verdict) {

@@ -221,7 +221,7 @@ func (c *lockClient) once(id int, s lockStep) {
 		return
 	}
 	if s.Lock == elector {
-		c.campaign(l, s, h)
+		c.leadOnce(l, s, h)
 		return
 	}
 	if s.Resizes {

@@ -63,8 +63,8 @@ func (h *hold) trusted() int64 {
 	return h.Granted
 }
 
-// excuses reports whether the hold was used at some time of a try to enter, although it had ended, as its
-// caller could not know yet.
+// excuses reports whether the hold was used at some time of a try to enter, although it had ended,
+// as its caller could not know yet.
 func (h *hold) excuses(from, to int64) bool {
 	return h.trusted() < h.Left && h.trusted() <= to && from <= h.Left
 }
@@ -114,7 +114,7 @@ var keyModel = porcupine.Model{
 	},
 }
 
-// judgeLocks judges what the processes have logged. final are the numbers that were counted.
+// judgeLocks checks what the processes have logged. final are the numbers that were counted.
 func judgeLocks(v *verdict, all lockLog, final map[int]int64) {
 	byKey := map[string][]hold{}
 	for _, h := range all.holds {
@@ -155,10 +155,10 @@ func (h *hold) tokenOf(name string) int64 {
 	return 0
 }
 
-// judgeKey judges the holds of one key. A lock was granted before its caller heard of it, and it
-// ended after its caller had left. The time between is all that the caller relies on, and porcupine
-// looks at that: if two of these times overlap, or a token falls, there is no order that a lock
-// could have had.
+// judgeKey checks the holds of one key. A lock was granted before its caller learned of it, and it
+// ended after its caller had left. The caller relies only on the time between, and porcupine looks
+// at that: if two of these times overlap, or a token falls, there is no order that a lock could
+// have had.
 func judgeKey(v *verdict, name string, holds []hold) {
 	for i, h := range holds {
 		if h.MetIn != name || h.excuses(h.Granted, h.Met) {

@@ -68,8 +68,8 @@ func (p *place) count(t *testing.T, query string) (n int64) {
 	return n
 }
 
-// deadlocks is how many the server has counted. One of Postgres tells databases apart, and counts
-// those of a session when that has ended.
+// deadlocks is how many the server has counted. Postgres counts by database, and adds those of a
+// session when that has ended.
 func (p *place) deadlocks(t *testing.T) int64 {
 	t.Helper()
 	switch server := testdb.Server(t, p.kind); {

@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// judgePermits judges the holds of a semaphore. The hold that was granted last was granted under
+// judgePermits checks the holds of a semaphore. The hold that was granted last was granted under
 // its own limit, with all others beside it.
 func judgePermits(v *verdict, name string, holds []hold, sizes []resizing) {
 	for _, h := range holds {
@@ -49,7 +49,7 @@ func isLimit(name string, h hold, sizes []resizing) bool {
 	})
 }
 
-// ticketSample is who waits for a key, by ticket: handles in the order of their tickets.
+// ticketSample has the waiters for a key: handles in the order of their tickets.
 type ticketSample struct {
 	at   int64 // the table was read before
 	wait map[string][]string
@@ -71,7 +71,7 @@ func (p lockProgram) isFair() bool {
 	return some && len(p.Faults) == 0
 }
 
-// watchTickets reads who waits for the fair locks of a run, until ctx ends.
+// watchTickets reads the waiters for the fair locks of a run, until ctx ends.
 func (p *place) watchTickets(ctx context.Context, run string) (all []ticketSample) {
 	query := "SELECT lease_key, handle FROM dblock_ticket WHERE lease_key LIKE '%s-%%' AND NOT served ORDER BY ticket"
 	if p.kind == devdb.Postgres {
@@ -101,8 +101,8 @@ func (p *place) watchTickets(ctx context.Context, run string) (all []ticketSampl
 	}
 }
 
-// judgeFair judges the order of grants, which their tokens tell: that of the tickets of those who
-// wait, and these before all who call later.
+// judgeFair checks the order of grants, which their tokens show. It has to be the order of the
+// waiters' tickets, and all of these come before later callers.
 func judgeFair(v *verdict, holds []hold, samples []ticketSample) {
 	byHandle, byKey := map[string]hold{}, map[string][]hold{}
 	for _, h := range holds {

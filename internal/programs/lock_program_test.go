@@ -136,7 +136,8 @@ func drawLocks(kind devdb.Kind, faults bool) func(*rapid.T) lockProgram {
 	}
 }
 
-// drawDense draws a program of leases that many callers use for a moment: it has thousands of grants.
+// drawDense draws a program of leases that many callers use for a moment: it has thousands of
+// grants.
 func drawDense(kind devdb.Kind) func(*rapid.T) lockProgram {
 	return func(t *rapid.T) lockProgram {
 		ends := append(slices.Repeat([]string{byRelease}, 12), byForce, byExpireIn, byItself)

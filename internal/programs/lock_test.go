@@ -34,7 +34,7 @@ func TestLocksFaults(t *testing.T) {
 	})
 }
 
-// TestControlLocks has callers take a refusal for a grant: the judges notice.
+// TestControlLocks has callers take a refusal for a grant: the checkers notice.
 func TestControlLocks(t *testing.T) {
 	s := lockStep{Lock: lease, Keys: []int{0}, Try: true, Wait: time.Second, Work: 3 * time.Millisecond, End: byRelease}
 	crowd := lockProcess{Callers: []lockCaller{{Copies: 4, Steps: []lockStep{s}}}}

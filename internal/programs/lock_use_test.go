@@ -258,8 +258,8 @@ func (c *lockClient) again(lock *dblock.Lock, l dblock.Locker, s lockStep, names
 	}
 }
 
-// campaign leads for one term.
-func (c *lockClient) campaign(l dblock.Locker, s lockStep, h hold) {
+// leadOnce leads for one term.
+func (c *lockClient) leadOnce(l dblock.Locker, s lockStep, h hold) {
 	e, err := dblock.NewElector(l, h.Names[0], dblock.ElectorOptions{})
 	if err != nil {
 		documented("NewElector", err)

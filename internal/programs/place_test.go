@@ -26,7 +26,7 @@ type place struct {
 	dsn  string
 	db   *sql.DB
 
-	lease, session, quorum dblock.Locker // those of the judge
+	lease, session, quorum dblock.Locker // those of the checker
 	jobs                   *queue.Queue
 	store                  *inventory.Store
 }

@@ -20,8 +20,8 @@ import (
 )
 
 // A process of a program is this test binary again. It reads a job, opens what it needs, says
-// ready, runs its callers when it is told to go, says settled, and ends when it is told so. All
-// other lines are its log.
+// ready, runs its callers on the command to go, says settled, and ends on a command. All other
+// lines are its log.
 
 const envJob = "DBLOCK_TEST_PROGRAM"
 

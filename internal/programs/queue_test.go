@@ -28,15 +28,15 @@ func TestQueueFaults(t *testing.T) {
 	})
 }
 
-// TestQueueEndsFaults runs random programs of jobs whose processes are killed, and frozen for longer
-// than the TTL.
+// TestQueueEndsFaults runs random programs of jobs whose processes are killed, and frozen for
+// longer than the TTL.
 func TestQueueEndsFaults(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *place) {
 		check(t, 10*time.Second, drawQueue(processFaults), func(prog queueProgram) verdict { return p.runQueue(t, prog, "") })
 	})
 }
 
-// TestControlQueue has jobs run without their groups and keys: the judges notice.
+// TestControlQueue has jobs run without their groups and keys: the checkers notice.
 func TestControlQueue(t *testing.T) {
 	s := queueStep{Do: many, Job: queueJob{Group: 1, Unique: 1, How: returns, Fails: 1, Attempts: 2, Work: 3 * time.Millisecond}}
 	crowd := queueProcess{Handlers: 20, Callers: []queueCaller{{Copies: 4, Times: 4, Steps: []queueStep{s}}}}
@@ -59,7 +59,7 @@ type queueLog struct {
 	dead    map[string]bool // IDs
 	effects map[string]int  // of tasks, in the database
 	faults  bool
-	zombies map[int]bool // processes that were frozen, or that were told that they had lost a claim
+	zombies map[int]bool // processes that were frozen, or that were notified of a lost claim
 }
 
 func (p *place) runQueue(t *testing.T, prog queueProgram, control string) (v verdict) {
@@ -83,7 +83,7 @@ func (p *place) runQueue(t *testing.T, prog queueProgram, control string) (v ver
 	all.lines = runAll(&v, jobs, func(ctx context.Context) { s.strike(ctx, prog.Faults) }, func(ctx context.Context) {
 		p.allEnd(ctx, &ended, run)
 		dead, err := p.jobs.List(ctx, queue.Filter{Queue: run, State: queue.JobDead, Limit: 1000})
-		for n := 0; err != nil && n < 20; n++ { // a fault has killed idle connections of the judge
+		for n := 0; err != nil && n < 20; n++ { // a fault has killed idle connections of the checker
 			dead, err = p.jobs.List(ctx, queue.Filter{Queue: run, State: queue.JobDead, Limit: 1000})
 		}
 		if err != nil {
@@ -162,7 +162,7 @@ type fate struct {
 	last                int // the number of the last attempt
 }
 
-// judgeQueue judges what the processes have logged, and what is in the tables.
+// judgeQueue checks what the processes have logged, and what is in the tables.
 func judgeQueue(v *verdict, all queueLog) {
 	fates, ended, open := map[string]*fate{}, map[string][]jobEvent{}, map[string]int{}
 	var order []*fate // as they were enqueued, by process
@@ -230,8 +230,8 @@ func judgeQueue(v *verdict, all queueLog) {
 	}
 }
 
-// judgeJobOrder judges jobs that one call, or a later call, has enqueued after others. In a group of one
-// none begins before these, and none with a key is enqueued while another one has it.
+// judgeJobOrder checks jobs that one call, or a later call, has enqueued after others. In a group
+// of one none begins before these, and none with a key is enqueued while another one has it.
 func judgeJobOrder(v *verdict, all []*fate) {
 	for i, a := range all {
 		for k, b := range all {

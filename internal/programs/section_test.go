@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// sections are critical sections that the operating system judges. To enter one is to lock its
+// sections are critical sections that the operating system guards. To enter one is to lock its
 // files without waiting. If that fails another holder is inside. A file has the process of its last
 // holder.
 type sections struct {

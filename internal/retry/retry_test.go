@@ -130,8 +130,8 @@ func TestRefusesBadAttempts(t *testing.T) {
 	}
 }
 
-// TestALocksConflictIsRunAgain: what locks a row says dblock.ErrConflict itself. A RunTx within that has given up says so, too, and
-// is not run again.
+// TestALocksConflictIsRunAgain: what locks a row says dblock.ErrConflict itself. A RunTx within
+// that has given up says so, too, and is not run again.
 func TestALocksConflictIsRunAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,8 +28,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckHoldsAShopToItsPromise: a buyer who is refused as busy is a lost sale in every shop,
-// and a fault only if the shop promises to sell all.
+// TestCheckHoldsAShopToItsPromise: a refusal as busy is a lost sale in every shop, and a fault only
+// if the shop promises to sell all.
 func TestCheckHoldsAShopToItsPromise(t *testing.T) {
 	t.Parallel()
 	lost := Result{Sold: 5, Busy: 3, LostSales: 2, Balance: inventory.Balance{Restocked: 7, Sold: 5, Available: 2}}

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// TestADeadlineWhileConnecting ends a deadline while a connection is being opened: the error says that the lock is held, and
-// what ended the wait, in both ways to wait.
+// TestADeadlineWhileConnecting ends a deadline while a connection is being opened: the error says
+// that the lock is held, and what ended the wait, in both ways to wait.
 func TestADeadlineWhileConnecting(t *testing.T) {
 	for name, serverQueue := range map[string]bool{"default": false, "server queue": true} {
 		t.Run(name, func(t *testing.T) {
@@ -40,8 +40,8 @@ func TestADeadlineWhileConnecting(t *testing.T) {
 	}
 }
 
-// TestAConnectionEndedWhileItOpens ends connections while they are being opened, as KILL QUERY can. A call in the server's
-// queue waits on.
+// TestAConnectionEndedWhileItOpens ends connections while they are being opened, as KILL QUERY can.
+// A call in the server's queue waits on.
 func TestAConnectionEndedWhileItOpens(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		a, b := s.locker(t, session.Options{}), s.locker(t, session.Options{ServerQueue: true})

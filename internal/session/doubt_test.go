@@ -11,8 +11,9 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// TestDoubtIsClearedUp has the server do what it was asked, and answer with an error. Nothing of it may stand, and the other
-// locks of the connection live on. A server that has no room even for a release is told to drop what it has.
+// TestDoubtIsClearedUp has the server execute a request and answer with an error. No effect of it
+// may remain, and the other locks of the connection stay. If a server is too full even for a
+// release, the session drops its locks.
 func TestDoubtIsClearedUp(t *testing.T) {
 	for name, op := range map[string]session.Op{"taken": session.Take, "freed": session.Free} {
 		t.Run(name, func(t *testing.T) {
@@ -44,8 +45,8 @@ func TestDoubtIsClearedUp(t *testing.T) {
 	}
 }
 
-// TestDoubtHasTime interrupts each statement that clears a doubt up, for a while or for ever: the other locks of the connection
-// live on, or have ended soon.
+// TestDoubtHasTime interrupts each statement that reconciles an operation, for a while or for ever:
+// the other locks of the connection stay, or end soon.
 func TestDoubtHasTime(t *testing.T) {
 	for name, times := range map[string]int{"for a while": 20, "for ever": 1 << 30} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is one that has locks as a database has them, exclusive ones only, and marks of those who wait.
+// server has locks as a database has them, exclusive ones only, and marks of the waiters.
 type server struct {
 	mu    sync.Mutex
 	locks map[session.ID]*conn
@@ -31,7 +31,8 @@ type server struct {
 	struck atomic.Pointer[strike]
 }
 
-// strike is called before a statement runs. Where it returns an error the statement has run if done says so.
+// strike is called before a statement runs. Where it returns an error the statement has run if done
+// says so.
 type strike func(c *conn, steps []session.Step) (done bool, err error)
 
 func (s *server) strike(f strike) { s.struck.Store(&f) }
@@ -224,7 +225,8 @@ func (s *server) locker(t *testing.T, o session.Options) *session.Locker {
 	return l
 }
 
-// run runs a test on a server, in a world in which time passes when nobody has anything to do. In the end nothing may be left.
+// run runs a test on a server, in a world in which time passes when all goroutines are idle. In the
+// end nothing may be left.
 func run(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Helper()
 	t.Parallel()
@@ -263,7 +265,7 @@ func release(t *testing.T, lock *dblock.Lock) {
 	}
 }
 
-// holder is who has a lock; nil: nobody.
+// holder is the holder of a lock; nil: it is free.
 func (s *server) holder(id session.ID) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

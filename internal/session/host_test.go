@@ -24,7 +24,8 @@ func (s stuck) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestAHostThatBlocksKeepsNoLock: all locks end, and other callers go on, while the Log and the Observer block.
+// TestAHostThatBlocksKeepsNoLock: all locks end, and other callers go on, while the Log and the
+// Observer block.
 func TestAHostThatBlocksKeepsNoLock(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*server, *session.Locker){

@@ -30,7 +30,8 @@ func slowly(s *server) (sent func() [][]session.Step) {
 	}
 }
 
-// TestACrowdSharesStatements: what comes while a statement is under way shares the next, up to as much as one carries.
+// TestACrowdSharesStatements: what comes while a statement is under way shares the next, up to as
+// much as one carries.
 func TestACrowdSharesStatements(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		l := s.locker(t, session.Options{MaxBatch: 10, IdleTimeout: time.Hour})
@@ -56,7 +57,8 @@ func TestACrowdSharesStatements(t *testing.T) {
 	})
 }
 
-// TestACrowdIsSpread: it has two connections, where it may, so that one works while the other's callers are answered.
+// TestACrowdIsSpread: it has two connections, where it may, so that one works while the other's
+// callers are answered.
 func TestACrowdIsSpread(t *testing.T) {
 	t.Parallel()
 	for most, want := range map[int]int{1: 1, 4: 2} {
@@ -88,7 +90,8 @@ func TestACrowdIsSpread(t *testing.T) {
 	}
 }
 
-// TestLeavesTheQueue: what a caller asked for who has gone before it was sent is never sent, and nobody else is kept waiting.
+// TestLeavesTheQueue: the request of a caller that gave up before it was sent is never sent, and
+// keeps no other caller waiting.
 func TestLeavesTheQueue(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		l := s.locker(t, idle)
@@ -145,8 +148,9 @@ func TestTheQueueIsBounded(t *testing.T) {
 	})
 }
 
-// TestALateAnswerWakesNobodyElse: a caller has gone while its request was under way, and what it waited at is used by others when
-// the answer comes. They have what they asked for, and nothing else.
+// TestALateAnswerWakesNobodyElse: a caller has gone while its request was under way, and what it
+// waited at is used by others when the answer comes. They have what they asked for, and nothing
+// else.
 func TestALateAnswerWakesNobodyElse(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		l := s.locker(t, idle)

@@ -16,8 +16,8 @@ import (
 // idle is longer than any of these tests lets a server be slow.
 var idle = session.Options{IdleTimeout: time.Hour}
 
-// TestAReleaseOutlivesItsWait has a release wait behind a statement for longer than it may: it returns in time and says that
-// it is unconfirmed. It is carried out all the same.
+// TestAReleaseOutlivesItsWait has a release wait behind a statement for longer than it may: it
+// returns in time and says that it is unconfirmed. It is carried out all the same.
 func TestAReleaseOutlivesItsWait(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		l := s.locker(t, idle)
@@ -45,7 +45,8 @@ func TestAReleaseOutlivesItsWait(t *testing.T) {
 	})
 }
 
-// TestLeavesWhileGranted has a caller go while its statement is under way: whoever comes next has the lock, or nobody.
+// TestLeavesWhileGranted has a caller give up while its statement is under way: the next caller
+// gets the lock, or it is free.
 func TestLeavesWhileGranted(t *testing.T) {
 	for _, next := range []bool{false, true} {
 		t.Run(map[bool]string{false: "nobody", true: "somebody"}[next], func(t *testing.T) {
@@ -92,8 +93,8 @@ func (c *endsWhenAsked) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// TestLeavesInTheMoment has a caller go in the moment in which the lock is handed to it: nobody keeps it, and the Observer hears
-// of no release of what it was not told of.
+// TestLeavesInTheMoment has a caller give up in the moment in which the lock is handed to it: the
+// lock is free, and the Observer is called for no release without an acquisition.
 func TestLeavesInTheMoment(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		var acquired, released int
@@ -122,7 +123,8 @@ func TestLeavesInTheMoment(t *testing.T) {
 	})
 }
 
-// TestWaitsOnAfterALoss ends the connection of a process that waits: it goes on to wait, and hears of the release.
+// TestWaitsOnAfterALoss ends the connection of a process that waits: it goes on to wait, and is
+// notified of the release.
 func TestWaitsOnAfterALoss(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		a, b := s.locker(t, session.Options{}), s.locker(t, session.Options{Poll: time.Minute})
@@ -145,7 +147,8 @@ func TestWaitsOnAfterALoss(t *testing.T) {
 	})
 }
 
-// TestWaitsOnThroughFaults has every other request of a call that waits fail, far more often than it would try again at once.
+// TestWaitsOnThroughFaults has every other request of a call that waits fail, far more often than
+// it would try again at once.
 func TestWaitsOnThroughFaults(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		a, b := s.locker(t, session.Options{}), s.locker(t, session.Options{Poll: 10 * time.Millisecond})
@@ -174,7 +177,8 @@ func TestWaitsOnThroughFaults(t *testing.T) {
 	})
 }
 
-// TestLostWhileTaking ends the connection when the server has granted the lock, and the answer is on its way.
+// TestLostWhileTaking ends the connection when the server has granted the lock, and the answer is
+// on its way.
 func TestLostWhileTaking(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		l := s.locker(t, session.Options{})
@@ -199,7 +203,8 @@ func TestLostWhileTaking(t *testing.T) {
 	})
 }
 
-// TestClosesInAHandOver closes while callers hand a lock on: whoever is served is told, and all of them end.
+// TestClosesInAHandOver closes while callers hand a lock on: a caller that was granted it learns of
+// that, and all of them end.
 func TestClosesInAHandOver(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		l := s.locker(t, session.Options{})
@@ -228,8 +233,8 @@ func TestClosesInAHandOver(t *testing.T) {
 	})
 }
 
-// TestLetsOthersIn has callers of one process hand a lock on for ever, and another process wait: it is let in again and again.
-// Each time it waits for as long as a turn may take, and no longer.
+// TestLetsOthersIn has callers of one process hand a lock on for ever, and another process wait: it
+// is let in again and again. Each time it waits for as long as a turn may take, and no longer.
 func TestLetsOthersIn(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		a, b := s.locker(t, session.Options{}), s.locker(t, session.Options{})
@@ -262,7 +267,7 @@ func TestLetsOthersIn(t *testing.T) {
 	})
 }
 
-// TestAShowThatFailed tells the others again that a process waits: else it would hear of nothing.
+// TestAShowThatFailed announces again that a process waits: else it would get no notification.
 func TestAShowThatFailed(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		a, b := s.locker(t, idle), s.locker(t, session.Options{Poll: time.Minute})
@@ -291,8 +296,8 @@ func TestAShowThatFailed(t *testing.T) {
 	})
 }
 
-// TestALateAnswerGrantsNothing has the process pause between a request and its answer, for so long that the server has ended
-// the connection since.
+// TestALateAnswerGrantsNothing has the process pause between a request and its answer, for so long
+// that the server has ended the connection since.
 func TestALateAnswerGrantsNothing(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		l := s.locker(t, session.Options{IdleTimeout: time.Second})
@@ -313,8 +318,8 @@ func TestALateAnswerGrantsNothing(t *testing.T) {
 	})
 }
 
-// TestMoreThanAConnectionCarries opens a second connection, refuses what is beyond the last one, and closes those that have
-// nothing any more.
+// TestMoreThanAConnectionCarries opens a second connection, refuses what is beyond the last one,
+// and closes those that have nothing any more.
 func TestMoreThanAConnectionCarries(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		s.most = 3

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestTrustsNoOldAnswer: a process that was paused reads a grant before its timers tell it that the connection has ended.
+// TestTrustsNoOldAnswer: a process that was paused reads a grant before its timers show that the
+// connection has ended.
 func TestTrustsNoOldAnswer(t *testing.T) {
 	t.Parallel()
 	s := &session{of: &sessions{base: &base{o: Options{IdleTimeout: 10 * time.Second}}}}

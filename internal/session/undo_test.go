@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// TestAFailedLookUndoesNothing answers a look by an error. A look changes nothing, so no step follows that undoes it.
+// TestAFailedLookUndoesNothing answers a look by an error. A look changes nothing, so no step
+// follows that undoes it.
 func TestAFailedLookUndoesNothing(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		l := s.locker(t, session.Options{})

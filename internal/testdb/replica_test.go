@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// TestFaultsAReplicaHasEachCommit: what the primary has acknowledged is on the replica when the primary is killed.
+// TestFaultsAReplicaHasEachCommit: what the primary has acknowledged is on the replica when the
+// primary is killed.
 func TestFaultsAReplicaHasEachCommit(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Engines() {

@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestTheServerEndsLongReads: a read of all reservations ends at the deadline of its context, also if
-// the client does not end it. The control has no deadline.
+// TestTheServerEndsLongReads: a read of all reservations ends at the deadline of its context, also
+// if the client does not end it. The control has no deadline.
 func TestTheServerEndsLongReads(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {

@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestWaitingTakesTime: a hold that ends while its confirmation waits for the row has ended. Here a statement's time is that
-// of its beginning, and by that time it had not.
+// TestWaitingTakesTime: a hold that ends while its confirmation waits for the row has ended. Here a
+// statement's time is that of its beginning, and by that time it had not.
 func TestWaitingTakesTime(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -78,8 +78,8 @@ func shop(t *testing.T, kind devdb.Kind) (*inventory.Store, *sql.DB) {
 	return store, db
 }
 
-// untilItWaits returns once a statement of this database, which names the order, waits for a lock. InnoDB brings up to date only what is
-// read less often than every 100 ms.
+// untilItWaits returns once a statement of this database, which names the order, waits for a lock.
+// InnoDB brings up to date only what is read less often than every 100 ms.
 func untilItWaits(ctx context.Context, t *testing.T, db *sql.DB) {
 	t.Helper()
 	const waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id " +

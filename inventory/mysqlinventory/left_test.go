@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/inventory/mysqlinventory"
 )
 
-// TestAWaitThatWasLeftCountsInThePool has the caller of a statement that waits for a row leave. The server goes on waiting, so the pool
-// must not open another connection in the place of that one.
+// TestAWaitThatWasLeftCountsInThePool has the caller of a statement that waits for a row leave. The
+// server goes on waiting, so the pool must not open another connection in the place of that one.
 func TestAWaitThatWasLeftCountsInThePool(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

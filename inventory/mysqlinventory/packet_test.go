@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestStatementsFitThePacket sells to many at once, and the largest cart, on a server that takes statements of 512 KiB. All keys,
-// SKUs and buyers have the greatest length.
+// TestStatementsFitThePacket sells to many at once, and the largest cart, on a server that takes
+// statements of 512 KiB. All keys, SKUs and buyers have the greatest length.
 func TestStatementsFitThePacket(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

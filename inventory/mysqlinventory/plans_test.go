@@ -10,8 +10,9 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestNothingElseIsLocked: statements that lock find their rows by the key, however few there are in a table. In a scan they
-// would wait for rows that others have locked, and every row here is locked but those that are asked for.
+// TestNothingElseIsLocked: statements that lock find their rows by the key, however few there are
+// in a table. In a scan they would wait for rows that others have locked, and every row here is
+// locked but those that are asked for.
 func TestNothingElseIsLocked(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -90,7 +91,8 @@ func lockingStatements(n int) map[string]string {
 	}
 }
 
-// tryLock runs a statement that may wait for a second, which is as short as the servers' bound can be.
+// tryLock runs a statement that may wait for a second, which is as short as the servers' bound can
+// be.
 func tryLock(t *testing.T, db *sql.DB, statement string) error {
 	t.Helper()
 	conn, err := db.Conn(t.Context())

@@ -2,7 +2,8 @@ package mysqlinventory_test
 
 import "testing"
 
-// TestReadOnlyServer: stock is sold while super_read_only (on MariaDB read_only) is switched on and off.
+// TestReadOnlyServer: stock is sold while super_read_only (on MariaDB read_only) is switched on and
+// off.
 func TestReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

@@ -22,8 +22,8 @@ func (closes) ExecContext(_ context.Context, query string, _ ...any) (sql.Result
 	return nil, nil
 }
 
-// TestARefusalWhoseContextEnds: a refusal that can't be rolled back to its savepoint returns the error
-// of its context.
+// TestARefusalWhoseContextEnds: a refusal that can't be rolled back to its savepoint returns the
+// error of its context.
 func TestARefusalWhoseContextEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

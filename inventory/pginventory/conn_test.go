@@ -17,7 +17,8 @@ import (
 )
 
 // TestConnectionsAsAHostLeftThem sells on connections of the pool on which the host has set another
-// encoding, has begun a transaction or has dropped prepared statements. Another pool reads the table.
+// encoding, has begun a transaction or has dropped prepared statements. Another pool reads the
+// table.
 func TestConnectionsAsAHostLeftThem(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

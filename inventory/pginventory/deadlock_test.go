@@ -18,8 +18,8 @@ import (
 	"github.com/dblock-go/dblock/inventory/pginventory"
 )
 
-// A deadlock is retried and so nobody would notice it but by its cost: only the server's own count
-// reports whether rows are locked in one order.
+// A deadlock is retried, so only its cost would show it: the server's own count reports whether
+// rows are locked in one order.
 
 func TestBatchesOfManySKUsNeverDeadlock(t *testing.T) {
 	t.Parallel()
@@ -156,8 +156,8 @@ func deadlocks(t *testing.T, url string, endSessions func()) (n int64) {
 	return n
 }
 
-// TestCartsAndLimitsNeverDeadlock has carts, orders with limits, confirmations, cancellations, keys that are cancelled before
-// they are sold, and sweeps meet in several processes.
+// TestCartsAndLimitsNeverDeadlock has carts, orders with limits, confirmations, cancellations, keys
+// that are cancelled before they are sold, and sweeps meet in several processes.
 func TestCartsAndLimitsNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	const processes, skus, buyers, each = 3, 8, 24, 3
@@ -186,7 +186,8 @@ func TestCartsAndLimitsNeverDeadlock(t *testing.T) {
 	}
 }
 
-// meet is one buyer's turn: something of everything, of the same few SKUs and quotas as everybody's.
+// meet is one buyer's turn: some units of each SKU, of the same few SKUs and quotas as the other
+// buyers'.
 func meet(ctx context.Context, store *inventory.Store, p, b, i, skus int) error {
 	key, buyer := fmt.Sprintf("%d-%d-%d", b, i, p), fmt.Sprint("buyer ", (b+i)%4)
 	sku := func(n int) string { return fmt.Sprint("sku-", (b+n*(i+1+p))%skus) }
@@ -215,8 +216,9 @@ func meet(ctx context.Context, store *inventory.Store, p, b, i, skus int) error 
 	return nil
 }
 
-// TestCancelsOfOrdersUnderWayNeverDeadlock has one process cancel what another one is just selling, beside other orders of the
-// same buyers: a key that is cancelled before it is sold is written by both.
+// TestCancelsOfOrdersUnderWayNeverDeadlock has one process cancel what another one is just selling,
+// beside other orders of the same buyers: a key that is cancelled before it is sold is written by
+// both.
 func TestCancelsOfOrdersUnderWayNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	pool, stores := openProcesses(t, make([][]pginventory.Option, 2)...)
@@ -254,8 +256,9 @@ func TestCancelsOfOrdersUnderWayNeverDeadlock(t *testing.T) {
 	}
 }
 
-// TestBuyersWhoComeAgainNeverDeadlock has buyers that each process may know or not take units under a limit in all of them at once,
-// on the short way and, in one with a hook, on the other: some of a batch have a quota and others get one.
+// TestBuyersWhoComeAgainNeverDeadlock has buyers take units under a limit in all processes at once.
+// A process may or may not know a buyer. Some processes use the short way, and one with a hook the
+// other: some of a batch have a quota and others get one.
 func TestBuyersWhoComeAgainNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	const callers, each, limit = 64, 20, 6

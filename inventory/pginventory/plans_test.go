@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestPlansLookUpByKey: what is prepared while the tables are small reads none of them whole, as the plan is kept while they grow.
-// The control is what the server would choose.
+// TestPlansLookUpByKey: what is prepared while the tables are small reads none of them whole, as
+// the plan is kept while they grow. The control is what the server would choose.
 func TestPlansLookUpByKey(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)

@@ -23,8 +23,8 @@ func (closes) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, 
 	return pgconn.CommandTag{}, nil
 }
 
-// TestARefusalWhoseContextEnds: a refusal that can't be rolled back to its savepoint returns the error
-// of its context.
+// TestARefusalWhoseContextEnds: a refusal that can't be rolled back to its savepoint returns the
+// error of its context.
 func TestARefusalWhoseContextEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,8 +16,9 @@ import (
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
-// TestAutocommitOff: a pool whose connections commit nothing by themselves is refused, because an update on it
-// would be acknowledged and never be written. Within a transaction it is as good as any.
+// TestAutocommitOff: a pool whose connections commit nothing by themselves is refused, because an
+// update on it would be acknowledged and never be written. Within a transaction it is as good as
+// any.
 func TestAutocommitOff(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -60,8 +61,9 @@ func TestAutocommitOff(t *testing.T) {
 	}
 }
 
-// TestReadUncommitted: a pool whose connections read what others have not committed is refused, because a version that is
-// read may be rolled back. Do gives its transactions an isolation of their own.
+// TestReadUncommitted: a pool whose connections read what others have not committed is refused,
+// because a version that is read may be rolled back. Do gives its transactions an isolation of
+// their own.
 func TestReadUncommitted(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -103,7 +105,8 @@ func TestReadUncommitted(t *testing.T) {
 	}
 }
 
-// TestSelectLimit: a pool whose connections have a sql_select_limit is refused. In a transaction UpdateMany reads all rows.
+// TestSelectLimit: a pool whose connections have a sql_select_limit is refused. In a transaction
+// UpdateMany reads all rows.
 func TestSelectLimit(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -156,7 +159,8 @@ func TestSelectLimit(t *testing.T) {
 	}
 }
 
-// TestCompletionType: a pool whose connections have a transaction follow each one is refused, because what follows is not committed.
+// TestCompletionType: a pool whose connections have a transaction follow each one is refused,
+// because what follows is not committed.
 func TestCompletionType(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

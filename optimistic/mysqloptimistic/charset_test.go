@@ -14,8 +14,9 @@ import (
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
-// TestValuesAreNoSQLInAnyCharset: in gbk the backslash that the driver puts before a quote is the second byte of a
-// character, and a value goes on as SQL. The control is the driver's own statement, which hits every row.
+// TestValuesAreNoSQLInAnyCharset: in gbk the backslash that the driver puts before a quote is the
+// second byte of a character, and a value goes on as SQL. The control is the driver's own
+// statement, which hits every row.
 func TestValuesAreNoSQLInAnyCharset(t *testing.T) {
 	t.Parallel()
 	const dsn = "charset=gbk&interpolateParams=true"
@@ -94,8 +95,8 @@ func TestValuesAreNoSQLInAnyCharset(t *testing.T) {
 	}
 }
 
-// TestNamesAreRefusedWhereTheyBreak: in gbk the last byte of a name takes its backtick with it. A transaction's character set
-// may have changed since its connection was made.
+// TestNamesAreRefusedWhereTheyBreak: in gbk the last byte of a name takes its backtick with it. A
+// transaction's character set may have changed since its connection was made.
 func TestNamesAreRefusedWhereTheyBreak(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

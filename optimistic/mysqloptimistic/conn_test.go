@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
-// TestColumnsOnAConnection: a write that changes nothing is told from one that finds nothing, within a
-// transaction and without one, and ends no transaction of the caller's.
+// TestColumnsOnAConnection: a write that changes nothing is distinct from one that finds nothing,
+// within a transaction and without one, and ends no transaction of the caller's.
 func TestColumnsOnAConnection(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.MySQL(t), t.Context()
@@ -64,8 +64,8 @@ func TestColumnsOnAConnection(t *testing.T) {
 	}
 }
 
-// TestNoTransactionStaysOpen: if the server refuses the commit of an update on a connection, the update fails, and the row is
-// not locked any more.
+// TestNoTransactionStaysOpen: if the server refuses the commit of an update on a connection, the
+// update fails, and the row is not locked any more.
 func TestNoTransactionStaysOpen(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
@@ -114,7 +114,7 @@ func TestNoTransactionStaysOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same := func() error { // it is told from a stale one in a transaction
+			same := func() error { // it is distinct from a stale one in a transaction
 				_, err := table.Update(t.Context(), conn, 1, optimistic.Values{"balance": 5}, optimistic.Set{"balance": 5})
 				return err
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
-// room is a database with the seatings 1 to 3, at version 1.
-func room(ctx context.Context) (*sql.DB, func(), error) {
+// seated is a database with the seatings 1 to 3, at version 1.
+func seated(ctx context.Context) (*sql.DB, func(), error) {
 	dsn, done := testdb.ExampleDSN(family()[0]) // yours: app@tcp(db.example:3306)/shop
 	pool, err := sql.Open("mysql", dsn)
 	if err != nil {
@@ -36,7 +36,7 @@ func room(ctx context.Context) (*sql.DB, func(), error) {
 // Without generated queries: the statements are the Table's.
 func ExampleNewTable() {
 	ctx := context.Background()
-	pool, done, err := room(ctx)
+	pool, done, err := seated(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -67,7 +67,7 @@ func ExampleNewTable() {
 // Several rows, each by its version: all of them or none, or a verdict for each.
 func ExampleNewTable_updateMany() {
 	ctx := context.Background()
-	pool, done, err := room(ctx)
+	pool, done, err := seated(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -96,10 +96,11 @@ func ExampleNewTable_updateMany() {
 	// <nil>
 }
 
-// A version that stands for rows of other tables as well: every change of a guest touches the seating first.
+// A version that stands for rows of other tables as well: every change of a guest touches the
+// seating first.
 func ExampleNewTable_touch() {
 	ctx := context.Background()
-	pool, done, err := room(ctx)
+	pool, done, err := seated(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return

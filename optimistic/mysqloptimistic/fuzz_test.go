@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
-// FuzzVerdicts: each error of the server is told in dblock's words or as it is, and unknown only after a write.
+// FuzzVerdicts: each error of the server is returned as dblock's or as it is, and unknown only
+// after a write.
 func FuzzVerdicts(f *testing.F) {
 	for _, number := range []uint16{0, 1020, 1053, 1146, 1180, 1205, 1213, 1290, 1317, 1927, 3024, 3058, 3572, 4031, 65535} {
 		f.Add(number, "HY000", "no", true)

@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
-// TestUpdateManyFitsThePacket writes rows that are longer together than the server takes in one statement. A row that no statement
-// can carry fails its own call alone.
+// TestUpdateManyFitsThePacket writes rows that are longer together than the server takes in one
+// statement. A row that no statement can carry fails its own call alone.
 func TestUpdateManyFitsThePacket(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {

@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
-// TestUpsertInAnyLanguage: a row that is there is a conflict, in whatever language the server says so, and one
-// that another unique index refuses is none.
+// TestUpsertInAnyLanguage: a row that is there is a conflict, in whatever language the server says
+// so, and one that another unique index refuses is none.
 func TestUpsertInAnyLanguage(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -55,7 +55,8 @@ func TestUpsertInAnyLanguage(t *testing.T) {
 	}
 }
 
-// TestDatesThatAreNone: a row whose date is 0000-00-00 is written if it still is, and another writer's change is a conflict.
+// TestDatesThatAreNone: a row whose date is 0000-00-00 is written if it still is, and another
+// writer's change is a conflict.
 func TestDatesThatAreNone(t *testing.T) {
 	eachOfFamily(t, func(t *testing.T, kind devdb.Kind) {
 		ctx := t.Context()

@@ -16,7 +16,8 @@ import (
 )
 
 // TestSuppressedWrites has a trigger put the old row in the place of the new one. No call says that
-// it is written. The error names it, UpdateAllOrNothing writes no row, and UpdateEachRow the others.
+// it is written. The error names it, UpdateAllOrNothing writes no row, and UpdateEachRow the
+// others.
 func TestSuppressedWrites(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

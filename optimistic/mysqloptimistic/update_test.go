@@ -18,7 +18,7 @@ import (
 
 var errMine = errors.New("the caller's own")
 
-// stale is an account of which somebody always has a newer version, and how often it was loaded.
+// stale is an account that always has a newer version, and how often it was loaded.
 type stale struct{ loads int }
 
 func (s *stale) load(context.Context, mysqloptimistic.DB) (optimisticsuite.Account, error) {
@@ -32,7 +32,7 @@ func (s *stale) save(_ context.Context, _ mysqloptimistic.DB, a optimisticsuite.
 
 func keep(context.Context, *optimisticsuite.Account) error { return nil }
 
-// wrapped is what somebody has put around a pool: it can't be seen what is in it.
+// wrapped is a host's wrapper of a pool: dblock can't see what is in it.
 type wrapped struct{ mysqloptimistic.DB }
 
 // TestWhatIsTakenForACallersTransaction: there is one attempt, and more on a pool.

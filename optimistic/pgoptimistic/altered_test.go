@@ -11,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 )
 
-// TestTableNeedsNoSelectOnWhatItSets: a role that may update a column and not read it writes it by a Table.
+// TestTableNeedsNoSelectOnWhatItSets: a role that may update a column and not read it writes it by
+// a Table.
 func TestTableNeedsNoSelectOnWhatItSets(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.Postgres(t), t.Context()
@@ -44,7 +45,8 @@ func TestTableNeedsNoSelectOnWhatItSets(t *testing.T) {
 	}
 }
 
-// TestTableOfATypesName: a type in a schema that is searched before that of the table may have the table's name.
+// TestTableOfATypesName: a type in a schema that is searched before that of the table may have the
+// table's name.
 func TestTableOfATypesName(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.Postgres(t), t.Context()

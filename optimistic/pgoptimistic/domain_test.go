@@ -63,7 +63,8 @@ func TestDomainsAreJudgedByTheirBaseType(t *testing.T) {
 	}
 }
 
-// TestDomainsDoNotCutValues: a cast to a domain cuts what an assignment refuses, so no statement has one.
+// TestDomainsDoNotCutValues: a cast to a domain cuts what an assignment refuses, so no statement
+// has one.
 func TestDomainsDoNotCutValues(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.Postgres(t), t.Context()

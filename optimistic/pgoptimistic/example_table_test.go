@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 )
 
-// room is a database with the seatings 1 to 3, at version 1.
-func room(ctx context.Context) (*pgxpool.Pool, func(), error) {
+// seated is a database with the seatings 1 to 3, at version 1.
+func seated(ctx context.Context) (*pgxpool.Pool, func(), error) {
 	url, done := testdb.ExampleDSN(devdb.Postgres) // yours: postgres://app@db.example/shop
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
@@ -37,7 +37,7 @@ func room(ctx context.Context) (*pgxpool.Pool, func(), error) {
 // Without generated queries: the statements are the Table's.
 func ExampleNewTable() {
 	ctx := context.Background()
-	pool, done, err := room(ctx)
+	pool, done, err := seated(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -68,7 +68,7 @@ func ExampleNewTable() {
 // Several rows, each by its version: all of them or none, or a verdict for each.
 func ExampleNewTable_updateMany() {
 	ctx := context.Background()
-	pool, done, err := room(ctx)
+	pool, done, err := seated(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -97,10 +97,11 @@ func ExampleNewTable_updateMany() {
 	// <nil>
 }
 
-// A version that stands for rows of other tables as well: every change of a guest touches the seating first.
+// A version that stands for rows of other tables as well: every change of a guest touches the
+// seating first.
 func ExampleNewTable_touch() {
 	ctx := context.Background()
-	pool, done, err := room(ctx)
+	pool, done, err := seated(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return

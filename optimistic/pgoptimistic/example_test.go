@@ -51,7 +51,7 @@ func ExampleUpdate() {
 		return pgoptimistic.Update(ctx, pool, load, func(_ context.Context, t *table) error {
 			meanwhile()
 			if t.Guests += guests; t.Guests > 4 {
-				return fmt.Errorf("%d guests find no room", guests)
+				return fmt.Errorf("%d guests find no seat", guests)
 			}
 			return nil
 		}, save,
@@ -59,11 +59,11 @@ func ExampleUpdate() {
 			optimistic.OnConflict(func(err error, attempt int) { fmt.Println("attempt", attempt, "for", guests, "guests:", err) }))
 	}
 	others := func() { fmt.Println(seat(1, func() {})) }
-	fmt.Println(seat(3, func() { others(); others = func() {} })) // somebody else is faster
+	fmt.Println(seat(3, func() { others(); others = func() {} })) // another caller is faster
 	fmt.Println(seat(2, func() {}))
 	// Output:
 	// {17 1 2} <nil>
 	// attempt 1 for 3 guests: optimistic: seating 17, read at 1, has changed since; nothing was written: read it again and repeat the change
 	// {17 4 3} <nil>
-	// {0 0 0} 2 guests find no room
+	// {0 0 0} 2 guests find no seat
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 )
 
-// FuzzVerdicts: each error of the server is told in dblock's words or as it is, and unknown only after a write.
+// FuzzVerdicts: each error of the server is returned as dblock's or as it is, and unknown only
+// after a write.
 func FuzzVerdicts(f *testing.F) {
 	for _, code := range []string{"40001", "40P01", "55P03", "57014", "57P01", "25P02", "25P04", "42P01", "XX000", "X", ""} {
 		f.Add([]byte("SERROR\x00VERROR\x00C"+code+"\x00Mno\x00\x00"), true)

@@ -16,8 +16,8 @@ import (
 )
 
 // TestSuppressedWrites has a trigger keep one row from being written: it returns NULL, or the old
-// row. No call says that the row is written. The error names it, UpdateAllOrNothing writes no row, and
-// UpdateEachRow the others.
+// row. No call says that the row is written. The error names it, UpdateAllOrNothing writes no row,
+// and UpdateEachRow the others.
 func TestSuppressedWrites(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.Postgres(t), t.Context()

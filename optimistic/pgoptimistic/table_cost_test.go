@@ -8,8 +8,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 )
 
-// TestTableUpdateCostsLittle: a Table's Update allocates at most four times more than the statement written by hand. It does not run in
-// parallel: others' allocations would be counted.
+// TestTableUpdateCostsLittle: a Table's Update allocates at most four times more than the statement
+// written by hand. It does not run in parallel: others' allocations would be counted.
 func TestTableUpdateCostsLittle(t *testing.T) {
 	pool, ctx := testdb.Postgres(t), t.Context()
 	for _, text := range []string{

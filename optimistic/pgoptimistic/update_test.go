@@ -19,7 +19,7 @@ import (
 
 var errMine = errors.New("the caller's own")
 
-// stale is an account of which somebody always has a newer version, and how often it was loaded.
+// stale is an account that always has a newer version, and how often it was loaded.
 type stale struct{ loads int }
 
 func (s *stale) load(context.Context, pgoptimistic.DB) (optimisticsuite.Account, error) {
@@ -33,10 +33,11 @@ func (s *stale) save(_ context.Context, _ pgoptimistic.DB, a optimisticsuite.Acc
 
 func keep(context.Context, *optimisticsuite.Account) error { return nil }
 
-// wrapped is what somebody has put around a pool: it can't be seen what is in it.
+// wrapped is a host's wrapper of a pool: dblock can't see what is in it.
 type wrapped struct{ pgoptimistic.DB }
 
-// TestWhatIsTakenForACallersTransaction: there is one attempt, and more on whatever can begin a transaction.
+// TestWhatIsTakenForACallersTransaction: there is one attempt, and more on whatever can begin a
+// transaction.
 func TestWhatIsTakenForACallersTransaction(t *testing.T) {
 	t.Parallel()
 	ctx, pool := t.Context(), testdb.Postgres(t)

@@ -61,7 +61,7 @@ func ExampleHandleTx() {
 		return
 	}
 	err = queue.Handle(jobs, "receipt", func(ctx context.Context, job queue.Job[Payment]) error {
-		defer stop() // a service works until it is told to end
+		defer stop() // a service works until it shuts down
 		var booked int
 		if err := db.QueryRowContext(ctx, "SELECT sum(amount) FROM booking WHERE payee = ?", job.Args.To).Scan(&booked); err != nil {
 			return err

@@ -15,8 +15,8 @@ import (
 	"github.com/dblock-go/dblock/queue/mysqlqueue"
 )
 
-// TestSelectLimitOfTheHost: a host sets sql_select_limit on the connections of its pool. Unique keys
-// are freed, groups go on, and each job runs once.
+// TestSelectLimitOfTheHost: a host sets sql_select_limit on the connections of its pool. Unique
+// keys are freed, groups go on, and each job runs once.
 func TestSelectLimitOfTheHost(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

@@ -10,8 +10,9 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestEndsReadNoMore: a statement that ends jobs of a small table reads the rows of these jobs only. In a scan of the table it would wait
-// for the row of a stranger's job, which another transaction has locked.
+// TestEndsReadNoMore: a statement that ends jobs of a small table reads the rows of these jobs
+// only. In a scan of the table it would wait for the row of a stranger's job, which another
+// transaction has locked.
 func TestEndsReadNoMore(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -71,7 +72,8 @@ func TestEndsReadNoMore(t *testing.T) {
 	}
 }
 
-// TestBeginningsKeepTheirClaims: while a statement records that jobs begin, their claims are locked, and a rescue passes over them.
+// TestBeginningsKeepTheirClaims: while a statement records that jobs begin, their claims are
+// locked, and a rescue passes over them.
 func TestBeginningsKeepTheirClaims(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

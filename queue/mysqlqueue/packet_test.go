@@ -14,8 +14,9 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// TestStatementsFitThePacket: many jobs are enqueued, and many errors are kept, on a server that takes statements of 1 MiB. A
-// payload that no statement can carry is refused, and so is none of the jobs beside it.
+// TestStatementsFitThePacket: many jobs are enqueued, and many errors are kept, on a server that
+// takes statements of 1 MiB. A payload that no statement can carry is refused, and so is none of
+// the jobs beside it.
 func TestStatementsFitThePacket(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Statements that may read tables whole, which are small: a row for each job that is claimed now, for each process, or for each job that is to
-// be cancelled.
+// Statements that may read tables whole, which are small: a row for each job that is claimed now,
+// for each process, or for each job that is to be cancelled.
 var readsWhole = map[string][]string{
 	"Claimants": {"c"}, "CountClaimed": {"c"}, "FindJob": {"c"}, "ListClaimed": {"c", "m"}, "OldCancels": {"c"},
 }
@@ -52,7 +52,8 @@ func fillTheRest(t *testing.T, db *sql.DB) {
 	}
 }
 
-// planAll plans each statement on the queue's tables that there is: none reads one whole that grows.
+// planAll plans each statement on the queue's tables that there is: none reads one whole that
+// grows.
 func planAll(t *testing.T, db *sql.DB) {
 	t.Helper()
 	files, err := filepath.Glob("../../queries/mysql/queue_*.sql")
@@ -106,8 +107,9 @@ func arguments(query string) string {
 	return strings.TrimSpace(query[:strings.Index(query, ";")])
 }
 
-// badPlan reports whether a plan reads a table whole that it must not, or sorts what is in order. What begins with < is a table that the
-// statement itself has made, and one without an alias of its own is where an INSERT goes.
+// badPlan reports whether a plan reads a table whole that it must not, or sorts what is in order.
+// What begins with < is a table that the statement itself has made, and one without an alias of its
+// own is where an INSERT goes.
 func badPlan(name, query, plan string) bool {
 	for line := range strings.Lines(plan) {
 		of := strings.Fields(line)

@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestPlans: with a hundred thousand jobs a claim takes the first ones of the key, without a sort, and locks no others: a second claimer gets the next.
+// TestPlans: with a hundred thousand jobs a claim takes the first ones of the key, without a sort,
+// and locks no others: a second claimer gets the next.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -72,8 +73,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// readsFirstOnly has many jobs wait in two groups, and counts the rows that the server reads for the next
-// ones. The control reads all rows of a group.
+// readsFirstOnly has many jobs wait in two groups, and counts the rows that the server reads for
+// the next ones. The control reads all rows of a group.
 func readsFirstOnly(t *testing.T, db *sql.DB) {
 	t.Helper()
 	const waiting, next, bound = 10_000, 10, 200
@@ -99,7 +100,8 @@ func readsFirstOnly(t *testing.T, db *sql.DB) {
 	}
 }
 
-// rowsRead runs a query. It returns how many rows the result has, and how many the server has read for it.
+// rowsRead runs a query. It returns how many rows the result has, and how many the server has read
+// for it.
 func rowsRead(t *testing.T, db *sql.DB, query string) (rows, read int) {
 	t.Helper()
 	conn, err := db.Conn(t.Context())
@@ -157,7 +159,8 @@ func begin(t *testing.T, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// explain is the plan of a statement: of each table its alias, its key, its access and what else there is to say.
+// explain is the plan of a statement: of each table its alias, its key, its access and what else
+// there is to say.
 func explain(t *testing.T, db *sql.DB, statement string) string {
 	t.Helper()
 	query := "EXPLAIN FORMAT=TRADITIONAL " + statement[strings.Index(statement, "\n")+1:]

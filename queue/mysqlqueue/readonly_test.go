@@ -2,7 +2,8 @@ package mysqlqueue_test
 
 import "testing"
 
-// TestReadOnlyServer: jobs are enqueued and done while super_read_only (on MariaDB read_only) is switched on and off.
+// TestReadOnlyServer: jobs are enqueued and done while super_read_only (on MariaDB read_only) is
+// switched on and off.
 func TestReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/queue/mysqlqueue"
 )
 
-// TestTriggersHideNoHeartbeat: a worker runs jobs after several heartbeats, though an audit trigger hides the insert id of each.
+// TestTriggersHideNoHeartbeat: a worker runs jobs after several heartbeats, though an audit trigger
+// hides the insert id of each.
 func TestTriggersHideNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

@@ -38,8 +38,9 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestClaimPassesNothingOver: while an old snapshot keeps the server from cleaning up, a claim that begins at a mark reads few pages, however
-// many jobs were taken before. The control: one that begins at the start reads them all.
+// TestClaimPassesNothingOver: while an old snapshot keeps the server from cleaning up, a claim that
+// begins at a mark reads few pages, however many jobs were taken before. The control: one that
+// begins at the start reads them all.
 func TestClaimPassesNothingOver(t *testing.T) {
 	t.Parallel()
 	host := testdb.MigratedPostgres(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-// TestCopiesInACallersTransaction: many jobs are there if and when a pgx.Tx commits, in their order.
+// TestCopiesInACallersTransaction: many jobs are there if and when a pgx.Tx commits, in their
+// order.
 func TestCopiesInACallersTransaction(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)

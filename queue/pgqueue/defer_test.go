@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-// TestDefersAJobThatChangesMeanwhile: an attempt fails while another transaction has updated the job's row. That transaction commits
-// once the deferral waits for the row. The job is tried again.
+// TestDefersAJobThatChangesMeanwhile: an attempt fails while another transaction has updated the
+// job's row. That transaction commits once the deferral waits for the row. The job is tried again.
 func TestDefersAJobThatChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)

@@ -15,12 +15,12 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-// tooMany deleted rows are so many that a statement which passes over all of them takes longer than the Options.Timeout of hasty.
-// Many are passed over in time.
+// tooMany deleted rows are so many that a statement which passes over all of them takes longer than
+// the Options.Timeout of hasty. Many are passed over in time.
 const tooMany, many = 120_000, 50_000
 
-// behindDeleted is a database where an old snapshot keeps the server from cleaning up rows that were deleted: those that insert makes, a
-// statement with the number of rows as its argument.
+// behindDeleted is a database where an old snapshot keeps the server from cleaning up rows that
+// were deleted: those that insert makes, a statement with the number of rows as its argument.
 func behindDeleted(t *testing.T, deleted int, table, insert string) (host *pgxpool.Pool, execute func(string, ...any)) {
 	t.Helper()
 	host = testdb.MigratedPostgres(t)
@@ -55,7 +55,8 @@ func hasty(t *testing.T, host *pgxpool.Pool, o queue.Options) *queue.Queue {
 	return q
 }
 
-// vanishes calls do until the rows of a table are gone: a few calls are enough, as each has more time.
+// vanishes calls do until the rows of a table are gone: a few calls are enough, as each has more
+// time.
 func vanishes(t *testing.T, host *pgxpool.Pool, rows string, do func() (int, error)) {
 	t.Helper()
 	const calls = 12
@@ -73,7 +74,8 @@ func vanishes(t *testing.T, host *pgxpool.Pool, rows string, do func() (int, err
 	t.Errorf("%d rows of %s are left", left, rows)
 }
 
-// TestPromotesBehindDeletedRows: a job whose time has just come is promoted, and one behind the deleted rows by a later call.
+// TestPromotesBehindDeletedRows: a job whose time has just come is promoted, and one behind the
+// deleted rows by a later call.
 func TestPromotesBehindDeletedRows(t *testing.T) {
 	t.Parallel()
 	host, execute := behindDeleted(t, tooMany, "dblock_queue_scheduled", "INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) "+
@@ -112,7 +114,8 @@ func TestPurgesBehindDeletedRows(t *testing.T) {
 	vanishes(t, host, "dblock_queue_dead", func() (int, error) { return q.Purge(t.Context(), "", 0) })
 }
 
-// TestRescuesBehindDeletedRows: claims of a process that is gone are taken over behind the rows of claims that were closed.
+// TestRescuesBehindDeletedRows: claims of a process that is gone are taken over behind the rows of
+// claims that were closed.
 func TestRescuesBehindDeletedRows(t *testing.T) {
 	t.Parallel()
 	const insert = "INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids) " +
@@ -127,7 +130,8 @@ func TestRescuesBehindDeletedRows(t *testing.T) {
 	})
 }
 
-// TestClaimsBehindDeletedRows: ready jobs behind the deleted rows begin, after few claims that timed out.
+// TestClaimsBehindDeletedRows: ready jobs behind the deleted rows begin, after few claims that
+// timed out.
 func TestClaimsBehindDeletedRows(t *testing.T) {
 	t.Parallel()
 	const jobs, most = 10, 12 // each claim that timed out has the next one take twice as long

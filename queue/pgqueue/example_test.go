@@ -42,7 +42,7 @@ func Example() {
 	ctx, stop := context.WithCancel(ctx)
 	err = queue.Handle(jobs, "welcome", func(_ context.Context, job queue.Job[Welcome]) error {
 		fmt.Println("welcome,", job.Args.Name)
-		stop() // a service works until it is told to end
+		stop() // a service works until it shuts down
 		return nil
 	})
 	if err != nil {

@@ -64,7 +64,7 @@ func ExampleHandleTx() {
 		return
 	}
 	err = queue.Handle(jobs, "receipt", func(ctx context.Context, job queue.Job[Payment]) error {
-		defer stop() // a service works until it is told to end
+		defer stop() // a service works until it shuts down
 		var booked int
 		if err := pool.QueryRow(ctx, "SELECT sum(amount) FROM booking WHERE payee = $1", job.Args.To).Scan(&booked); err != nil {
 			return err

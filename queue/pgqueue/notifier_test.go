@@ -20,7 +20,7 @@ func TestNotifications(t *testing.T) {
 	suite.RunEach(t, notifyTests{}, func(t *testing.T) *notifyEnv { return &notifyEnv{suite.Migrated(t, devdb.Postgres)} })
 }
 
-// Jobs that are copied are told of when their transaction commits, too.
+// Jobs that are copied are notified when their transaction commits, too.
 func TestTellsOfCopiedJobs(t *testing.T) {
 	t.Parallel()
 	host := testdb.MigratedPostgres(t)

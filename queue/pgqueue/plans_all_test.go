@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Statements that read a table whole, one that is small: a row for each batch that is claimed now, or for each job to be cancelled.
+// Statements that read a table whole, one that is small: a row for each batch that is claimed now,
+// or for each job to be cancelled.
 var readsWhole = map[string]string{
 	"Claimants": "dblock_queue_claim", "CountClaimed": "dblock_queue_claim", "FindJob": "dblock_queue_claim", "ListClaimed": "dblock_queue_claim",
 	"AdoptClaims": "dblock_queue_claim", "RecordedClaims": "dblock_queue_claim", "PruneCancels": "dblock_queue_cancel",
@@ -43,7 +44,8 @@ var (
 	argument = regexp.MustCompile(`sqlc\.arg\((\w+)\)`)
 )
 
-// planAll plans each statement on the queue's tables that there is: none reads one whole that grows, and none hashes one.
+// planAll plans each statement on the queue's tables that there is: none reads one whole that
+// grows, and none hashes one.
 func planAll(t *testing.T, d *database) {
 	t.Helper()
 	files, err := filepath.Glob("../../queries/postgres/queue_*.sql")
@@ -94,7 +96,8 @@ func judgePlan(t *testing.T, d *database, name, query string) {
 	}
 }
 
-// badPlan reports whether a plan reads a table whole that it must not, hashes or merges any, or sorts what is in order.
+// badPlan reports whether a plan reads a table whole that it must not, hashes or merges any, or
+// sorts what is in order.
 func badPlan(name, plan string) bool {
 	for line := range strings.Lines(plan) {
 		_, table, whole := strings.Cut(line, "Seq Scan on dblock_queue")

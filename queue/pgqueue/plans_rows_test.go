@@ -15,8 +15,9 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestPlansReadNoMore bounds the rows that each statement of a batch reads, index scans included, to a small multiple of the batch. The
-// other rows of the tables are forty times as many. With stale statistics the plans are made while all tables are empty and vacuumed.
+// TestPlansReadNoMore bounds the rows that each statement of a batch reads, index scans included,
+// to a small multiple of the batch. The other rows of the tables are forty times as many. With
+// stale statistics the plans are made while all tables are empty and vacuumed.
 func TestPlansReadNoMore(t *testing.T) {
 	t.Parallel()
 	for _, stale := range []bool{false, true} {
@@ -225,7 +226,8 @@ type planNode struct {
 	Plans    []planNode `json:"Plans"`
 }
 
-// rowsRead is how many rows the scans of a plan have read, and how many pairs its joins have compared in vain.
+// rowsRead is how many rows the scans of a plan have read, and how many pairs its joins have
+// compared without a match.
 func rowsRead(t *testing.T, plan []byte) int {
 	t.Helper()
 	var all []struct{ Plan planNode }
@@ -250,7 +252,8 @@ func rowsRead(t *testing.T, plan []byte) int {
 	return int(total)
 }
 
-// TestBatchesAreListed: each statement of package queue that takes many jobs is one of those whose rows are bounded.
+// TestBatchesAreListed: each statement of package queue that takes many jobs is one of those whose
+// rows are bounded.
 func TestBatchesAreListed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../queries/postgres/queue_*.sql")

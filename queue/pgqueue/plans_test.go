@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestPlans: with many jobs, and with statistics of empty tables, statements find their rows by a key, and a claim takes the
-// first ones of its index without a sort.
+// TestPlans: with many jobs, and with statistics of empty tables, statements find their rows by a
+// key, and a claim takes the first ones of its index without a sort.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, analyzed := range []bool{false, true} {
@@ -76,8 +76,9 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestPlansInHandlersTransactions: the sessions of the host's pool keep plans of tables that were empty, and may use them. A job's end in a
-// handler's transaction is planned for what the tables are now. The control is the same without that.
+// TestPlansInHandlersTransactions: the sessions of the host's pool keep plans of tables that were
+// empty, and may use them. A job's end in a handler's transaction is planned for what the tables
+// are now. The control is the same without that.
 func TestPlansInHandlersTransactions(t *testing.T) {
 	t.Parallel()
 	host := testdb.MigratedPostgres(t)
@@ -111,8 +112,9 @@ func TestPlansInHandlersTransactions(t *testing.T) {
 	}
 }
 
-// stalePlans has a session keep plans of all that a job's end takes, when the tables are empty, and fills these. Another session does that:
-// one that is busy for so long misses what others change in the server's catalogs, and then makes all its plans anew.
+// stalePlans has a session keep plans of all that a job's end takes, when the tables are empty, and
+// fills these. Another session does that: one that is busy for so long misses what others change in
+// the server's catalogs, and then makes all its plans anew.
 func stalePlans(t *testing.T, d *database, host *pgxpool.Pool, conn *pgxpool.Conn) (prepared []string) {
 	t.Helper()
 	const id, ids = "'00000000-0000-0000-0000-000000000001'", "'{00000000-0000-0000-0000-000000000001}'"

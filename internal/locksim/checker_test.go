@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// judge knows what the processes believe, and what the server has. World.mu guards it.
-type judge struct {
+// checker knows what the processes believe, and what the server has. World.mu guards it.
+type checker struct {
 	w       *world
 	history []string
 	wrong   []string
@@ -26,8 +26,8 @@ type judge struct {
 	written map[string]int64            // by key, the highest token under which a write was accepted
 }
 
-func newJudge(w *world) judge {
-	return judge{
+func newChecker(w *world) checker {
+	return checker{
 		w: w, calls: map[string]*call{}, tickets: map[string][]ticket{}, members: map[member.ID]time.Duration{},
 		of: map[member.ID]string{}, written: map[string]int64{},
 	}
@@ -62,11 +62,11 @@ type ticket struct {
 	at     time.Duration
 }
 
-func (j *judge) note(line string) {
+func (j *checker) note(line string) {
 	j.history = append(j.history, fmt.Sprintf("%13.9fs %s", j.w.now().Seconds(), line))
 }
 
-func (j *judge) find(format string, args ...any) {
+func (j *checker) find(format string, args ...any) {
 	what := "WRONG: " + fmt.Sprintf(format, args...)
 	j.note(what)
 	j.wrong = append(j.wrong, what)
@@ -75,30 +75,30 @@ func (j *judge) find(format string, args ...any) {
 func (w *world) wrong(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.judge.find(format, args...)
+	w.checker.find(format, args...)
 }
 
 // called notes that a call begins.
 func (w *world) called(p *process, o op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.judge.calls[o.label] = &call{p: p, op: o, began: w.now()}
-	w.judge.note(o.String())
+	w.checker.calls[o.label] = &call{p: p, op: o, began: w.now()}
+	w.checker.note(o.String())
 }
 
 // refused notes that a call has returned an error.
 func (w *world) refused(o op, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := w.judge.calls[o.label]
+	c := w.checker.calls[o.label]
 	c.over, c.err = true, err
-	w.judge.note(o.label + " did not acquire: " + text(err))
+	w.checker.note(o.label + " did not acquire: " + text(err))
 	known := []error{dblock.ErrNotAcquired, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown}
 	if w.kind == sessionLocks {
 		known = append(known[:3], dblock.ErrOverloaded)
 	}
 	if !slices.ContainsFunc(known, func(is error) bool { return errors.Is(err, is) }) {
-		w.judge.find("%s got an error without a name: %v", o.label, err)
+		w.checker.find("%s got an error without a name: %v", o.label, err)
 	}
 }
 
@@ -106,7 +106,7 @@ func (w *world) refused(o op, err error) {
 func (w *world) holds(p *process, o op, lock *dblock.Lock) *hold {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	j := &w.judge
+	j := &w.checker
 	c := j.calls[o.label]
 	c.over = true
 	h := &hold{p: p, op: o, lock: lock, fences: lock.Fences(), from: w.now()}
@@ -124,10 +124,10 @@ func (w *world) holds(p *process, o op, lock *dblock.Lock) *hold {
 func (w *world) ended(h *hold, how string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.judge.end(h, how)
+	w.checker.end(h, how)
 }
 
-func (j *judge) end(h *hold, how string) {
+func (j *checker) end(h *hold, how string) {
 	if h.over {
 		return
 	}
@@ -145,15 +145,15 @@ func (h *hold) trustedUntil() time.Duration { return h.p.clock.moment(h.lock.Val
 func (w *world) released(h *hold, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.judge.note(h.op.label + " has released: " + text(err))
-	w.judge.open = slices.DeleteFunc(w.judge.open, func(o *hold) bool { return o == h })
+	w.checker.note(h.op.label + " has released: " + text(err))
+	w.checker.open = slices.DeleteFunc(w.checker.open, func(o *hold) bool { return o == h })
 	h.kept = err == nil
 	var lost *dblock.LostError
 	if errors.As(err, &lost) && lost.Reason == dblock.ReasonStolen && !h.gone {
-		w.judge.find("%s was stolen, says Release, and the server had it until then", h.op.label)
+		w.checker.find("%s was stolen, says Release, and the server had it until then", h.op.label)
 	}
 	if err != nil && lost == nil {
-		w.judge.find("the release of %s got an error without a name: %v", h.op.label, err)
+		w.checker.find("the release of %s got an error without a name: %v", h.op.label, err)
 	}
 }
 
@@ -161,18 +161,18 @@ func (w *world) released(h *hold, err error) {
 func (w *world) dies(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.judge.note(p.name + " is killed")
-	for _, h := range w.judge.open {
+	w.checker.note(p.name + " is killed")
+	for _, h := range w.checker.open {
 		if h.p == p {
-			w.judge.end(h, "ends with its process")
+			w.checker.end(h, "ends with its process")
 		}
 	}
-	w.judge.open = slices.DeleteFunc(w.judge.open, func(h *hold) bool { return h.p == p })
+	w.checker.open = slices.DeleteFunc(w.checker.open, func(h *hold) bool { return h.p == p })
 	close(p.dead)
 }
 
 // stillHeld reports whether the server has a hold still.
-func (j *judge) stillHeld(h *hold) bool {
+func (j *checker) stillHeld(h *hold) bool {
 	for _, f := range h.fences {
 		if !j.w.server.IsHeld(lease.ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}) {
 			return false
@@ -182,7 +182,7 @@ func (j *judge) stillHeld(h *hold) bool {
 }
 
 // look compares what processes believe with what the server has, after a statement of a process.
-func (j *judge) look(by *process) {
+func (j *checker) look(by *process) {
 	now := j.w.now()
 	for _, h := range j.open {
 		if h.gone || j.stillHeld(h) {
@@ -204,7 +204,7 @@ func (j *judge) look(by *process) {
 }
 
 // answered notes what the server has granted.
-func (j *judge) answered(a lease.AcquireRequest, got lease.AcquireResult) {
+func (j *checker) answered(a lease.AcquireRequest, got lease.AcquireResult) {
 	if got.Token == 0 {
 		return
 	}
@@ -214,7 +214,7 @@ func (j *judge) answered(a lease.AcquireRequest, got lease.AcquireResult) {
 }
 
 // enqueued notes that the server knows of a call that waits.
-func (j *judge) enqueued(by lease.By, a lease.AcquireRequest) {
+func (j *checker) enqueued(by lease.By, a lease.AcquireRequest) {
 	j.tickets[a.Key] = append(j.tickets[a.Key], ticket{by.Member, a.Handle, a.Label, j.w.now()})
 	if c := j.calls[a.Label]; c.over && c.err != nil && !errors.Is(c.err, dblock.ErrOutcomeUnknown) {
 		j.find("%s got a ticket after its call had returned %v", a.Label, c.err)
@@ -222,12 +222,12 @@ func (j *judge) enqueued(by lease.By, a lease.AcquireRequest) {
 }
 
 // returned notes that what waits under a handle waits no more.
-func (j *judge) returned(b lease.ReleaseRequest) {
+func (j *checker) returned(b lease.ReleaseRequest) {
 	j.tickets[b.Key] = slices.DeleteFunc(j.tickets[b.Key], func(t ticket) bool { return t.handle == b.Handle })
 }
 
-// wrote notes that a write was accepted. Those who share a semaphore have tokens in no order.
-func (j *judge) wrote(h *hold) {
+// wrote notes that a write was accepted. Holders of one semaphore have tokens in no order.
+func (j *checker) wrote(h *hold) {
 	for _, f := range h.fences {
 		if f.Mode == dblock.ModePermit {
 			continue
@@ -240,7 +240,7 @@ func (j *judge) wrote(h *hold) {
 }
 
 // said is what the server answers, in words.
-func (j *judge) said(asks []lease.AcquireRequest, answers []lease.AcquireResult) string {
+func (j *checker) said(asks []lease.AcquireRequest, answers []lease.AcquireResult) string {
 	said := make([]string, len(asks))
 	for i, a := range answers {
 		switch {
