@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestPromisesAreListed compares the promises in each suite's package doc with the names of its tests: the keys of its tables
-// of tests, methods that are tests, the subtests and the top-level tests.
+// TestPromisesAreListed compares the promises in each suite's doc with its tests: the keys of its
+// tables of tests, methods that are tests, the subtests and the top-level tests.
 func TestPromisesAreListed(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"lock", "session", "queue", "inventory", "optimistic", "answers"} {
@@ -56,7 +56,7 @@ func parseFile(t *testing.T, file string) *ast.File {
 	return f
 }
 
-// testsOf are the names of a suite's tests. texts are these, its functions and types, and all strings that begin with a name.
+// testsOf are a suite's tests. texts are these, its functions, types, and strings with a name.
 func testsOf(t *testing.T, patterns ...string) (tests, texts map[string]bool) {
 	t.Helper()
 	var files []string
@@ -104,7 +104,7 @@ func testsOf(t *testing.T, patterns ...string) (tests, texts map[string]bool) {
 	return tests, texts
 }
 
-// isMethod tells an exported method of a type that is not: suites find their tests among these.
+// isMethod reports an exported method of an unexported type: suites find tests among these.
 func isMethod(f *ast.FuncDecl) bool {
 	if f.Recv == nil || !f.Name.IsExported() {
 		return false
@@ -117,7 +117,7 @@ func isMethod(f *ast.FuncDecl) bool {
 	return ok && !name.IsExported()
 }
 
-// isTest tells a test of a table by its parameters: *testing.T, or the fixture alone.
+// isTest finds a test of a table by its parameters: *testing.T, or the fixture alone.
 func isTest(e ast.Expr) bool {
 	f, ok := e.(*ast.FuncType)
 	if !ok || f.Results != nil || len(f.Params.List) == 0 {

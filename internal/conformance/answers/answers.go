@@ -45,7 +45,7 @@ const (
 )
 
 // User is one kind of use. It uses what it opens on x.DSN, passes each error that a caller gets to
-// x.Told, and calls x.Heal before it checks that all works again.
+// x.Returned, and calls x.Heal before it checks that all works again.
 type User struct {
 	Name string
 	Use  func(ctx context.Context, x *Trial) error
@@ -166,8 +166,8 @@ func (x *Trial) run(t *testing.T, user User, decide func(int) *faultconn.Answer)
 	return err
 }
 
-// Told notes what a caller was told.
-func (x *Trial) Told(err error) {
+// Returned notes an error that a caller got.
+func (x *Trial) Returned(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err != nil {
@@ -181,7 +181,7 @@ func (x *Trial) Open(ctx context.Context, open func(context.Context) error) erro
 	if err == nil {
 		return nil
 	}
-	x.Told(err)
+	x.Returned(err)
 	x.Heal()
 	return x.Again(ctx, "opening", open)
 }
@@ -190,7 +190,7 @@ func (x *Trial) Open(ctx context.Context, open func(context.Context) error) erro
 func (x *Trial) Close(ctx context.Context, end func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	x.Told(end(ctx))
+	x.Returned(end(ctx))
 }
 
 // Heal ends the disturbance.
@@ -206,8 +206,7 @@ func (x *Trial) Heal() {
 	}
 }
 
-// Again repeats what must work now, as connections may still be broken of which the client does not
-// know yet.
+// Again repeats what must work now: the client may still have broken connections.
 func (x *Trial) Again(ctx context.Context, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -273,8 +272,7 @@ var documented = []error{
 	queue.ErrCancelled,
 }
 
-// isDocumented accepts the server's own error, too, which an error without a class of its own
-// wraps.
+// isDocumented also accepts the server's own error, which an error without a class wraps.
 func isDocumented(err error) bool {
 	return slices.ContainsFunc(documented, func(class error) bool { return errors.Is(err, class) }) ||
 		errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(*mysql.MySQLError))

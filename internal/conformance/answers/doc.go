@@ -1,6 +1,5 @@
 // Package answers holds the suites of what dblock makes of a server's answers, and that of
-// migrations. Run replaces the answers of a real server, by errors of any code and by rows that no
-// statement returns.
+// migrations. Run replaces the answers of a real server, by errors of any code and by other rows.
 //
 // # Promises
 //
@@ -10,6 +9,6 @@
 //   - ControlMeets: Without the lock they meet.
 //   - RefusesWhatMakesNoSense: A bad name or timeout is refused.
 //
-// TestOneSessionAtATime of internal/migratelock judges that migrations of the same name exclude
+// TestOneSessionAtATime of internal/migratelock checks that migrations of the same name exclude
 // each other, and that a timeout is ErrBusy.
 package answers

@@ -72,8 +72,7 @@ func (m Migrations) oneAtATimeMigrates(t *testing.T) {
 	assert.NoError(t, m.race(t, suite.Must(m.Locker("shop", time.Minute))(t)))
 }
 
-// unlocked lets all in, and the first waits there for the second. Those who come later may find
-// nothing to migrate.
+// unlocked lets all in, and the first waits there for the second. Later ones may find no work.
 type unlocked struct {
 	in   atomic.Int32
 	both chan struct{}
@@ -94,8 +93,7 @@ func (u *unlocked) SessionLock(ctx context.Context, _ *sql.Conn) error {
 
 func (*unlocked) SessionUnlock(context.Context, *sql.Conn) error { return nil }
 
-// controlMeets: without the lock two are in at once. That it ends is the proof; which of them fails
-// then is chance.
+// controlMeets: without the lock two are in at once. That it ends is the proof.
 func (m Migrations) controlMeets(t *testing.T) { _ = m.race(t, &unlocked{both: make(chan struct{})}) }
 
 func (m Migrations) refusesWhatMakesNoSense(t *testing.T) {
@@ -130,8 +128,8 @@ func useMigrations(ctx context.Context, x *Trial, kind devdb.Kind) error {
 	o := migrations.Options{Schema: name}
 	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	x.Told(suite.Second(migrations.Up(bounded, db, o)))
-	x.Told(suite.Second(migrations.Status(bounded, db, o)))
+	x.Returned(suite.Second(migrations.Up(bounded, db, o)))
+	x.Returned(suite.Second(migrations.Status(bounded, db, o)))
 	x.Heal()
 	return x.Again(ctx, "migrating", func(ctx context.Context) error {
 		if _, err := migrations.Up(ctx, db, o); err != nil {

@@ -19,22 +19,20 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// Verdicts is a driver's judgement of errors.
+// Verdicts are a driver's classes of errors.
 type Verdicts struct {
 	Kind                                 devdb.Kind
 	Retryable, IsLockTimeout, IsDeadlock func(error) bool
 	Of                                   func(error) sqlerr.Class
 }
 
-// verdict is what a driver says of an error: to its users, and to dblock itself if nothing was
-// written.
+// verdict is a driver's class of an error: for its users, and for dblock if nothing was written.
 type verdict struct {
 	Retryable, LockTimeout, Deadlock bool
 	Class                            sqlerr.Class
 }
 
-// errorCase provokes an error. It is given two sessions, outside transactions, and the table t(id,
-// v) with rows 1 and 2.
+// errorCase provokes an error. It gets two sessions, and the table t(id, v) with rows 1 and 2.
 type errorCase struct {
 	name    string
 	provoke func(*sessions) error
@@ -160,8 +158,7 @@ func each(query string) func(*sessions) error {
 	return func(s *sessions) error { return s.exec(s.a, query) }
 }
 
-// together runs a statement in each session at once, one of which must fail; rollback lets the
-// other go on.
+// together runs a statement in each session at once. One must fail; its rollback frees the other.
 func (s *sessions) together(a, b, rollback string) error {
 	type outcome struct {
 		of  *sql.Conn

@@ -279,8 +279,7 @@ func (mergeTests) ClosesBesideALockedSKU(t *testing.T, s *env) {
 }
 
 // ClosesBesideASilentSweep has the network fall silent at each of the first calls of a Store's
-// first Sweep, which opens its Locker. Close ends with its context, and the Sweep after
-// Options.Timeout.
+// first Sweep, which opens its Locker. Close ends with its context, the Sweep after Timeout.
 func (mergeTests) ClosesBesideASilentSweep(t *testing.T, s *env) {
 	const silentCalls = 12
 	s.stock(t, "sale", 1000)

@@ -12,8 +12,7 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// RunAnswers replaces the server's answers while a Store sells, by each kind of conversation with
-// the server.
+// RunAnswers replaces the server's answers while a Store sells, in each kind of conversation.
 func (e Inventory) RunAnswers(t *testing.T) {
 	users := []answers.User{{Name: "allotments", Use: func(ctx context.Context, x *answers.Trial) error {
 		return e.use(ctx, x, inventory.Options{Allotment: 3})
@@ -40,11 +39,11 @@ func (e Inventory) use(ctx context.Context, x *answers.Trial, o inventory.Option
 	}
 	defer closePool()
 	stock := inventory.Adjustment{ID: x.Key, SKU: x.Key, Delta: 100}
-	x.Told(suite.Second(s.Restock(ctx, stock)))
+	x.Returned(suite.Second(s.Restock(ctx, stock)))
 	suite.Crowd(x.Crowd, func(n int) { e.order(ctx, x, s, n) })
-	x.Told(suite.Second(s.Audit(ctx, x.Key)))
-	x.Told(suite.Second(s.Sweep(ctx, 10)))
-	x.Told(suite.Second(s.Repair(ctx, x.Key)))
+	x.Returned(suite.Second(s.Audit(ctx, x.Key)))
+	x.Returned(suite.Second(s.Sweep(ctx, 10)))
+	x.Returned(suite.Second(s.Repair(ctx, x.Key)))
 	x.Heal()
 	err = x.Again(ctx, "selling", func(ctx context.Context) error {
 		if _, err := s.Restock(ctx, stock); err != nil {
@@ -62,17 +61,17 @@ func (e Inventory) use(ctx context.Context, x *answers.Trial, o inventory.Option
 // order sends one order of each kind, each under a key of its own.
 func (e Inventory) order(ctx context.Context, x *answers.Trial, s *inventory.Store, n int) {
 	key := fmt.Sprintf("%s/%d", x.Key, n)
-	x.Told(suite.Second(s.Reserve(ctx, inventory.Request{Key: key, SKU: x.Key, Qty: 2, Buyer: "b", Limit: 50})))
-	x.Told(suite.Second(s.Reserve(ctx, inventory.Request{Key: key + "/held", SKU: x.Key, Qty: 1, Hold: time.Hour})))
+	x.Returned(suite.Second(s.Reserve(ctx, inventory.Request{Key: key, SKU: x.Key, Qty: 2, Buyer: "b", Limit: 50})))
+	x.Returned(suite.Second(s.Reserve(ctx, inventory.Request{Key: key + "/held", SKU: x.Key, Qty: 1, Hold: time.Hour})))
 	if n == 0 {
-		x.Told(suite.Second(s.Confirm(ctx, key+"/held")))
+		x.Returned(suite.Second(s.Confirm(ctx, key+"/held")))
 	} else {
-		x.Told(suite.Second(s.Cancel(ctx, key+"/held")))
+		x.Returned(suite.Second(s.Cancel(ctx, key+"/held")))
 	}
-	x.Told(suite.Second(s.ReserveAll(ctx, inventory.Cart{Key: key + "/cart", Buyer: "b", Lines: []inventory.Line{
+	x.Returned(suite.Second(s.ReserveAll(ctx, inventory.Cart{Key: key + "/cart", Buyer: "b", Lines: []inventory.Line{
 		{SKU: x.Key, Qty: 1}, {SKU: x.Key + "/coupon", Qty: 1, Limit: 9, Unstocked: true},
 	}})))
-	x.Told(suite.Second(s.Lookup(ctx, key)))
+	x.Returned(suite.Second(s.Lookup(ctx, key)))
 }
 
 // isExact compares the books with what was restocked.

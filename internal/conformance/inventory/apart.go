@@ -97,8 +97,7 @@ func (mergeTests) ARefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// AUniqueIndexRefusesItsOrdersAlone has an index of the host's that is unique refuse three orders of a
-// crowd.
+// AUniqueIndexRefusesItsOrdersAlone has a unique index of the host's refuse three orders.
 func (mergeTests) AUniqueIndexRefusesItsOrdersAlone(t *testing.T, s *env) {
 	s.Exec(t, "CREATE UNIQUE INDEX owners ON dblock_reservation (buyer)")
 	s.stock(t, "sale", 1000)
@@ -121,8 +120,7 @@ func (mergeTests) AUniqueIndexRefusesItsOrdersAlone(t *testing.T, s *env) {
 
 // ALockOfATriggerIsOneOrders has a trigger wait for a locked row for the buyer "banned": others are
 // sold, and their changes are made, meanwhile. Those of the buyer follow. On MySQL a trigger that
-// waits keeps the stock locked for a second each time, so the buyer's orders are of another SKU
-// there.
+// waits keeps the stock locked for a second each time, so there the buyer orders another SKU.
 func (mergeTests) ALockOfATriggerIsOneOrders(t *testing.T, s *env) {
 	s.Exec(t, "CREATE TABLE audit (id INT PRIMARY KEY, note INT)")
 	s.Exec(t, "INSERT INTO audit VALUES (1, 1)")
@@ -169,8 +167,7 @@ func (mergeTests) ALockOfATriggerIsOneOrders(t *testing.T, s *env) {
 }
 
 // ARefusedRowDoesNotStopTheSweep has a trigger refuse two of those that expired first: the others
-// are swept, however few at once, an error names the first, and both are swept once the trigger is
-// gone.
+// are swept, however few at once, an error names the first, and both are swept without the trigger.
 func (mergeTests) ARefusedRowDoesNotStopTheSweep(t *testing.T, s *env) {
 	s.stock(t, "sale", 100)
 	drop := s.Trigger(t, "BEFORE UPDATE", "dblock_reservation", banned, suite.Raise(s.Kind, "45000", "banned"))
@@ -202,8 +199,8 @@ func (mergeTests) ARefusedRowDoesNotStopTheSweep(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// ManyLockedHoldsDelayNoSweep: many holds of a locked SKU expired before one of another SKU, which is
-// swept as soon as each of those was tried once.
+// ManyLockedHoldsDelayNoSweep: many holds of a locked SKU expired before one of another SKU, which
+// is swept as soon as each of those was tried once.
 func (mergeTests) ManyLockedHoldsDelayNoSweep(t *testing.T, s *env) {
 	const locked, limit = 25, 10
 	s.stock(t, "locked", locked)
@@ -230,8 +227,7 @@ func (mergeTests) ManyLockedHoldsDelayNoSweep(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// lockedRows are what a change of the reservation "slow" needs, and another transaction can have
-// locked.
+// lockedRows are the rows that a change of the reservation "slow" needs, to be locked elsewhere.
 var lockedRows = map[string]string{
 	"the reservation":   "SELECT 1 FROM dblock_reservation WHERE reservation_key = 'slow' FOR UPDATE",
 	"one of its lines":  "SELECT 1 FROM dblock_reservation WHERE reservation_key = 'slow' AND line = 1 FOR UPDATE",
@@ -302,8 +298,7 @@ func (s *env) changes(ctx context.Context, what, key string) (err error) {
 	return err
 }
 
-// WhatStaysLockedIsBusy has a transaction hold the row for longer than a caller waits: nothing is
-// written.
+// WhatStaysLockedIsBusy has the row locked for longer than a caller waits: nothing is written.
 func (mergeTests) WhatStaysLockedIsBusy(t *testing.T, s *env) {
 	s.stock(t, "locked", 10)
 	s.sells(t, held("slow", "locked"))

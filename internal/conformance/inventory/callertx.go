@@ -72,8 +72,7 @@ func (tx *callerTx) rollback() {
 	require.NoError(tx.s.t, tx.Rollback(tx.s.t.Context()))
 }
 
-// ACallersTxOutlivesARefusal has orders refused in every way: the transaction goes on and is
-// committed.
+// ACallersTxOutlivesARefusal has orders refused in every way: the transaction commits.
 func (callerTests) ACallersTxOutlivesARefusal(t *testing.T, s *callers) {
 	s.stock(t, "sale", 5)
 	s.sells(t, order("before", "sale", 1))
@@ -103,8 +102,8 @@ func (callerTests) ACallersTxOutlivesARefusal(t *testing.T, s *callers) {
 	s.sound(t)
 }
 
-// ACallersTxMeetsOthers has a transaction wait longer than it may for another one, for the stock and for a limit. It gets ErrBusy, and
-// goes on.
+// ACallersTxMeetsOthers has a transaction wait longer than it may for another one, for the stock
+// and for a limit. It gets ErrBusy, and goes on.
 func (callerTests) ACallersTxMeetsOthers(t *testing.T, s *callers) {
 	s.stock(t, "sale", 6)
 	bound := "SET innodb_lock_wait_timeout = 1"
@@ -168,8 +167,7 @@ func (callerTests) ACallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *callers
 	s.sound(t)
 }
 
-// ACallersTxThatIsNone has ended or is read-only, or its caller gives up, or its Store is closed:
-// nothing is sold.
+// ACallersTxThatIsNone has ended or is read-only, or its Store is closed: nothing is sold.
 func (callerTests) ACallersTxThatIsNone(t *testing.T, s *callers) {
 	s.stock(t, "sale", 5)
 	s.stock(t, "by a statement", 5) // where the server commits each statement by itself then, one is sold
@@ -257,8 +255,7 @@ func (callerTests) ACallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 }
 
 // ASweepThatFailsLeavesTheTransaction has the sweep of a buyer's expired hold fail with a lock
-// timeout: the order is busy, and the transaction goes on. The control is the same order once the
-// sweep passes.
+// timeout: the order is busy, and the transaction goes on. The control has the sweep pass.
 func (callerTests) ASweepThatFailsLeavesTheTransaction(t *testing.T, s *callers) {
 	s.stock(t, "sale", 10)
 	hold := perBuyer("hold", "sale", "ann", 1)

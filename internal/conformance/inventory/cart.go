@@ -188,7 +188,7 @@ func (mergeTests) CartsWeighTheirLines(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// AnArchiveJobLeavesCartsWhole runs the job of docs/inventory.md for one SKU of two carts, and then for both SKUs.
+// AnArchiveJobLeavesCartsWhole runs the job of docs/inventory.md for one SKU of two, then for both.
 func (mergeTests) AnArchiveJobLeavesCartsWhole(t *testing.T, s *env) {
 	lines := []inventory.Line{{SKU: "frame", Qty: 1}, {SKU: "poster", Qty: 1}}
 	sold := cartOf("sold", lines...)

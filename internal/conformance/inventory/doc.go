@@ -11,7 +11,7 @@
 //   - RecordsRefusalsWhenAsked: With RecordRefusals a refusal is the answer to its key for ever.
 //   - FindsWhatIsRecorded: Lookup returns what is recorded of a key.
 //   - RefusesBadInput: Bad input is refused without a statement.
-//   - APoisonedOrderFailsAlone: An order that a trigger refuses fails alone, in batches of each kind.
+//   - APoisonedOrderFailsAlone: An order that a trigger refuses fails alone, in each kind of batch.
 //   - RefusesOrdersOnceClosed: Close ends a sale, and each order that was confirmed is recorded.
 //   - ReplaysARealOrderFile: A real order file, sent twice, is sold once.
 //   - PassesOverLockedBuckets: A batch of several SKUs passes over a locked bucket.
@@ -68,7 +68,7 @@
 //   - KeysOpenElsewhereStallNobody: Keys in an open transaction delay no other order.
 //   - AKeyOpenElsewhereStallsNobodyDirect: Nor does one with Direct.
 //   - KeysOpenElsewhereLockNoStock: Orders that wait for such keys lock no stock.
-//   - ALockedTableIsBusyInTime: Behind a locked table calls end within twice Options.Timeout, and leave
+//   - ALockedTableIsBusyInTime: Behind a locked table calls end within twice Timeout, and leave
 //     no session at the server.
 //   - ARefusalInAHundredCostsFewTrips: A refusal in a batch costs few statements.
 //
@@ -107,23 +107,24 @@
 //   - AnOrder: The same, merged and direct, when a pool has another mode of queries.
 //   - SaysWhenTheServerIsDown: Without a server the error is ErrUnavailable.
 //
-// # Judged elsewhere
+// # Checked elsewhere
 //
-// TestInventory and TestInventoryFaults of internal/programs run random programs in 1 to 4 processes, and a judge of their own. Their
-// controls are TestControlInventory and the tests of the judge.
+// TestInventory and TestInventoryFaults of internal/programs run random programs in 1 to 4
+// processes. Their controls are TestControlInventory and the tests of the checker.
 //
-//   - Each answer to orders, carts, confirmations, cancellations, extensions and look-ups of a key is right in one order of the calls
-//     (judgeOrder): a key is sold once, races of a hold with its end, its cancellation and sweeps have one result, in Stores, with
-//     Options.SoldOutTTL and without, in transactions of the caller and from allotments.
-//   - No order is refused though enough was left, or though its buyer was under the limit (judgeRefusals). Each unit that is left in the
-//     end is for sale, also from the allotment of a killed process (allIsSold).
-//   - Stock, reservations, deliveries and limits balance, and no buyer exceeds a limit, in each snapshot while the processes run and in
-//     the end (judgeBooks).
-//   - A delivery changes the stock once (judgeRestock). A hook's row exists if, and only if, its order does (judgeEffect).
-//   - All of this while connections are ended, statements are cancelled, rows and tables are locked, and processes are killed.
+//   - Each answer for a key is right in one order of the calls (judgeOrder): a key is sold once.
+//     Races of a hold with its end, its cancellation and sweeps have one result, with and without
+//     Options.SoldOutTTL, in transactions of the caller and from allotments.
+//   - No order is refused if enough is left and its buyer is under the limit (judgeRefusals). Each
+//     unit left in the end is for sale, also in the allotment of a killed process (allIsSold).
+//   - Stock, reservations, deliveries and limits balance, and no buyer exceeds a limit, in each
+//     snapshot while the processes run and in the end (judgeBooks).
+//   - A delivery changes the stock once (judgeRestock). A hook's row exists if, and only if, its
+//     order does (judgeEffect).
+//   - All of this while connections are ended, tables are locked, and processes are killed.
 //
 // TestFaultsMatrix of internal/faultmatrix sells under each of its faults, with frozen, killed and
-// silent servers among them, merged and with Options.Direct. Orders of one statement, of which some
-// repeat a key and some ask for more than is left, have true answers wherever their connection
-// breaks. Its control, orderUnkeyed, sells a key twice.
+// silent servers among them, merged and with Options.Direct. Orders of one statement have true
+// answers wherever their connection breaks. Some of them repeat a key, and some ask for more than
+// is left. Its control, orderUnkeyed, sells a key twice.
 package inventory

@@ -208,19 +208,19 @@ func ordersOf(name string, n int, sku string) []inventory.Request {
 	return reqs
 }
 
-// told is the result of one request.
-type told struct {
+// requestResult is the result of one request.
+type requestResult struct {
 	req inventory.Request
 	res inventory.Reservation
 	err error
 }
 
 // crowd sends the requests at the same time and returns the last result of each.
-func crowd(ctx context.Context, store *inventory.Store, reqs []inventory.Request) []told {
-	answers := make([]told, len(reqs))
+func crowd(ctx context.Context, store *inventory.Store, reqs []inventory.Request) []requestResult {
+	answers := make([]requestResult, len(reqs))
 	suite.Crowd(len(reqs), func(i int) {
 		res, err := store.Reserve(ctx, reqs[i])
-		answers[i] = told{reqs[i], res, err}
+		answers[i] = requestResult{reqs[i], res, err}
 	})
 	return answers
 }

@@ -30,7 +30,7 @@ func (patientTests) ALockedSKUDoesNotStallTheRest(t *testing.T, s *env) {
 	for i := range 100 {
 		mixed = append(mixed, order(fmt.Sprintf("order-%d", i), []string{"locked", "free"}[i%2], 1))
 	}
-	ends := suite.Begin(func() ([]told, error) { return crowd(t.Context(), s.Store, mixed), nil })
+	ends := suite.Begin(func() ([]requestResult, error) { return crowd(t.Context(), s.Store, mixed), nil })
 	for _, r := range ordersOf("late", 100, "free") {
 		s.sells(t, r)
 	}
@@ -97,8 +97,8 @@ func (cutTests) AnOrderCutAnywhere(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// cut orders in a Store of its own, which the cut strikes. Then it orders again in a Store that
-// nothing disturbs, which waits for what the server still does with the order. The two answers agree.
+// cut orders in a Store of its own, which the cut strikes. Then it orders again in an undisturbed
+// Store, which waits for the end of the first order. The two answers agree.
 func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (disturbed bool, err error) {
 	o, d := s.o, &faultconn.Dialer{}
 	if c.Slow() {
@@ -129,8 +129,8 @@ func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (distur
 	return struck || told != nil, err
 }
 
-// excused reports whether the cut excuses an error. A single cut connection excuses none. A timeout as
-// short as that of the slow cuts can also pass on a machine that is busy.
+// excused reports whether the cut excuses an error. A single cut connection excuses none. A timeout
+// as short as that of the slow cuts can also pass on a machine that is busy.
 func excused(c suite.Cut, struck bool, err error) bool {
 	late := suite.IsUnknown(err) || errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable)
 	return err == nil || c.Slow() && late || struck && c.Cancels() && errors.Is(err, context.Canceled)

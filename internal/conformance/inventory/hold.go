@@ -13,8 +13,7 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// AHeldOrderGoesItsWay takes holds through every state, and tries every change that is not
-// possible.
+// AHeldOrderGoesItsWay takes holds through every state, and tries every impossible change.
 func (mergeTests) AHeldOrderGoesItsWay(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	is := func(state inventory.ReservationState, replayed bool) reply {

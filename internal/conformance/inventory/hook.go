@@ -162,7 +162,7 @@ func (mergeTests) AHookFailsForOneOrder(t *testing.T, s *env) {
 	answers := crowd(t.Context(), store, ordersFor(200, "sale"))
 	for key := range why { // alone, on the caller's goroutine
 		r := order(key, "sale", 1)
-		answers = append(answers, told{req: r, err: suite.Second(store.Reserve(t.Context(), r))})
+		answers = append(answers, requestResult{req: r, err: suite.Second(store.Reserve(t.Context(), r))})
 	}
 	for _, a := range answers {
 		if want := why[a.req.Key]; want == "" {
@@ -179,8 +179,8 @@ func (mergeTests) AHookFailsForOneOrder(t *testing.T, s *env) {
 	s.wantsOwnRows(t)
 }
 
-// AHookWaitsForOneOrder has a hook wait for a row that another transaction has locked, for one order
-// of a crowd. The others are sold meanwhile.
+// AHookWaitsForOneOrder has a hook wait for a row that another transaction has locked, for one
+// order of a crowd. The others are sold meanwhile.
 func (mergeTests) AHookWaitsForOneOrder(t *testing.T, s *env) {
 	s.Exec(t, "CREATE TABLE customer (n int)")
 	s.Exec(t, "INSERT INTO customer VALUES (0)")
@@ -195,9 +195,11 @@ func (mergeTests) AHookWaitsForOneOrder(t *testing.T, s *env) {
 	})
 	s.stock(t, "sale", 20)
 	tx := s.Tx(t, sql.LevelDefault, write)
-	answers := make(chan told, len(reqs))
+	answers := make(chan requestResult, len(reqs))
 	for _, r := range reqs {
-		go func() { answers <- told{r, inventory.Reservation{}, suite.Second(store.Reserve(t.Context(), r))} }()
+		go func() {
+			answers <- requestResult{r, inventory.Reservation{}, suite.Second(store.Reserve(t.Context(), r))}
+		}()
 	}
 	for range reqs[1:] {
 		a := <-answers
@@ -267,8 +269,8 @@ func (mergeTests) AHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
 	}
 }
 
-// AHookThatCommitsIsNoSuccess has the hook of a crowd commit before it writes its rows, if one order
-// is among its own. An order with a nil error has its row, also if it was sent again.
+// AHookThatCommitsIsNoSuccess has the hook of a crowd commit before it writes its rows, if one
+// order is among its own. An order with a nil error has its row, also if it was sent again.
 func (mergeTests) AHookThatCommitsIsNoSuccess(t *testing.T, s *env) {
 	store := s.hooked(t, func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
 		if slices.ContainsFunc(granted, func(r inventory.Reservation) bool { return r.Buyer == "banned" }) {
@@ -293,8 +295,7 @@ func (mergeTests) AHookThatCommitsIsNoSuccess(t *testing.T, s *env) {
 	assert.Positive(t, unknown)
 }
 
-// fails makes a hook's transaction fail without an error: on MySQL and MariaDB it is the victim of
-// a deadlock.
+// fails makes a hook's transaction fail unseen: on MySQL and MariaDB by a deadlock.
 func (s *env) fails(t *testing.T, exec func(string) error) error {
 	if s.Postgres() {
 		_ = exec("SELECT 1 FROM nonsense")

@@ -112,8 +112,7 @@ func (ownTests) ChecksTheSchema(t *testing.T, e Inventory) {
 	assert.ErrorIs(t, suite.Second(s.Audit(t.Context())), dblock.ErrSchema, "no tables")
 }
 
-// sellsInEachWay sells 50 units to 80 buyers in each way, in Stores with these options on the
-// database of dsn.
+// sellsInEachWay sells 50 units to 80 buyers in each way, in Stores with these options on dsn.
 func (s *env) sellsInEachWay(t *testing.T, dsn string, o inventory.Options) {
 	t.Helper()
 	for sku, way := range ways {

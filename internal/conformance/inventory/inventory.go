@@ -30,7 +30,7 @@ type Inventory struct {
 		ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook Hook,
 	) (store *inventory.Store, closePool func(), err error)
 
-	// Callers begin transactions on connections of their own, in every form that ReserveTx takes, by name.
+	// Callers begin transactions on their own connections, in every form for ReserveTx, by name.
 	Callers map[string]Begin
 }
 
@@ -98,7 +98,7 @@ func (e Inventory) with(o inventory.Options) func(*testing.T) *env {
 
 func (e Inventory) itself(*testing.T) Inventory { return e }
 
-// patient has orders wait for as long as a busy machine may take: the tests of that bound set their own.
+// patient has orders wait for a busy machine: the tests of that bound set their own.
 func patient(o inventory.Options) inventory.Options {
 	o.Timeout = time.Minute
 	return o
@@ -112,7 +112,7 @@ func small(o inventory.Options) inventory.Options {
 	return patient(o)
 }
 
-// size is how many orders are enough where n are for batches: orders that are sold one by one meet in a smaller crowd.
+// size is how many orders are enough if n are for batches: single orders meet in a smaller crowd.
 func (s *env) size(n int) int {
 	if s.o.Direct {
 		return n / 4

@@ -61,7 +61,8 @@ func (mergeTests) ALimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// ALimitHoldsInACrowd has two Stores sell to one buyer at once, beside others. In the control a trigger keeps what buyers have at 0.
+// ALimitHoldsInACrowd has two Stores sell to one buyer at once, beside others. In the control a
+// trigger keeps what buyers have at 0.
 func (mergeTests) ALimitHoldsInACrowd(t *testing.T, s *env) {
 	s.stock(t, "sale", 1000)
 	stores := []*inventory.Store{s.Store, s.open(t, s.o)}
@@ -79,8 +80,7 @@ func (mergeTests) ALimitHoldsInACrowd(t *testing.T, s *env) {
 	}
 }
 
-// ALimitWaitsForNoOtherStock has the buyer of an order hold something else, which has expired, and
-// whose stock is locked.
+// ALimitWaitsForNoOtherStock has an expired hold of the buyer on an SKU whose stock is locked.
 func (patientTests) ALimitWaitsForNoOtherStock(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	s.stock(t, "other", 10)

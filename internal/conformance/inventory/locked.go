@@ -63,7 +63,7 @@ func (s *env) lockedSKUsLeaveTheRest(t *testing.T, locked, waiters int) {
 		late = append(late, ordersOf("late "+sku, waiters, sku)...)
 	}
 	letGo := s.lockSKUs(t, named("held", locked))
-	waiting := suite.Begin(func() ([]told, error) { return crowd(t.Context(), s.Store, late), nil })
+	waiting := suite.Begin(func() ([]requestResult, error) { return crowd(t.Context(), s.Store, late), nil })
 	s.waitsForARow(t)
 	for _, sku := range named("free", 5) { // each waits for a slot
 		s.stock(t, sku, 20)
@@ -125,7 +125,7 @@ func (s *env) keysOpenElsewhereStallNobody(t *testing.T, open int) {
 	units := int64(rounds*(size+1) + open)
 	s.stock(t, "hot", units)
 	letGo := s.openKeys(t, open)
-	waited := make(chan []told, rounds)
+	waited := make(chan []requestResult, rounds)
 	for round := range rounds {
 		go func() { waited <- crowd(t.Context(), s.Store, ordersOf("open", open, "hot")) }()
 		sellsTo(t, s.Store, ordersOf(fmt.Sprint("round ", round), size, "hot"))
@@ -133,7 +133,7 @@ func (s *env) keysOpenElsewhereStallNobody(t *testing.T, open int) {
 	}
 	assert.Empty(t, waited, "orders that did not wait for their keys")
 	letGo()
-	var answers []told
+	var answers []requestResult
 	for range rounds {
 		answers = append(answers, suite.Wait(t, waited, "orders that wait")...)
 	}
@@ -157,7 +157,7 @@ func (mergeTests) KeysOpenElsewhereLockNoStock(t *testing.T, s *env) {
 	s.stock(t, "hot", rounds*(open+free))
 	reqs := ordersOf("open", rounds*open, "hot")
 	letGo := s.openKeys(t, rounds*open)
-	waited := make(chan []told, rounds)
+	waited := make(chan []requestResult, rounds)
 	for round := range rounds {
 		before := dialer.Watched()
 		go func() { waited <- crowd(t.Context(), store, reqs[round*open:][:open]) }()
@@ -173,9 +173,8 @@ func (mergeTests) KeysOpenElsewhereLockNoStock(t *testing.T, s *env) {
 	s.wantsOwnRows(t)
 }
 
-// latched opens a Store that refuses from memory what was sold out a moment ago: for longer than
-// its test lasts.
-func (s *env) latched(t *testing.T) *inventory.Store {
+// cached opens a Store that refuses from memory what was sold out, for longer than its test lasts.
+func (s *env) cached(t *testing.T) *inventory.Store {
 	t.Helper()
 	return s.open(t, inventory.Options{SoldOutTTL: 10 * time.Second, Timeout: time.Minute})
 }
@@ -200,7 +199,7 @@ func isLatched(t *testing.T, store *inventory.Store, sku string) {
 // ALatchRefusesWithoutLocks locks the row of an SKU that is sold out. Orders are refused
 // nonetheless, and what was sold is known.
 func (mergeTests) ALatchRefusesWithoutLocks(t *testing.T, s *env) {
-	store := s.latched(t)
+	store := s.cached(t)
 	s.stock(t, "sale", 3)
 	s.sells(t, order("sold elsewhere", "sale", 1))
 	sellsIn(t, store, order("sold", "sale", 1))
@@ -223,7 +222,7 @@ func (mergeTests) ALatchRefusesWithoutLocks(t *testing.T, s *env) {
 // ALatchEndsWithWhatComesIn has units come in by each way. Those of its own Store are for sale at
 // once, those of another a little later.
 func (mergeTests) ALatchEndsWithWhatComesIn(t *testing.T, s *env) {
-	store, brief := s.latched(t), s.open(t, inventory.Options{SoldOutTTL: 200 * time.Millisecond, Timeout: time.Minute})
+	store, brief := s.cached(t), s.open(t, inventory.Options{SoldOutTTL: 200 * time.Millisecond, Timeout: time.Minute})
 	s.stock(t, "sale", 2)
 	hold := held("held", "sale")
 	s.sells(t, hold)
@@ -258,9 +257,9 @@ func (mergeTests) ALatchEndsWithWhatComesIn(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// ALatchNeedsAllOfTheStock sells all units of an SKU but for those of a locked row. They are for sale once it is free.
+// ALatchNeedsAllOfTheStock sells all but the units of a locked row. They are for sale after it.
 func (mergeTests) ALatchNeedsAllOfTheStock(t *testing.T, s *env) {
-	store := s.latched(t)
+	store := s.cached(t)
 	s.leaveAllotment(t, 4, "sale")
 	s.stock(t, "other", 10)
 	unlock := s.Locked(t, "SELECT 1 FROM dblock_stock WHERE sku = 'sale' AND bucket = 0 FOR UPDATE")

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// ALockedTableIsBusyInTime has another session lock a table. Batches and reads behind it end within twice
-// the Timeout, merged and with Direct.
+// ALockedTableIsBusyInTime has another session lock a table. Batches and reads behind it end within
+// twice the Timeout, merged and with Direct.
 func (ownTests) ALockedTableIsBusyInTime(t *testing.T, e Inventory) {
 	const timeout, conns = 2 * time.Second, 64
 	for _, table := range []string{"dblock_stock", "dblock_reservation", "dblock_quota"} {

@@ -83,7 +83,7 @@ func kindOf(err error) string {
 }
 
 // outcome is the state of a new reservation, "replayed", or the kind of the error.
-func (a told) outcome() string {
+func (a requestResult) outcome() string {
 	switch {
 	case a.err != nil:
 		return kindOf(a.err)
@@ -93,7 +93,7 @@ func (a told) outcome() string {
 	return a.res.State.String()
 }
 
-func outcomes(answers []told) map[string]int {
+func outcomes(answers []requestResult) map[string]int {
 	n := map[string]int{}
 	for _, a := range answers {
 		n[a.outcome()]++
@@ -105,7 +105,7 @@ func outcomes(answers []told) map[string]int {
 func gets(t *testing.T, store *inventory.Store, r inventory.Request, want string) {
 	t.Helper()
 	res, err := store.Reserve(t.Context(), r)
-	assert.Equal(t, want, told{r, res, err}.outcome(), r.Key)
+	assert.Equal(t, want, requestResult{r, res, err}.outcome(), r.Key)
 }
 
 func (s *env) sells(t *testing.T, r inventory.Request) { t.Helper(); sellsIn(t, s.Store, r) }
@@ -116,12 +116,12 @@ func sellsIn(t *testing.T, store *inventory.Store, r inventory.Request) {
 }
 
 // inEach sends the requests to several Stores at once.
-func inEach(ctx context.Context, reqs []inventory.Request, stores ...*inventory.Store) []told {
-	answers := make([]told, len(stores)*len(reqs))
+func inEach(ctx context.Context, reqs []inventory.Request, stores ...*inventory.Store) []requestResult {
+	answers := make([]requestResult, len(stores)*len(reqs))
 	suite.Crowd(len(answers), func(i int) {
 		r := reqs[i%len(reqs)]
 		res, err := stores[i/len(reqs)].Reserve(ctx, r)
-		answers[i] = told{r, res, err}
+		answers[i] = requestResult{r, res, err}
 	})
 	return answers
 }

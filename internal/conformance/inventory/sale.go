@@ -50,7 +50,7 @@ func (tests) ASoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
 func (tests) RefusesOrdersOnceClosed(t *testing.T, s *env) {
 	s.stock(t, "sale", 2000)
 	store, ctx := s.open(t, s.o), t.Context()
-	orders := suite.Begin(func() ([]told, error) { return crowd(ctx, store, ordersFor(1000, "sale")), nil })
+	orders := suite.Begin(func() ([]requestResult, error) { return crowd(ctx, store, ordersFor(1000, "sale")), nil })
 	assert.NoError(t, store.Close(ctx))
 	assert.NoError(t, store.Close(ctx), "the second time")
 	books := s.balance(t, "sale")

@@ -68,7 +68,7 @@ func (ownTests) OperatorsOfStockNeedTheirGrants(t *testing.T, e Inventory) {
 	})
 }
 
-// RunReadOnly sells while the server becomes read-only and back. All calls end, and tell the truth.
+// RunReadOnly sells while the server becomes read-only and back. All calls end with true answers.
 func (e Inventory) RunReadOnly(t *testing.T) {
 	server := suite.NewReadOnlyServer(t, e.Kind)
 	if server == nil {

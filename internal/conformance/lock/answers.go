@@ -13,8 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// answersModes are the modes of leases, each with its own statements; "fair" has a Locker of its
-// own.
+// answersModes are the modes of leases, each with its own statements; "fair" has its own Locker.
 var answersModes = map[string][]dblock.Option{
 	"exclusive": {dblock.WithData([]byte("data"))},
 	"shared":    {dblock.WithShared()},
@@ -64,7 +63,7 @@ func (e Lease) use(ctx context.Context, x *answers.Trial, mode string) error {
 		}
 	})
 	if _, err := l.Held(ctx); err != nil {
-		x.Told(err)
+		x.Returned(err)
 	}
 	x.Heal()
 	key := x.Key
@@ -96,19 +95,19 @@ func (e Lease) acquireAndRelease(ctx context.Context, x *answers.Trial, l Leases
 	}
 	lock, err := acquireIn(ctx, l, mode, key)
 	if err != nil {
-		x.Told(err)
+		x.Returned(err)
 		return
 	}
 	switch {
 	case caller == 0 && mode != "shared":
 		err := e.Guarded(ctx, l, lock, "SELECT 1", func() {})
 		if err != nil && ctx.Err() == nil && lock.Context().Err() == nil {
-			x.Told(err)
+			x.Returned(err)
 		}
 	case caller == 1:
-		x.Told(lock.ExpireIn(ctx, time.Minute))
+		x.Returned(lock.ExpireIn(ctx, time.Minute))
 	}
-	x.Told(lock.Release(context.WithoutCancel(ctx)))
+	x.Returned(lock.Release(context.WithoutCancel(ctx)))
 }
 
 // RunAnswers replaces the server's answers while rows are locked.
@@ -153,7 +152,7 @@ func (r RowLocks) use(ctx context.Context, x *answers.Trial) error {
 		return tx.Commit(ctx)
 	}
 	for range x.Crowd {
-		_ = once(ctx, x.Told)
+		_ = once(ctx, x.Returned)
 	}
 	x.Heal()
 	return x.Again(ctx, "locking rows", func(ctx context.Context) error { return once(ctx, func(error) {}) })

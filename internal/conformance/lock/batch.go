@@ -67,8 +67,7 @@ func (leaseTests) OneBadRowFailsAlone(t *testing.T, v *env) {
 	isRefused(suite.Second(l.TryAcquire(suite.Soon(t), key(bad), dblock.WithShared())))
 }
 
-// ATokenAheadOfTheClock has rows whose tokens are ahead of the server's clock, as after the clock
-// was set back.
+// ATokenAheadOfTheClock has tokens ahead of the server's clock, as after that was set back.
 func (leaseTests) ATokenAheadOfTheClock(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	keys := []string{"a", "b", "c"}
@@ -206,7 +205,7 @@ func (leaseTests) ARefusalOfAnyKindIsOneKeys(t *testing.T, v *env) {
 			if mode == "alone" && (name == "ZX001" || name == "a primary key") { // other states may pass
 				assert.ErrorContains(t, refused, "refuses to release", "%s, %s", name, mode)
 			}
-			// MariaDB does not say whose primary key it is. A release inserts no row, so it is the host's.
+			// MariaDB does not name the table. A release inserts no row, so the key is the host's.
 			if _, passes := waits[name]; passes && name != "a primary key" {
 				assert.NoError(t, refused, "%s, %s", name, mode)
 			}

@@ -91,8 +91,8 @@ func (v *env) countChanges(t *testing.T, tables ...string) {
 	}
 }
 
-// CostsFewRoundTrips counts what a lone caller's calls send. On MySQL it is looked first whether a
-// row is missing.
+// CostsFewRoundTrips counts what a single caller's calls send. On MySQL it is looked first whether
+// a row is missing.
 func (leaseTests) CostsFewRoundTrips(t *testing.T, v *env) {
 	fresh := 2
 	if v.Kind == devdb.MySQL {

@@ -19,7 +19,7 @@
 //   - AnEndedContextSendsNothing: With an ended context the error is the context's, and certain.
 //   - ErrorsSayWhatIsKnown: The error of a refused call names a holder only if one is known.
 //   - SweepsWhatNobodyUses: A sweep deletes keys that are unused for long enough, and no others.
-//   - TellsTheObserver: The Observer hears of each acquisition, wait, release and loss.
+//   - TellsTheObserver: The Observer is called for each acquisition, wait, release and loss.
 //   - OneSweepsAtATime: One process sweeps at a time, and another one takes over when it is gone.
 //   - AStolenLockIsLost: After ForceRelease the holder loses the lock within the TTL.
 //   - ALostMemberLosesAllAndJoinsAnew: A process without its row loses its locks and joins anew.
@@ -80,7 +80,7 @@
 //   - FreesAllPermits: Permits are freed although one of their rows is locked.
 //   - AWriterLeavesNoTrace: After a writer waited, readers of another process get the key at once.
 //   - ManyPermitsTakeLittleTime: The largest number of permits is acquired beside other locks.
-//   - ALockedTableLeavesNoSession: Behind a locked table calls that give up leave no session at the server.
+//   - ALockedTableLeavesNoSession: Calls that give up behind a locked table leave no session.
 //   - ALockedRowIsWaitedFor: A key whose row is locked is waited for until the deadline.
 //   - ALockedSetIsWaitedFor: A set with a locked row is waited for, and so are fair waits.
 //   - ALockedGapIsWaitedFor: A row that cannot be inserted yet is waited for, on MySQL and MariaDB.
@@ -115,7 +115,7 @@
 //   - RefusesBadInput: Bad input is refused without a statement.
 //   - SaysWhatToDo: The error names the table, column or transaction at fault.
 //   - OppositeOrdersNeverMeet: Calls for the same rows in opposite orders never deadlock.
-//   - KeysAreReturnedAsGiven: A key is in one of the lists as it was given, however its row spells it.
+//   - KeysAreReturnedAsGiven: A key is returned as it was given, however its row spells it.
 //   - ControlSingleLocksMeet: Rows locked one by one in opposite orders deadlock, a conflict.
 //   - ClaimsAreDifferent: Concurrent claims have no row in common, and end with their transactions.
 //   - EndsWithRollbackAndCommit: Row locks end with their transaction.
@@ -142,10 +142,10 @@
 //
 //   - ANetworkFallsSilent: A lease is free within the TTL of a cut, after its holder's end.
 //
-// # Judged elsewhere
+// # Checked elsewhere
 //
 // TestLocks, TestLocksDense and TestLocksFaults of internal/programs run random programs on each
-// engine. Sections of the operating system and porcupine judge them. TestControlLocks and
+// engine. Sections of the operating system and porcupine check them. TestControlLocks and
 // TestControlDeadlocks are the controls.
 //
 //   - Callers of several processes exclude each other, in each mode, by sets, fair or not, and
@@ -158,8 +158,8 @@
 //   - AdvanceFence and CheckFence refuse a holder after a later one.
 //   - Rows that are claimed are updated by one transaction each.
 //
-// TestFaultsMatrix of internal/faultmatrix judges these promises under each of its faults. Each has
-// a control.
+// TestFaultsMatrix of internal/faultmatrix checks these promises under its faults. Each has a
+// control.
 //
 //   - Tokens grow, locks exclude, guarded reads and writes are linearizable, and permits fit, while
 //     processes and servers are killed, frozen and cut off.

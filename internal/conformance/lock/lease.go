@@ -62,8 +62,8 @@ type Leases interface {
 	SetPermits(ctx context.Context, key string, limit int) error
 }
 
-// The tests of doc.go are methods of these types. What leases promise on a database and in memory is
-// the contract. Session locks promise their readers the same.
+// The tests of doc.go are methods of these types. What leases promise on a database and in memory
+// is the contract. Session locks promise their readers the same.
 type (
 	contract    struct{ readerTests }
 	readerTests struct{}
@@ -108,8 +108,7 @@ const (
 	guardedKey = "guarded" // a process that holds this key stays in a guarded transaction
 )
 
-// Main does what a test has started this process for, and then never returns. Call it first in
-// TestMain.
+// Main does the work of a child process, and then never returns. Call it first in TestMain.
 func (e Lease) Main() {
 	if dsn := os.Getenv(holderDSN); dsn != "" {
 		e.Kind = devdb.Kind(os.Getenv(holderKind))

@@ -39,8 +39,8 @@ func shows(t *testing.T, h, want dblock.HeldLock) {
 		[]any{h.Fence, h.Holder.Label, h.Mode, h.Permits, h.Limit, string(h.Data)})
 }
 
-// ShowsOneHolder looks at a key of each mode: before its locks, with one of several, after them, and
-// after the death of its holder.
+// ShowsOneHolder looks at a key of each mode: before its locks, with one of several, after them,
+// and after the death of its holder.
 func (contract) ShowsOneHolder(t *testing.T, p Place) {
 	l, other := p.process(t, LeaseOptions{Label: "worker 7"}), p.process(t, LeaseOptions{})
 	noHolder := func(key string, want error) {
@@ -111,13 +111,13 @@ func (contract) SweepsWhatNobodyUses(t *testing.T, p Place) {
 }
 
 func (contract) TellsTheObserver(t *testing.T, p Place) {
-	observer, hears := suite.Hears()
+	observer, observed := suite.Observe()
 	l := p.process(t, LeaseOptions{Observer: observer})
 	lock := suite.Acquire(t, l, "k")
 	suite.IsTaken(t, l, "k")
 	suite.Release(t, lock)
 	suite.IsLost(t, suite.Acquire(t, l, "short", dblock.WithMaxHold(200*time.Millisecond)), dblock.ReasonTimeUp)
-	hears(t, "acquired k, not acquired k: true, released k, acquired short, lost short: "+string(dblock.ReasonTimeUp))
+	observed(t, "acquired k, not acquired k: true, released k, acquired short, lost short: "+string(dblock.ReasonTimeUp))
 }
 
 // NothingWorksAfterClose calls every method of a closed Locker.

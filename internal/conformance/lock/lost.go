@@ -105,9 +105,9 @@ func (leaseTests) ASiblingOutlivesAnother(t *testing.T, v *env) {
 	assert.EqualValues(t, 1, v.Count(t, suite.Members), "members: another process's")
 }
 
-// AForgottenReleaseIsRepeated puts the rows back that releases, and a call that gave up, have changed, as a server does that
-// crashed or failed over and has forgotten these commits. They are under a member that lives. When its connections have
-// ended, all is free but what it still holds.
+// AForgottenReleaseIsRepeated puts the rows back that releases, and a call that gave up, have
+// changed, as a server does that crashed or failed over and has forgotten these commits. They are
+// under a member that lives. When its connections have ended, all is free but what it still holds.
 func (leaseTests) AForgottenReleaseIsRepeated(t *testing.T, v *env) {
 	o, dialer := LeaseOptions{TTL: stolenTTL, Poll: 50 * time.Millisecond}, &faultconn.Dialer{}
 	fairly := o
@@ -198,8 +198,8 @@ func (v *env) logged(t *testing.T, f func()) int64 {
 // server's answer waits for half of the TTL.
 const frozenWithin = 30 * time.Second
 
-// AFrozenServerHoldsNoCaller freezes the server while locks are held. Each call returns in time. All
-// is free soon after the server answers again, and the processes that were closed have left.
+// AFrozenServerHoldsNoCaller freezes the server while locks are held. Each call returns in time.
+// All is free soon after the server answers again, and the processes that were closed have left.
 func (faultTests) AFrozenServerHoldsNoCaller(t *testing.T, v *env) {
 	own, server := v.onAServerOfItsOwn(t)
 	if server == nil {

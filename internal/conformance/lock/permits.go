@@ -139,8 +139,8 @@ func (leaseTests) FreesAllPermits(t *testing.T, v *env) {
 }
 
 // ManyPermitsTakeLittleTime acquires and releases the largest number of permits beside other locks,
-// which live for longer than each call takes. A call fails that takes as long as a statement may, which
-// is 10 s here. With a cost that grows with the square it took minutes.
+// which live for longer than each call takes. A call fails that takes as long as a statement may,
+// which is 10 s here. With a cost that grows with the square it took minutes.
 func (leaseTests) ManyPermitsTakeLittleTime(t *testing.T, v *env) {
 	const ttl, others = 30 * time.Second, 100
 	l, next := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{TTL: ttl})

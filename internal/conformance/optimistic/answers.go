@@ -54,7 +54,7 @@ func (e Tx) use(ctx context.Context, x *answers.Trial) error {
 		return err
 	}
 	for range x.Crowd {
-		x.Told(once(ctx))
+		x.Returned(once(ctx))
 	}
 	x.Heal()
 	err = x.Again(ctx, "a transaction", once)

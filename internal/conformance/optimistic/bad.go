@@ -214,7 +214,7 @@ func (tests[DB]) NonUniqueKey(t *testing.T, b *env[DB]) {
 	b.Exec(t, "CREATE UNIQUE INDEX twin_one ON twin (id)")
 	must(twin.Update(ctx, b.db, 2, 1, five))(t)
 
-	// An index that is dropped while it is relied on is told by the rows that were hit.
+	// The rows that were hit show an index that is dropped while it is relied on.
 	b.Exec(t, b.by("DROP INDEX twin_one", "DROP INDEX twin_one ON twin"))
 	b.Exec(t, "INSERT INTO twin VALUES (2, 0, 2)")
 	tx := b.tx(t, sql.LevelReadCommitted)

@@ -97,7 +97,7 @@ func (b *env[DB]) writesColumn(t *testing.T, column, typ string, given []any, ch
 }
 
 // comparesColumn: what was read from a column, and what a write has returned, can be given back as
-// expected; and NULL is expected in vain, unless it is there. Some types can't be compared.
+// expected; and NULL matches only NULL. Some types can't be compared.
 func (b *env[DB]) comparesColumn(t *testing.T, db DB, column, typ string, taken []change) {
 	t.Helper()
 	ctx, table := t.Context(), b.columns(t, "single", column)

@@ -60,7 +60,7 @@ func cutWrites[DB any](t *testing.T, b *env[DB]) map[string]cutWrite[DB] {
 	}
 }
 
-// cutTrial is one trial: two rows of its own, and a pool of one connection on a dialer that strikes.
+// cutTrial is one trial: two rows of its own, and a pool of one connection on a faulty dialer.
 type cutTrial[DB any] struct {
 	id     int64
 	dialer faultconn.Dialer
@@ -137,7 +137,7 @@ func (u *unknownOutcomes) check(t *testing.T) {
 	assert.NotZero(t, u.written.Load(), "written, of unknown outcomes")
 }
 
-// checkCut says what is wrong with what a caller was told of a write that was made n times.
+// checkCut says what is wrong with a caller's answer to a write that was made n times.
 func checkCut(told error, n float64, disturbed bool) error {
 	unknown := errors.Is(told, dblock.ErrOutcomeUnknown)
 	switch {

@@ -40,11 +40,11 @@
 //   - ControlIncrementsAreLost: Without the version increments are lost.
 //   - IncrementsByColumns: Increments by the balance itself lose none.
 //
-// The random calls of Contract are made on a pool and in transactions that commit or roll back, with
-// triggers that number rows of their own, and with these versions: integers from 1 and from 0, times,
+// The random calls of Contract are made on a pool and in transactions that commit or roll back,
+// with triggers that number rows of their own. Versions are integers from 1 and from 0, times,
 // UUIDs, and columns, of which NULL is a value and texts are compared by byte. A deleted and
 // reinserted row is another one, except for integers. UpdateMany returns a verdict for each row, or
-// writes none. ManyWritesTheSame gives back, as expected, what it has read from columns of all types.
+// writes none. ManyWritesTheSame gives back, as expected, what it has read.
 //
 // # Both
 //
@@ -72,10 +72,11 @@
 //   - PoolsNoBrokenConnection: A connection that was killed is not given out again.
 //   - ALockTimeoutIsItsCallers: A lock timeout is returned as it is, after one attempt.
 //   - TxRefusesWhatMakesNoSense: Bad options are refused.
-//   - ACommitCutAnywhere: The answer is true wherever the connection breaks; no unknown is repeated.
+//   - ACommitCutAnywhere: The answer is true wherever the connection breaks; unknown ones are final.
 //
-// # Judged elsewhere
+// # Checked elsewhere
 //
-// Package optimistic tests what no driver has a part in: bad input is refused without a statement, Diagnose tells stale from gone, and versions
-// of a caller's own queries may begin at 0. RunTx rolls back a panic (APanicRollsBack), also of Do.
+// Package optimistic tests what needs no driver: bad input is refused without a statement, Diagnose
+// distinguishes stale from gone, and versions of a caller's own queries may begin at 0. RunTx rolls
+// back a panic (APanicRollsBack), also of Do.
 package optimistic

@@ -64,7 +64,7 @@ func (e Queue) use(ctx context.Context, x *answers.Trial) error {
 		err = goesOn(ctx, x, q, &last, late)
 	}
 	stop()
-	x.Told(<-worked)
+	x.Returned(<-worked)
 	x.Close(ctx, q.Close)
 	return err
 }
@@ -107,18 +107,18 @@ func enqueueAll(ctx context.Context, x *answers.Trial, q *queue.Queue) (late que
 	tasks[1].Delay, tasks[2].Unique = 10*time.Millisecond, "one"
 	tasks[3].Group, tasks[3].GroupLimit, tasks[4].Group, tasks[4].GroupLimit = "g", 1, "g", 1
 	id, err := q.Enqueue(ctx, job(1))
-	x.Told(err)
-	x.Told(suite.Second(q.EnqueueMany(ctx, tasks)))
+	x.Returned(err)
+	x.Returned(suite.Second(q.EnqueueMany(ctx, tasks)))
 	same := job(7)
 	same.Unique = "one"
-	x.Told(suite.Second(q.Enqueue(ctx, same)))
-	x.Told(suite.Second(q.Show(ctx, id)))
-	x.Told(suite.Second(q.List(ctx, queue.Filter{Queue: x.Key})))
-	x.Told(suite.Second(q.Stats(ctx)))
+	x.Returned(suite.Second(q.Enqueue(ctx, same)))
+	x.Returned(suite.Second(q.Show(ctx, id)))
+	x.Returned(suite.Second(q.List(ctx, queue.Filter{Queue: x.Key})))
+	x.Returned(suite.Second(q.Stats(ctx)))
 	delayed := job(8)
 	delayed.Delay = time.Hour
 	late, err = q.Enqueue(ctx, delayed)
-	x.Told(err)
-	x.Told(suite.Second(q.Cancel(ctx, late)))
+	x.Returned(err)
+	x.Returned(suite.Second(q.Cancel(ctx, late)))
 	return late
 }

@@ -135,8 +135,8 @@ func (mainTests) ABeginningProvesItsClaim(t *testing.T, d *env) {
 }
 
 // Processes die again and again with jobs that they claimed and did not begin. Of each job's
-// attempts one is lost at most, and never the last; the others count from their beginnings. The control forgets that
-// beginnings are recorded: then more are lost.
+// attempts one is lost at most, and never the last; the others count from their beginnings. The
+// control forgets that beginnings are recorded: then more are lost.
 func (mainTests) AnAttemptCountsFromItsBeginning(t *testing.T, d *env) {
 	const deaths, most = 4, 4
 	q := d.open(t, queue.Options{})
@@ -294,7 +294,7 @@ func (d *env) zombie(t *testing.T, around ...func()) *zombie {
 	return z
 }
 
-// A zombie neither ends nor delays nor buries its job.
+// A zombie neither ends nor delays nor discards its job.
 func (mainTests) AZombieFinishesNothing(t *testing.T, d *env) {
 	each(t, d, map[string]error{
 		"Done": nil, "Snoozed": queue.Snooze(time.Hour), "Discarded": queue.Discard(errBadDay), "Failed": errBadDay,

@@ -132,8 +132,7 @@ const (
 	mostFine = 20
 )
 
-// Main does what a test has started this process for, and then never returns. Call it first in
-// TestMain.
+// Main does the work of a child process, and then never returns. Call it first in TestMain.
 func (e Queue) Main() {
 	if dsn := os.Getenv(hostDSN); dsn != "" {
 		e.Kind = devdb.Kind(os.Getenv(hostKind))

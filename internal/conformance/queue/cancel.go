@@ -21,7 +21,7 @@ func cancelAll(t *testing.T, q *queue.Queue, jobs []queue.ID) {
 	}
 }
 
-// cancelled asserts that the given number of jobs has ended as cancelled, and no other job has ended.
+// cancelled asserts that so many jobs have ended as cancelled, and no other job has ended.
 func (d *env) cancelled(t *testing.T, jobs int) {
 	t.Helper()
 	d.empty(t)
@@ -30,7 +30,7 @@ func (d *env) cancelled(t *testing.T, jobs int) {
 	d.rows(t, "dead", 0)
 }
 
-// drops are the jobs of which an observer hears that they are dropped because Cancel was called.
+// drops are the jobs that an observer reports as dropped because Cancel was called.
 type drops chan queue.Info
 
 func (c drops) observer(t *testing.T) queue.Observer {
@@ -40,7 +40,7 @@ func (c drops) observer(t *testing.T) queue.Observer {
 	}}
 }
 
-// of asserts that observers have heard of each of some jobs once, and of no others.
+// of asserts that observers were called for each of some jobs once, and for no others.
 func (c drops) of(t *testing.T, jobs []queue.ID, kinds ...string) {
 	t.Helper()
 	var heard []queue.ID

@@ -139,8 +139,9 @@ func (mainTests) FindsAClaimThatItDoesNotKnow(t *testing.T, d *env) {
 	assert.NoError(t, stop())
 }
 
-// Of the jobs of a claim one ends, and one is to be tried again. The server forgets both, and all connections end. When the
-// last job of the claim has ended, these two run again: no job is left in a claim that is closed.
+// Of the jobs of a claim one ends, and one is to be tried again. The server forgets both, and all
+// connections end. When the last job of the claim has ended, these two run again: no job is left in
+// a claim that is closed.
 func (mainTests) AForgottenEndIsRepeated(t *testing.T, d *env) {
 	const jobs = 3
 	dialer, held := &faultconn.Dialer{}, newHolder(t)
@@ -286,8 +287,8 @@ type pausePoint struct {
 	inTx bool   // the handler has a transaction, whose statements come after the middleware
 }
 
-// A queue is paused at each place between the claim of a job and its handler. Once Pause has returned,
-// no job begins. The jobs keep their places, and have had no attempt.
+// A queue is paused at each place between the claim of a job and its handler. Once Pause has
+// returned, no job begins. The jobs keep their places, and have had no attempt.
 func (mainTests) APausedJobDoesNotBegin(t *testing.T, d *env) {
 	each(t, d, map[string]pausePoint{
 		"payloads are read":         {args: strings.Repeat("x", 64<<10), text: "name: ReadPayloads"},

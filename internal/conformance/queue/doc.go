@@ -4,7 +4,7 @@
 //
 //   - EachEndHasItsReason: Observers and the dead have the reason of each end, such as an error, a
 //     timeout, a panic, an exit, a decision, or a payload that does not decode.
-//   - TellsWhatIsRecorded: The Observer hears of each end once, after its commit.
+//   - TellsWhatIsRecorded: The Observer is called for each end once, after its commit.
 //   - ALoneJobIsDoneAtOnce: A single job waits for no batch and no poll.
 //   - AnUnknownKindWaits: A job of an unknown kind waits for a process that knows it, at no cost.
 //   - LowerPrioritiesFirst: Jobs with lower priority numbers begin first.
@@ -28,22 +28,22 @@
 //   - HandsBackWhatIsStranded: Jobs behind blocked handlers are handed back and run elsewhere.
 //   - APauseReachesOtherProcesses: A pause by another process takes effect.
 //   - APausedJobDoesNotBegin: A pause between claim and handler keeps the job from beginning.
-//   - AZombieFinishesNothing: A process that was declared dead neither ends, delays nor buries a
+//   - AZombieFinishesNothing: A process that was declared dead neither ends, delays nor discards a
 //     job, and says so.
 //   - ControlAZombieFinishes: With its claim left in place, it finishes another process's job.
 //   - FindsLateJobsBesideABacklog: A worker with a backlog finds jobs that were committed late.
 //   - AnAttemptCountsFromItsBeginning: An attempt counts from its beginning, not from its claim. A
 //     job that never began never dies.
 //   - ABeginningProvesItsClaim: A process that was declared dead begins no job of its old claims.
-//   - ABeginningHasItsConnection: An attempt that waits for its transaction has not begun, and loses
-//     no time.
+//   - ABeginningHasItsConnection: An attempt that waits for its transaction has not begun, and has
+//     all its time.
 //   - ALockedJobStopsNoBeginnings: A locked row of a job delays no other beginning.
 //   - ALockedJobStopsNoEnds: Locked rows delay no other end, not even of the same message.
 //   - ARescuePassesLockedKeys: A rescue passes over locked groups and keys.
 //   - ARescueThatFailsKeepsItsClaims: Jobs that a rescue could not write wait for a later one.
 //   - TheLivingKeepTheirJobs: A heartbeat keeps a job for longer than the TTL.
 //   - FindsWhatWasCommittedLate: A job that was committed late runs in the place of its enqueueing.
-//   - AForgottenEndIsRepeated: A job whose end a failover lost runs again, though its claim is closed.
+//   - AForgottenEndIsRepeated: A job whose end a failover lost runs again, though its claim ended.
 //   - FindsAClaimThatComesLate: A claim that is committed after a look is found by a later one.
 //
 // # Keys and groups
@@ -54,15 +54,15 @@
 //   - ALockedGroupHidesNoOthers: A locked group with many due jobs hides no other group.
 //   - ARaisedLimitLetsTheFirstIn: A raised limit admits waiting jobs in order.
 //   - AGroupWithGapsIsDone: A group goes on where jobs of it were deleted.
-//   - AnOldSnapshotBlocksNoGroup: A group goes on after EnqueueTx in a transaction whose snapshot is
+//   - AnOldSnapshotBlocksNoGroup: A group goes on after EnqueueTx in a transaction with a snapshot
 //     older than the group's end, at any isolation level.
 //   - CancelOfBlockedJobs: Cancelling a blocked job leaves the group's count right.
 //   - EndsOfDelayedJobsTakeNoPlaces: The end of a delayed job changes no count of its group.
 //   - ABurialSentTwiceFreesNoKeys: A death that is sent twice frees no key of a later job.
 //   - LockedKeysHoldFewConnections: Locked groups and keys keep few connections waiting.
 //   - AnOpenTransactionStopsNobody: An open transaction with a group and a key stops no other job.
-//   - ALockedTableLeavesNoSession: Behind a locked table calls end in time, and leave no session at the
-//     server.
+//   - ALockedTableLeavesNoSession: Behind a locked table calls end in time, and leave no session at
+//     the server.
 //   - WaitsForAUniqueKeyAlone: Callers that wait for a locked key keep others from no connection. A
 //     rollback frees it.
 //   - ACallOfSeveralKeysStopsNobody: A call of several keys that waits for one stops no other.
@@ -91,7 +91,7 @@
 //   - CountsJobsOfManyPriorities: Stats of a queue with many priorities takes few statements.
 //   - ListsAndShowsJobs: List and Show return jobs of every state.
 //   - ListsBehindOtherQueues: List finds a queue's jobs behind 10,000 of another.
-//   - TellsRetriesApart: List tells failed, killed, snoozed and delayed jobs apart.
+//   - TellsRetriesApart: List distinguishes failed, killed, snoozed and delayed jobs.
 //   - CancelsWhatRuns: Cancel ends the context of a running job, and one that ignores it is done.
 //   - CancelsForGood: A cancelled job never begins again, however its attempt ends, or if its
 //     worker hands it back.
@@ -111,7 +111,7 @@
 //   - EffectsInGroups: The end frees keys and admits the next job of the group. A follow-up exists
 //     if its job has ended.
 //   - EffectsAndMiddleware: Middleware decides whether the transaction commits.
-//   - EffectsAndImpatientMiddleware: A job ends after its handler, also if a middleware returns before it.
+//   - EffectsAndImpatientMiddleware: A job ends after its handler, not its middleware.
 //   - EffectsInTime: A handler that returns after its timeout has no effect.
 //   - EffectsOfConflicts: Handlers with conflicts run again at once, a bounded number of times.
 //   - EffectsOfTheCancelled: A cancelled job has no effect.
@@ -154,13 +154,13 @@
 //   - ManyShareWhatTheyHear: Many woken processes run each job once, and do not all claim at once.
 //   - WorksBehindAPooler: Behind a pooler jobs are polled for, and the log says so once.
 //
-// # Judged elsewhere
+// # Checked elsewhere
 //
-// Package queue judges that bad tasks, bad options and bad filters are refused (TestBadInput), that
+// Package queue checks that bad tasks, bad options and bad filters are refused (TestBadInput), that
 // middleware runs around each handler, in order (TestMiddlewareIsAround), and that a hundred locked
 // groups delay no other group (TestLockedGroupsDelayNoOthers).
 //
-// TestQueue and TestQueueFaults of internal/programs judge these promises, the latter with
+// TestQueue and TestQueueFaults of internal/programs check these promises, the latter with
 // connections that end and rows that are locked. TestControlQueue and TestJudgesQueue are their
 // controls.
 //
@@ -176,10 +176,10 @@
 //   - "error": many claimers and producers meet no deadlock.
 //   - "lost" and "twice" of jobs with a transaction: their effects and their ends are one.
 //
-// TestQueueEndsFaults of internal/programs judges the same while processes are killed and frozen:
+// TestQueueEndsFaults of internal/programs checks the same while processes are killed and frozen:
 // their jobs run elsewhere, keys and places outlive them, others promote and rescue.
 //
-// TestFaultsMatrix of internal/faultmatrix judges jobs with a transaction, groups and keys. Each
+// TestFaultsMatrix of internal/faultmatrix checks jobs with a transaction, groups and keys. Each
 // row has its control.
 //
 //   - "nothing lost" of each fault: broken connections and killed servers lose no job.

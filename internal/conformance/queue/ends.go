@@ -21,7 +21,7 @@ import (
 )
 
 // Jobs end in their last attempts, for the reasons that their handlers give, or while they wait.
-// Observers hear of it, and the dead keep the reason. The other jobs are done.
+// Observers are called, and dead jobs keep the reason. The other jobs are done.
 func (mainTests) EachEndHasItsReason(t *testing.T, d *env) {
 	heard := make(chan []string, 100)
 	clean := strings.NewReplacer("\x00", "\uFFFD", "\xff", "\uFFFD").Replace
@@ -101,7 +101,7 @@ func (mainTests) EachEndHasItsReason(t *testing.T, d *env) {
 }
 
 // A job of a kind that its process does not know waits for a process that does. It costs no
-// attempt, and other jobs are done. Observer.Trouble hears of the kind once in a while. With a process
+// attempt, and other jobs are done. Observer.Trouble reports the kind now and then. With a process
 // for each kind all jobs are done.
 func (mainTests) AnUnknownKindWaits(t *testing.T, d *env) {
 	began, troubles, snoozed := time.Now(), make(chan error, 1000), make(chan time.Duration, 1000)

@@ -117,8 +117,8 @@ func (d *env) overdue(t *testing.T, jobs int, group string) {
 
 const dueBacklog = 20_000
 
-// An urgent job that comes due is ready before most jobs that wait for their promotion, also if it came
-// due in the same moment as many others and is the last one in their order.
+// An urgent job that comes due is ready before most jobs that wait for their promotion, also if it
+// came due in the same moment as many others and is the last one in their order.
 func (mainTests) AnUrgentJobDoesNotWait(t *testing.T, d *env) {
 	each(t, d, map[string]int{"Later": 1, "AnUrgentJobOfTheSameTimeIsFirst": 0}, func(t *testing.T, d *env, later int) {
 		q := d.open(t, queue.Options{})

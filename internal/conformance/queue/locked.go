@@ -205,9 +205,9 @@ func (mainTests) AWrongCountStopsNoOthers(t *testing.T, d *env) {
 	d.empty(t)
 }
 
-// One message has the ends of three jobs whose rows are locked, which are done, dead and retried, and
-// of 50 others. The others are recorded, and later jobs run and fail meanwhile. The server keeps no
-// session for a statement whose caller has left. The three end once the lock is released.
+// One message has the ends of three jobs whose rows are locked, which are done, dead and retried,
+// and of 50 others. The others are recorded, and later jobs run and fail meanwhile. The server
+// keeps no session for a statement whose caller has left. The three end once the lock is released.
 func (mainTests) ALockedJobStopsNoEnds(t *testing.T, d *env) {
 	const locked, others = 3, 50
 	wo := queue.WorkerOptions{Syncs: 1, Backoff: fast, Promote: 10 * time.Millisecond}

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// killed enqueues tasks, whose jobs a process begins that is then declared dead. It stands still until
+// killed enqueues tasks, whose jobs a process begins that is then declared dead. It is frozen until
 // the test ends.
 func (d *env) killed(t *testing.T, q *queue.Queue, tasks ...queue.Task) []queue.ID {
 	t.Helper()
@@ -59,8 +59,8 @@ func (mainTests) ARescuePassesLockedKeys(t *testing.T, d *env) {
 	d.rows(t, "dead", 15)
 }
 
-// The server refuses to reschedule jobs of a claim, and buries others. The claim keeps the former,
-// and the next rescue moves them. They wait as jobs that failed.
+// The server refuses to reschedule jobs of a claim, and discards others. The claim keeps the
+// former, and the next rescue moves them. They wait as jobs that failed.
 func (mainTests) ARescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
 	const jobs = 10
 	q, asked := d.open(t, queue.Options{}), make(chan int, 2*jobs)

@@ -130,8 +130,7 @@ func (mainTests) EffectsInGroups(t *testing.T, d *env) {
 	d.empty(t)
 }
 
-// The middleware turns a success into a failure, and a panic into a success. The panic has no
-// effect.
+// The middleware swaps successes and failures, and hides a panic. The panic has no effect.
 func (mainTests) EffectsAndMiddleware(t *testing.T, d *env) {
 	wo := quickly
 	wo.Middleware = []queue.Middleware{func(ctx context.Context, job queue.Info, next queue.Next) (err error) {
@@ -156,7 +155,7 @@ func (mainTests) EffectsAndMiddleware(t *testing.T, d *env) {
 	assert.EqualValues(t, 2, d.Count(t, "SELECT attempt FROM suite_effect"))
 }
 
-// The middleware returns before the handler does. The job ends after the handler, and has no effect.
+// The middleware returns before the handler. The job ends after the handler, without effect.
 func (mainTests) EffectsAndImpatientMiddleware(t *testing.T, d *env) {
 	wo := quickly
 	left, handled := make(chan struct{}), new(atomic.Bool)

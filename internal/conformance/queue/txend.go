@@ -198,7 +198,7 @@ func (mainTests) EffectsOfEndsThatGiveWay(t *testing.T, d *env) {
 // for the job, or sends the end again.
 type cutOff struct {
 	job     queue.ID
-	ends    chan string // what the observer hears of the job
+	ends    chan string // the observer's calls for the job
 	unknown chan error
 	wake    chan struct{}
 }
@@ -281,11 +281,11 @@ type lostEnd struct {
 	effects, dead int
 }
 
-// An end that another process has made impossible, or that was recorded before, is known for what it
-// is. A commit that rolled back is never recorded, however another process has ended the job since. One
-// that took place is recorded while the process has its row; without it the outcome is unknown. An end
-// of Handle that was not recorded is not recorded when it is sent again. The controls put the process's
-// row back: then an end that was not recorded counts as recorded.
+// An end that another process has made impossible, or that was recorded before, is known for what
+// it is. A commit that rolled back is never recorded, however another process has ended the job
+// since. One that took place is recorded while the process has its row; without it the outcome is
+// unknown. An end of Handle that was not recorded is not recorded when it is sent again. The
+// controls put the process's row back: then an end that was not recorded counts as recorded.
 func (mainTests) EndsWithoutAnAnswer(t *testing.T, d *env) {
 	const before, after, others, gone, back = faultconn.CutBefore, faultconn.CutAfter, "others", "gone", "back"
 	each(t, d, map[string]lostEnd{

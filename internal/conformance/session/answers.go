@@ -73,10 +73,10 @@ func (e Session) use(ctx context.Context, x *answers.Trial, o SessionOptions) er
 func (e Session) useOnce(ctx context.Context, x *answers.Trial, l, other dblock.Locker, n int) {
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	key, told, acquire := x.Key, x.Told, l.Acquire
+	key, told, acquire := x.Key, x.Returned, l.Acquire
 	var opts []dblock.Option
 	switch {
-	case n == 0: // its release is heard of
+	case n == 0: // its release is notified
 		acquire, told = other.Acquire, func(error) {}
 	case n == 2 && e.Kind == devdb.Postgres:
 		opts = append(opts, dblock.WithShared())

@@ -171,7 +171,7 @@ func (p *program) free(t *testing.T) {
 }
 
 func (tests) TellsTheObserver(t *testing.T, s *env) {
-	observer, hears := suite.Hears()
+	observer, observed := suite.Observe()
 	l := s.process(t, SessionOptions{IdleTimeout: 3 * time.Second, Observer: observer})
 	lock := suite.Acquire(t, l, "k")
 	suite.IsTaken(t, l, "k")
@@ -179,7 +179,7 @@ func (tests) TellsTheObserver(t *testing.T, s *env) {
 	killed := suite.Acquire(t, l, "killed")
 	s.endHolder(t, "killed")
 	suite.IsLost(t, killed, dblock.ReasonDisconnected)
-	hears(t, "acquired k, not acquired k: true, released k, acquired killed, lost killed: "+string(dblock.ReasonDisconnected))
+	observed(t, "acquired k, not acquired k: true, released k, acquired killed, lost killed: "+string(dblock.ReasonDisconnected))
 }
 
 func (tests) CloseGivesBack(t *testing.T, s *env) { s.closeGivesBack(t, SessionOptions{}) }

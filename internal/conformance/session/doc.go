@@ -7,7 +7,7 @@
 //   - RefusesBadOptions: Bad options are refused.
 //   - RefusesBadKeys: A raw key that the server could not have is refused.
 //   - RawKeysAreTheServers: A raw key excludes exactly what the server excludes for other programs.
-//   - TellsTheObserver: The Observer hears of each acquisition, wait, release and loss.
+//   - TellsTheObserver: The Observer is called for each acquisition, wait, release and loss.
 //   - CloseGivesBack: Close frees what the process holds.
 //   - CloseInLine: Close ends the waits of the process.
 //   - ALeaverIsNoTrouble: When the first waiter gives up, the next one gets the lock.
@@ -19,7 +19,7 @@
 //   - TheServerQueueWaitsOn: A waiter at the server outlives its connection and its statement.
 //   - ALostLockIsNotReleased: A holder without its connection releases nothing of the next one.
 //   - InterruptedHandOvers: Callers go on, and no lock is lost or left, amid interrupts.
-//   - CostsFewRoundTrips: Acquisitions, refusals, releases and shared holds cost one statement each.
+//   - CostsFewRoundTrips: An acquisition, refusal, release or shared hold costs one statement.
 //   - ADeadOneIsFreedAtOnce: The locks of a process that died are free at once.
 //   - ReadersShare: Readers of two processes hold a key together, and a writer waits for them.
 //   - WaitsForReaders: A writer that waits keeps new readers out; when it gives up they may come.
@@ -48,16 +48,15 @@
 //   - AKilledSessionIsLost: A killed connection's locks are lost soon, and new ones are granted.
 //   - ANetworkFallsSilent: On Linux, the server frees a lock within IdleTimeout of a cut network.
 //
-// # Judged elsewhere
+// # Checked elsewhere
 //
 // By TestLocks and TestLocksFaults of internal/programs, which draw session locks with and without
 // the server's queue: grants and releases have an order in which each is what a lock would do, also
 // when connections are ended and statements interrupted. A Release that returns nil means that the
-// lock was held until then, shared or alone. A process that lost its connection hands nothing over;
-// that, and that a statement whose answer was lost leaves nothing, TestSeeds of internal/locksim judges.
-// A caller that gives up, also at the moment of the grant, leaves nothing. A release under an ended
-// context takes place. Errors are those
-// that are documented, also when a Locker is opened.
+// lock was held until then, shared or alone. A process that lost its connection hands nothing over.
+// A statement whose answer was lost leaves nothing: TestSeeds of internal/locksim checks both. A
+// caller that gives up, also at the moment of the grant, leaves nothing. A release under an ended
+// context takes place. Errors are those that are documented, also when a Locker is opened.
 //
 // By internal/faultmatrix: the answers of acquisitions and releases are true if a connection breaks
 // or stalls at any call, and a process that was frozen past its time counts on no lock.

@@ -74,8 +74,7 @@ type counting struct {
 	Options  SessionOptions
 }
 
-// Main does what a test has started this process for, and then never returns. Call it first in
-// TestMain.
+// Main does the work of a child process, and then never returns. Call it first in TestMain.
 func (e Session) Main() {
 	text := os.Getenv(childEnv)
 	if text == "" {
@@ -101,7 +100,7 @@ func (tests) ADeadOneIsFreedAtOnce(t *testing.T, s *env) {
 	lock := suite.Acquire(t, a, "k")
 	dialer.CloseAll()
 	suite.IsFree(t, b, "k")
-	if s.Postgres() { // its connection is listened to; elsewhere the next ping would tell
+	if s.Postgres() { // its connection is listened to; elsewhere the next ping fails
 		suite.IsLost(t, lock, dblock.ReasonDisconnected)
 	} else {
 		_ = lock.Release(t.Context())

@@ -19,7 +19,7 @@ func (e Session) runCut(t *testing.T) { suite.RunCut(t, e.Kind, e.aNetworkFallsS
 
 // aNetworkFallsSilent: the server frees the lock of a process that was cut off within the
 // IdleTimeout, after its holder has ceased to count on it. The same holds for a lock that the
-// server has granted to a waiter it could not tell.
+// server has granted to a waiter it could not reach.
 func (e Session) aNetworkFallsSilent(t *testing.T) error {
 	near, far := testdb.OwnNear(t, e.Kind)
 	s := e.env(suite.OpenDB(t, e.Kind, near))

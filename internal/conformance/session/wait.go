@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// pollsLate is of processes that learn of a release in time only if they hear of it.
+// pollsLate is of processes that learn of a release in time only by a notification.
 var pollsLate = SessionOptions{Poll: time.Minute}
 
 // isHeardOf releases a lock, and fails unless a waiter that polls late has it soon.
@@ -28,7 +28,7 @@ func isHeardOf(t *testing.T, lock *dblock.Lock, waiter func() *dblock.Lock) {
 	assert.Less(t, time.Since(began), 30*time.Second, "until the waiter heard of the release")
 }
 
-// ALeaverIsNoTrouble has the first waiter give up: the next one gets the lock, and hears of it.
+// ALeaverIsNoTrouble has the first waiter give up: the next one is notified, and gets the lock.
 func (tests) ALeaverIsNoTrouble(t *testing.T, s *env) {
 	a, b := s.process(t, SessionOptions{}), s.process(t, pollsLate)
 	lock := suite.Acquire(t, a, "k")
@@ -164,14 +164,14 @@ func (tests) ManyLocksFewConns(t *testing.T, s *env) {
 	}
 	assert.NotZero(t, s.holder(t, "k0"))
 	assert.NotZero(t, s.holder(t, "k4999"))
-	other := s.process(t, SessionOptions{}) // the server has room still
+	other := s.process(t, SessionOptions{}) // the server can hold more locks
 	suite.IsTaken(t, other, "k0")
 	suite.IsFree(t, other, "another")
 	closeMany(t, l, locks)
 }
 
-// MoreThanItMay acquires locks until a process may hold no more. The next call returns an error that
-// says so. No lock ends.
+// MoreThanItMay acquires locks until a process may hold no more. The next call returns an error
+// that says so. No lock ends.
 func (tests) MoreThanItMay(t *testing.T, s *env) {
 	l := s.process(t, SessionOptions{MaxConns: 1})
 	most := 10_000

@@ -89,8 +89,8 @@ func IsLost(t *testing.T, lock *dblock.Lock, want dblock.Reason) {
 	assert.ErrorIs(t, lock.Release(t.Context()), dblock.ErrLost, "release of what was lost")
 }
 
-// Hears is an Observer, and what waits until that has heard some events.
-func Hears() (o dblock.Observer, hears func(t *testing.T, events string)) {
+// Observe returns an Observer, and a function that waits until its calls were these events.
+func Observe() (o dblock.Observer, observed func(t *testing.T, events string)) {
 	var mu sync.Mutex
 	var heard []string
 	note := func(format string, args ...any) {

@@ -48,7 +48,7 @@ func (c *Child) Held(t *testing.T) (since time.Duration) {
 	return since
 }
 
-// Counted returns until when a process counted on its lock, and when it was told of the loss.
+// Counted returns until when a process counted on its lock, and when it learned of the loss.
 func (c *Child) Counted(t *testing.T, why *dblock.LostError) (last, ended time.Duration) {
 	t.Helper()
 	c.scan(t, "counted on until %d ended at %d", &last, &ended)

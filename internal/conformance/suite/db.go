@@ -140,7 +140,8 @@ func (d *DB) Locked(t *testing.T, statements ...string) (release func()) {
 	return func() { _ = tx.Rollback() }
 }
 
-// Forgets remembers the rows of tables. It returns what puts them back, as a server does that has forgotten all commits since.
+// Forgets remembers the rows of tables. It returns what puts them back, as a server does that has
+// forgotten all commits since.
 func (d *DB) Forgets(t *testing.T, tables ...string) (forget func()) {
 	t.Helper()
 	var back []string

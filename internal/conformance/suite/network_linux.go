@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// CutBound is the IdleTimeout, or the TTL, of who is cut off. A tenth of it before its end the
-	// holder is told.
+	// CutBound is the IdleTimeout, or the TTL, of the process that is cut off. A tenth of it before
+	// its end the lock is lost.
 	CutBound = 3 * time.Second
 
 	forever = 24 * time.Hour // of the control
@@ -43,7 +43,7 @@ func RunCut(t *testing.T, kind devdb.Kind, test func(*testing.T) error) {
 
 // Silence is what a test of it needs: processes at the far end of a wire, with a lock each. That of
 // the control is kept for ever, so that it shows that nothing but the bound frees the other one:
-// neither end of a connection hears that it is cut.
+// neither end of a connection gets an error.
 type Silence struct {
 	Far             *testdb.Far
 	Holder, control *Child
@@ -94,7 +94,7 @@ func Take(t *testing.T, l dblock.Locker, key string) <-chan Taken {
 	return got
 }
 
-// Check fails where the lock was free too late, or too early for who had it. It returns false where
+// Check fails if the lock was free too late, or too early for its holder. It returns false where
 // the machine was so busy that it was lost before the cut.
 func (n *Silence) Check(t *testing.T, freed time.Duration, why dblock.Reason) (atTheCut bool) {
 	t.Helper()

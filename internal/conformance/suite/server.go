@@ -97,10 +97,10 @@ func IsDifferent(err error, object string) bool {
 		strings.Contains(strings.Join(wrong.Differences, "\n"), object+" is missing") && strings.Contains(err.Error(), "dblock migrate up")
 }
 
-// RefusesUnsafeTables opens over a table on which a nil error would not be a committed write: of
-// another storage engine, or with a trigger that may change rows, on MySQL and MariaDB; on Postgres
-// without a write-ahead log, of several tables, or with a trigger or a rule that may skip rows. The
-// controls are safe, and opened.
+// RefusesUnsafeTables opens over a table on which a nil error would not be a committed write. On
+// MySQL and MariaDB it has another storage engine, or a trigger that may change rows. On Postgres
+// it has no write-ahead log, is of several tables, or has a trigger or a rule that may skip rows.
+// The controls are safe, and opened.
 func RefusesUnsafeTables(t *testing.T, kind devdb.Kind, table string, exec func(string), open func() error) {
 	t.Helper()
 	on, change, skip := " ON "+table, " FOR EACH ROW SET @changed = 1", " FOR EACH ROW EXECUTE FUNCTION skip_row()"
