@@ -29,7 +29,7 @@ func (m *Matrix) Markdown() string {
 		}
 	}
 	fmt.Fprintf(&b, "# Faults\n\n<!-- Made by `make faults-report`. Do not edit. -->\n\n")
-	fmt.Fprintf(&b, "%d faults, %d promises, %d engines: %d runs with %d strikes of the faults and %d calls. %s.\n\n",
+	fmt.Fprintf(&b, "%d faults, %d promises, %d engines: %d runs with %d strikes of the faults\nand %d calls. %s.\n\n",
 		len(faults), int(promises), len(kinds), runs, strikes, ops, counted(broken, "violation"))
 	b.WriteString(intro)
 	b.WriteString("| promise | what is checked | what the control does instead |\n|---|---|---|\n")
@@ -42,14 +42,16 @@ func (m *Matrix) Markdown() string {
 	return b.String()
 }
 
-const intro = `A run is one workload in a database of its own, for a few seconds, in three processes: leases with fences and guarded
-writes, session locks, jobs and orders. The fault strikes while it goes on. Afterwards the logs of all processes, which
-share one clock, and the server's own tables are judged. A control runs beside the workload, under the same fault. It
-makes the same calls without the protection, and the same checkers judge it. How to repeat a run: [testing](testing.md).
+const intro = `A run is one workload in a database of its own, for a few seconds, in three processes: leases with
+fences and guarded writes, session locks, jobs and orders. The fault strikes while it goes on.
+Afterwards checkers read the logs of all processes, which share one clock, and the server's own
+tables. A control runs beside the workload, under the same fault. It makes the same calls without
+the protection, and the same checkers read it. How to repeat a run: [testing](testing.md).
 
-A cell has two numbers: violations of dblock's promise, and violations by the control. *Strikes* is how often the fault
-struck. A row without numbers is a fault that the engine cannot have. Errors of the server that are named after it
-(statement timeout to server shuts down) replace one answer in twelve; the server executes none of these statements.
+A cell has two numbers: violations of dblock's promise, and violations by the control. *Strikes* is
+how often the fault struck. A row without numbers is a fault that the engine cannot have. Errors of
+the server that are named after it (statement timeout to server shuts down) replace one answer in
+twelve; the server executes none of these statements.
 
 `
 
