@@ -88,16 +88,14 @@ verify: ## db/ and the examples are up to date, and every query of db/ prepares 
 	scripts/vet.sh $(SQLC)
 	$(GO) test -count=1 -run 'TestBatchesPrepare$$' ./internal/mysql
 
-# What Vale reads: .vale.ini says by which rules.
-PROSE := CHANGELOG.md CONTRIBUTING.md SECURITY.md
-
 docs: ## the site of docs/, in site/; installs mkdocs
 	@scripts/servers.sh docs
 	mkdocs build --quiet --strict
 
 lint: $(ENT) ## format, vet, static checks, tidy modules, links and language; installs a C compiler if there is none
 	@scripts/servers.sh cc
-	$(VALE) $(PROSE)
+	$(VALE) --glob='*.{go,md}' .
+	@for file in queries/*/*.sql; do $(VALE) --output=line --ext=.lua <$$file || { echo "in $$file"; exit 1; }; done
 	@test -z "$$(gofmt -l .)" || { echo "not formatted by gofmt:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...

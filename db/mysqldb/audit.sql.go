@@ -50,8 +50,9 @@ type BalancesRow struct {
 	Restocked int64
 }
 
-// One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or of those given.
-// state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no stock.
+// One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or
+// of those given. state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no
+// stock.
 func (q *Queries) Balances(ctx context.Context, db DBTX, arg BalancesParams) ([]BalancesRow, error) {
 	query := Balances
 	var queryParams []interface{}
@@ -179,8 +180,8 @@ type WrongQuotasParams struct {
 	Skus  [][]byte
 }
 
-// The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given. They
-// include SKUs without stock.
+// The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given.
+// They include SKUs without stock.
 func (q *Queries) WrongQuotas(ctx context.Context, db DBTX, arg WrongQuotasParams) ([][]byte, error) {
 	query := WrongQuotas
 	var queryParams []interface{}

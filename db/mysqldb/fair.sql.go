@@ -67,8 +67,8 @@ type EnqueueParams struct {
 	Data     interface{}
 }
 
-// Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and never by a scan:
-// the next waiter must be the same for all.
+// Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and
+// never by a scan: the next waiter must be the same for all.
 // Notes a batch of calls that wait, in their order.
 func (q *Queries) Enqueue(ctx context.Context, db DBTX, arg EnqueueParams) (int64, error) {
 	result, err := db.ExecContext(ctx, Enqueue,
@@ -212,9 +212,9 @@ type SeeTurnRow struct {
 	Waits       bool
 }
 
-// What has become of a call that waits: the key is its own, or another holder's, or free, for example for readers; and whether
-// its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
-// the ticket beside them.
+// What has become of a call that waits: the key is its own, or another holder's, or free, for
+// example for readers; and whether its ticket is there, and counts. A row that readers may have is
+// no grant: a process of an older version may have served the ticket beside them.
 func (q *Queries) SeeTurn(ctx context.Context, db DBTX, arg SeeTurnParams) (SeeTurnRow, error) {
 	row := db.QueryRowContext(ctx, SeeTurn,
 		arg.Handle,

@@ -19,8 +19,9 @@ ON DUPLICATE KEY UPDATE
     token = GREATEST(dblock_fence.token, VALUES(token))
 `
 
-// A holder that begins to read a resource advances the resource's fence to its token. The assignments
-// run from left to right: token comes last. CheckFence reports whether the fence has advanced.
+// A holder that begins to read a resource advances the resource's fence to its token. The
+// assignments run from left to right: token comes last. CheckFence reports whether the fence has
+// advanced.
 func (q *Queries) AdvanceFence(ctx context.Context, db DBTX, resource []byte, token int64, handle []byte) error {
 	_, err := db.ExecContext(ctx, AdvanceFence, resource, token, handle)
 	return err
@@ -33,8 +34,8 @@ LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 
-// A transaction that writes the resource checks that its fence has not advanced, and keeps it so until
-// the transaction ends.
+// A transaction that writes the resource checks that its fence has not advanced, and keeps it so
+// until the transaction ends.
 func (q *Queries) CheckFence(ctx context.Context, db DBTX, resource []byte, token int64, handle interface{}) ([]int32, error) {
 	rows, err := db.QueryContext(ctx, CheckFence, resource, token, handle)
 	if err != nil {
@@ -65,8 +66,8 @@ LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 
-// The lease's row stays locked till the end of the caller's transaction, so no other process can take it over
-// before that. A heartbeat never touches it. (MariaDB has no FOR SHARE.)
+// The lease's row stays locked till the end of the caller's transaction, so no other process can
+// take it over before that. A heartbeat never touches it. (MariaDB has no FOR SHARE.)
 func (q *Queries) Guard(ctx context.Context, db DBTX, leaseKey []byte, token int64, handle interface{}) ([]int32, error) {
 	rows, err := db.QueryContext(ctx, Guard, leaseKey, token, handle)
 	if err != nil {
@@ -105,8 +106,8 @@ type GuardPermitsParams struct {
 	Handle   interface{}
 }
 
-// Guard for permits: all those of the acquisition, or it is not ours any more. They are named, as PermitSlots found
-// them: a search with locks would lock those of others, too.
+// Guard for permits: all those of the acquisition, or it is not ours any more. They are named, as
+// PermitSlots found them: a search with locks would lock those of others, too.
 func (q *Queries) GuardPermits(ctx context.Context, db DBTX, arg GuardPermitsParams) ([]int32, error) {
 	query := GuardPermits
 	var queryParams []interface{}

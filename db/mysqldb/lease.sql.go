@@ -38,10 +38,10 @@ type AcquireAlikeParams struct {
 	Beat      int64
 }
 
-// AcquireLeases for asks that are alike: held by the member, for no time of their own, with one label and no data.
-// It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be set not to wait, it is
-// several times as fast. An acquisition has a handle of its own, so it does not matter
-// which ask names it.
+// AcquireLeases for asks that are alike: held by the member, for no time of their own, with one
+// label and no data. It waits for what is locked, and makes no tables of its own: on MariaDB, where
+// it can be set not to wait, it is several times as fast. An acquisition has a handle of its own,
+// so it does not matter which ask names it.
 func (q *Queries) AcquireAlike(ctx context.Context, db DBTX, arg AcquireAlikeParams) (sql.Result, error) {
 	query := AcquireAlike
 	var queryParams []interface{}
@@ -119,9 +119,10 @@ type AcquireLeaseParams struct {
 	Beat     int64
 }
 
-// AcquireLeases for a lone caller, without the tables that the server makes for a batch. It would wait for the row:
-// only MariaDB can set a statement not to wait, and there it is several times as fast. Who says so has it
-// where readers may be there, too, and is not to hold it before they have gone: till then the row stays shared, with their token.
+// AcquireLeases for a single caller, without the tables that the server makes for a batch. It would
+// wait for the row: only MariaDB can set a statement not to wait, and there it is several times as
+// fast. A request over readers gets the key in spite of possible readers. Its caller is not to hold
+// it before they have gone: till then the row stays shared, with their token.
 func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeaseParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireLease,
 		arg.Pending,
@@ -244,23 +245,25 @@ type AcquireLeasesParams struct {
 }
 
 // Each of these is one autocommit statement, in whatever isolation the connection has. None of
-// those that change a lease ever waits for a lock of its row: a client cannot take back a statement
-// that waits, and one that goes on when its client has given up would grant a lease that no process knows.
-// There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which LIMIT keeps
-// whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement can be set not to wait
-// instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are sent only so.
+// those that change a lease ever waits for a lock of its row. A client cannot take back a statement
+// that waits. One that goes on after its client has given up would grant a lease that no process
+// knows. There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which
+// LIMIT keeps whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement
+// can be set not to wait instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are
+// sent only so.
 //
-// No statement that acquires locks the member's row: the process's heartbeat would wait for it. InnoDB
-// reads a row without a lock in an UPDATE of one table and in an INSERT ... SELECT, if the session is at READ
-// UNCOMMITTED; in an UPDATE of several tables it never does. So a statement that finds its rows in a derived table
-// writes them with ON DUPLICATE KEY UPDATE. It holds their locks then: it inserts none, and counts each as two.
-// After bound_us such a statement overflows on purpose, and grants nothing: its client has given up.
-// Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
-// than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
-// the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers may be there it is not
-// granted; what is held in the place of another one is free of them.
-// All that are granted have the same token, the
-// statement's insert id: what has a larger one, as the clock was set, is left to AcquireLease.
+// No statement that acquires locks the member's row: the process's heartbeat would wait for it.
+// InnoDB reads a row without a lock in an UPDATE of one table and in an INSERT ... SELECT, if the
+// session is at READ UNCOMMITTED; in an UPDATE of several tables it never does. So a statement that
+// finds its rows in a derived table writes them with ON DUPLICATE KEY UPDATE. It holds their locks
+// then: it inserts none, and counts each as two. After bound_us such a statement overflows on
+// purpose, and grants nothing: its client has given up.
+// Grants what is free of a batch, each key once. It does nothing once the member has beaten twice
+// more than the caller knew: then the caller has given up on it, and it was under way for too long.
+// What is held in the place of which it is asked for, or by a member that is gone for good, counts
+// as free. Where readers may be there it is not granted; what is held in the place of another one
+// is free of them. All that are granted have the same token, the statement's insert id: what has a
+// larger one, as the clock was set, is left to AcquireLease.
 func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireLeases,
 		arg.MemberID,
@@ -324,9 +327,9 @@ type AcquireSetParams struct {
 	Data     interface{}
 }
 
-// Grants a set, all of it or nothing: the rows are counted when they are locked. What the grants have in common is
-// named once, because a set may have many keys and its data may be long. All have the same token, the statement's
-// insert id, which is above each of their earlier ones.
+// Grants a set, all of it or nothing: the rows are counted when they are locked. What the grants
+// have in common is named once, because a set may have many keys and its data may be long. All have
+// the same token, the statement's insert id, which is above each of their earlier ones.
 func (q *Queries) AcquireSet(ctx context.Context, db DBTX, arg AcquireSetParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireSet,
 		arg.MemberID,
@@ -372,8 +375,8 @@ type ExpireLeasesParams struct {
 	HoldUs   int64
 }
 
-// Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours or
-// one is locked. The driver repeats the SELECT of ask.
+// Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none,
+// if not all are ours or one is locked. The driver repeats the SELECT of ask.
 func (q *Queries) ExpireLeases(ctx context.Context, db DBTX, arg ExpireLeasesParams) (int64, error) {
 	result, err := db.ExecContext(ctx, ExpireLeases,
 		arg.LeaseKey,
@@ -540,7 +543,8 @@ type HeldByMemberRow struct {
 	Handle   sql.NullString
 }
 
-// What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it: all rows are read, seldom.
+// What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it: all
+// rows are read, seldom.
 func (q *Queries) HeldByMember(ctx context.Context, db DBTX, arg HeldByMemberParams) ([]HeldByMemberRow, error) {
 	rows, err := db.QueryContext(ctx, HeldByMember,
 		arg.OfLeases,
@@ -599,7 +603,8 @@ type HoldersOfKeyRow struct {
 	MemberLabel []byte
 }
 
-// The acquisitions that hold one key. Each table is asked by its index: no other key's rows are read.
+// The acquisitions that hold one key. Each table is asked by its index: no other key's rows are
+// read.
 func (q *Queries) HoldersOfKey(ctx context.Context, db DBTX, exclusiveKey []byte, sharedKey []byte, permitsKey []byte) ([]HoldersOfKeyRow, error) {
 	rows, err := db.QueryContext(ctx, HoldersOfKey, exclusiveKey, sharedKey, permitsKey)
 	if err != nil {
@@ -778,8 +783,8 @@ type ListHeldRow struct {
 	Waiters     int64
 }
 
-// What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is that of the key's,
-// whatever they wait for.
+// What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is
+// that of the key's, whatever they wait for.
 func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) {
 	rows, err := db.QueryContext(ctx, ListHeld)
 	if err != nil {
@@ -957,9 +962,10 @@ type MakeLeasesParams struct {
 	Data     interface{}
 }
 
-// Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
-// which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: on MariaDB it is set not to.
-// All have the same token, the statement's insert id.
+// Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON
+// DUPLICATE KEY UPDATE, which would wait for a guarded row. It would wait for a row or a gap that
+// another transaction has locked: on MariaDB it is set not to. All have the same token, the
+// statement's insert id.
 func (q *Queries) MakeLeases(ctx context.Context, db DBTX, arg MakeLeasesParams) (sql.Result, error) {
 	return db.ExecContext(ctx, MakeLeases,
 		arg.MemberID,
@@ -999,9 +1005,10 @@ type MakeLeasesSkippingParams struct {
 	Data     interface{}
 }
 
-// MakeLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT locks nothing and
-// sees rows that other transactions have not committed: the statement passes over those. It cannot see a locked gap. It
-// waits for the gap, at most for the lock wait timeout of the session, and grants the lease if the gap becomes free.
+// MakeLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT
+// locks nothing and sees rows that other transactions have not committed: the statement passes over
+// those. It cannot see a locked gap. It waits for the gap, at most for the lock wait timeout of the
+// session, and grants the lease if the gap becomes free.
 func (q *Queries) MakeLeasesSkipping(ctx context.Context, db DBTX, arg MakeLeasesSkippingParams) (sql.Result, error) {
 	return db.ExecContext(ctx, MakeLeasesSkipping,
 		arg.MemberID,
@@ -1093,7 +1100,7 @@ type ReleaseLeaseParams struct {
 	Token    int64
 }
 
-// ReleaseLeases for a lone caller, where a statement can be set not to wait.
+// ReleaseLeases for a single caller, where a statement can be set not to wait.
 func (q *Queries) ReleaseLease(ctx context.Context, db DBTX, arg ReleaseLeaseParams) (int64, error) {
 	result, err := db.ExecContext(ctx, ReleaseLease,
 		arg.LeaseKey,
@@ -1225,7 +1232,8 @@ type SeeLeasesRow struct {
 	RemainingUs int64
 }
 
-// The holders of keys, and the free keys, as one snapshot shows them: a holder's member that it lacks is gone.
+// The holders of keys, and the free keys, as one snapshot shows them: a holder's member that it
+// lacks is gone.
 func (q *Queries) SeeLeases(ctx context.Context, db DBTX, memberID []byte, beat int64, leaseKeys [][]byte) ([]SeeLeasesRow, error) {
 	query := SeeLeases
 	var queryParams []interface{}
@@ -1368,9 +1376,9 @@ ORDER BY l.lease_key
 LIMIT ?
 `
 
-// Leases that were not used for long, also those whose member is gone for good, read without a lock. Whoever
-// acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see
-// UnusedShared.
+// Leases that were not used for long, also those whose member is gone for good, read without a
+// lock. An acquisition of one of them from now on changes changed_at, so that SweepLeases leaves
+// it. Where readers may be there see UnusedShared.
 func (q *Queries) UnusedLeases(ctx context.Context, db DBTX, afterKey []byte, olderUs int64, limit int32) ([][]byte, error) {
 	rows, err := db.QueryContext(ctx, UnusedLeases, afterKey, olderUs, limit)
 	if err != nil {
@@ -1494,12 +1502,13 @@ type WatchLeasesRow struct {
 	Handle   sql.NullString
 }
 
-// Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or
-// to be that of a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step
-// reads the rows as they are: a release is seen before it is committed, and may yet be undone (see FreeLeases). What
-// is known under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
-// optimizer from reading a single row once for all steps. That a holder has gone without giving back, or that its
-// time is up, is looked for at every sixteenth step; the time does not pass within a statement.
+// Looks at leases that are held, one step after the other with a pause before each, until one of
+// them seems free, or to be that of a call that waits with a ticket; then those that do. It is sent
+// at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
+// committed, and may yet be undone (see FreeLeases). What is known under its token is passed over.
+// The empty key, which no lease has, and the counting over a step keep an optimizer from reading a
+// single row once for all steps. That a holder has gone without giving back, or that its time is
+// up, is looked for at every sixteenth step; the time does not pass within a statement.
 func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParams) ([]WatchLeasesRow, error) {
 	query := WatchLeases
 	var queryParams []interface{}

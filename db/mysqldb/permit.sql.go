@@ -78,11 +78,11 @@ type AcquirePermitsParams struct {
 // locked where it is free and is then ours, whatever others see at the same time; those that are
 // locked are passed over. They are counted when they are locked. Those held past the number, from
 // when there were more, count: as many are locked besides and left free, and so the engine has to
-// know how many there are. One of these that is locked counts as held. A semaphore that is locked is passed over.
-// Each ask has all of its range of them, or none, and so those that are granted come
-// first. All that are granted have the same token, the
-// statement's insert id. It is larger than the latest of these permits' tokens; MAX(...) OVER () in
-// the place of FIRST_VALUE takes quadratic time on MariaDB.
+// know how many there are. One of these that is locked counts as held. A semaphore that is locked
+// is passed over. Each ask has all of its range of them, or none, and so those that are granted
+// come first. All that are granted have the same token, the statement's insert id. It is larger
+// than the latest of these permits' tokens; MAX(...) OVER () in the place of FIRST_VALUE takes
+// quadratic time on MariaDB.
 func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermitsParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquirePermits,
 		arg.MemberID,
@@ -186,7 +186,8 @@ type ExpirePermitsParams struct {
 	HoldUs   int64
 }
 
-// Ends permits at a moment of their own: all of an acquisition, or none. Its rows are named, as PermitSlots found them.
+// Ends permits at a moment of their own: all of an acquisition, or none. Its rows are named, as
+// PermitSlots found them.
 func (q *Queries) ExpirePermits(ctx context.Context, db DBTX, arg ExpirePermitsParams) (int64, error) {
 	query := ExpirePermits
 	var queryParams []interface{}
@@ -282,7 +283,8 @@ const MakePermits = `-- name: MakePermits :exec
 INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES /*dblock:rows*/(?, ?)/*dblock:end*/
 `
 
-// Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each reader of it finds them all.
+// Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
+// reader of it finds them all.
 func (q *Queries) MakePermits(ctx context.Context, db DBTX, leaseKey []byte, slot int32) error {
 	_, err := db.ExecContext(ctx, MakePermits, leaseKey, slot)
 	return err
@@ -311,7 +313,8 @@ type PermitSlotsRow struct {
 	Handle   sql.NullString
 }
 
-// Which permits are those of some acquisitions, read without a lock: to look for them with one would lock those of others, too.
+// Which permits are those of some acquisitions, read without a lock: to look for them with one
+// would lock those of others, too.
 func (q *Queries) PermitSlots(ctx context.Context, db DBTX, leaseKeys [][]byte, handles []sql.NullString) ([]PermitSlotsRow, error) {
 	query := PermitSlots
 	var queryParams []interface{}
@@ -417,7 +420,8 @@ type SeePermitsRow struct {
 	RemainingUs int64
 }
 
-// A semaphore's number, how many of its permits are free, and the holders of the others, a row each. Without a lock: it grants nothing.
+// A semaphore's number, how many of its permits are free, and the holders of the others, a row
+// each. Without a lock: it grants nothing.
 func (q *Queries) SeePermits(ctx context.Context, db DBTX, memberID []byte, beat int64, leaseKey []byte) ([]SeePermitsRow, error) {
 	rows, err := db.QueryContext(ctx, SeePermits, memberID, beat, leaseKey)
 	if err != nil {
@@ -457,7 +461,8 @@ INSERT INTO dblock_semaphore (lease_key, permits) VALUES (?, ?)
 ON DUPLICATE KEY UPDATE permits = VALUES(permits), changed_at = +UTC_TIMESTAMP(6)
 `
 
-// Gives a semaphore another number of permits. It waits for acquisitions under way, which lock the row in shared mode.
+// Gives a semaphore another number of permits. It waits for acquisitions under way, which lock the
+// row in shared mode.
 func (q *Queries) SetPermits(ctx context.Context, db DBTX, leaseKey []byte, permits int32) error {
 	_, err := db.ExecContext(ctx, SetPermits, leaseKey, permits)
 	return err

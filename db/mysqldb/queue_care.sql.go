@@ -107,7 +107,8 @@ type DueGroupsRow struct {
 	JobID    []byte
 }
 
-// The groups of the first jobs whose time has come, behind one of them. If there are as many as were asked for, the last row is the last job.
+// The groups of the first jobs whose time has come, behind one of them. If there are as many as
+// were asked for, the last row is the last job.
 func (q *Queries) DueGroups(ctx context.Context, db DBTX, arg DueGroupsParams) ([]DueGroupsRow, error) {
 	rows, err := db.QueryContext(ctx, DueGroups,
 		arg.AfterUs,
@@ -269,7 +270,8 @@ type UrgentJobsRow struct {
 	JobID []byte
 }
 
-// The most urgent jobs without a group of those whose time has come. It reads all of them, and locks none.
+// The most urgent jobs without a group of those whose time has come. It reads all of them, and
+// locks none.
 func (q *Queries) UrgentJobs(ctx context.Context, db DBTX, limit int32) ([]UrgentJobsRow, error) {
 	rows, err := db.QueryContext(ctx, UrgentJobs, limit)
 	if err != nil {

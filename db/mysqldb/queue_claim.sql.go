@@ -126,10 +126,13 @@ type ClaimJobsParams struct {
 	Limit    int32
 }
 
-// A claim is three of these in one transaction: jobs are written down as the member's, taken from those that are ready by their
-// whole key, and read. It does nothing once the member has beaten twice more, so that a claim whose answer was lost can be cleared up
-// for good, nor where the queue is paused. The conditions are counts, as a server would make a join of EXISTS, and lock those rows, too.
-// A row whose time is zero is left: in strict mode the server would refuse the whole claim. Of one priority it looks at what became ready from a time on alone: rows before it were taken, and can't be purged yet.
+// A claim is three of these in one transaction: jobs are written down as the member's, taken from
+// those that are ready by their whole key, and read. It does nothing once the member has beaten
+// twice more, so that a claim whose answer was lost can be cleared up for good, nor where the queue
+// is paused. The conditions are counts, as a server would make a join of EXISTS, and lock those
+// rows, too. A row whose time is zero is left: in strict mode the server would refuse the whole
+// claim. Of one priority it looks at what became ready from a time on alone: rows before it were
+// taken, and can't be purged yet.
 func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (int64, error) {
 	query := ClaimJobs
 	var queryParams []interface{}
@@ -298,7 +301,8 @@ type ClaimsOfRow struct {
 	JobID   []byte
 }
 
-// The claims of a member that is gone, so many rows at a time. What a zombie is using at this moment is left for the next time.
+// The claims of a member that is gone, so many rows at a time. What a zombie is using at this
+// moment is left for the next time.
 func (q *Queries) ClaimsOf(ctx context.Context, db DBTX, memberID []byte, limit int32) ([]ClaimsOfRow, error) {
 	rows, err := db.QueryContext(ctx, ClaimsOf, memberID, limit)
 	if err != nil {

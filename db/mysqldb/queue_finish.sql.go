@@ -55,8 +55,9 @@ STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
 SET j.begun = LEAST(j.attempt, 32766) + 1
 `
 
-// Records that the next attempts of jobs begin, if their claims are still the member's. It locks the rows of the claims, too: nothing takes
-// them away meanwhile. It passes over rows that are locked. The LIMIT keeps the server from merging the inner SELECT into the UPDATE.
+// Records that the next attempts of jobs begin, if their claims are still the member's. It locks
+// the rows of the claims, too: nothing takes them away meanwhile. It passes over rows that are
+// locked. The LIMIT keeps the server from merging the inner SELECT into the UPDATE.
 func (q *Queries) BeginJobs(ctx context.Context, db DBTX, memberID interface{}, claimID interface{}, jobID interface{}) error {
 	_, err := db.ExecContext(ctx, BeginJobs, memberID, claimID, jobID)
 	return err
@@ -162,7 +163,8 @@ const EndClaim = `-- name: EndClaim :execrows
 DELETE FROM dblock_queue_claim WHERE member_id = ? AND claim_id = ?
 `
 
-// The same of a claim of which nothing is outstanding: a server takes its time to read and to plan a list of hundreds.
+// The same of a claim of which nothing is outstanding: a server takes its time to read and to plan
+// a list of hundreds.
 func (q *Queries) EndClaim(ctx context.Context, db DBTX, memberID []byte, claimID []byte) (int64, error) {
 	result, err := db.ExecContext(ctx, EndClaim, memberID, claimID)
 	if err != nil {
@@ -182,10 +184,12 @@ STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = ? AND c.claim_id = ? AND c.job_id = ask.job_id
 `
 
-// To end jobs of a claim, its rows are deleted first, which proves that they were there; what becomes of the jobs comes after that in
-// the same transaction. Fewer rows than were sent: some are lost, and LockPlaces returns the others.
+// To end jobs of a claim, its rows are deleted first, which proves that they were there; what
+// becomes of the jobs comes after that in the same transaction. Fewer rows than were sent: some are
+// lost, and LockPlaces returns the others.
 //
-// Rows are joined by their whole key. With a list of keys the server reads a small table whole, and waits for rows that others have locked.
+// Rows are joined by their whole key. With a list of keys the server reads a small table whole, and
+// waits for rows that others have locked.
 func (q *Queries) EndClaimed(ctx context.Context, db DBTX, jobID []byte, memberID []byte, claimID []byte) (int64, error) {
 	result, err := db.ExecContext(ctx, EndClaimed, jobID, memberID, claimID)
 	if err != nil {
@@ -208,7 +212,8 @@ FROM (
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
 `
 
-// It waits for no row of a job that another transaction has locked. The LIMIT keeps the server from merging the inner SELECT into the DELETE.
+// It waits for no row of a job that another transaction has locked. The LIMIT keeps the server from
+// merging the inner SELECT into the DELETE.
 func (q *Queries) FinishJobs(ctx context.Context, db DBTX, jobID interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, FinishJobs, jobID)
 	if err != nil {
@@ -273,7 +278,8 @@ type NoteAttemptsParams struct {
 	Records int64
 }
 
-// It waits for no row of a job, either. records: their beginnings are recorded from now on, and none has begun that has not ended.
+// It waits for no row of a job, either. records: their beginnings are recorded from now on, and
+// none has begun that has not ended.
 func (q *Queries) NoteAttempts(ctx context.Context, db DBTX, arg NoteAttemptsParams) error {
 	_, err := db.ExecContext(ctx, NoteAttempts,
 		arg.JobID,

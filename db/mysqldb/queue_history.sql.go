@@ -132,8 +132,9 @@ WHERE j.job_id IN (/*SLICE:job_ids*/?)
 ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = NULL
 `
 
-// Where history is kept it is written in the transaction that ends the job: before its row is gone, and behind the same fence. A job that
-// ends twice a day, as it was given up and tried again, is kept as it ended last. A zero date, which a strict session refuses, is 1970.
+// Where history is kept it is written in the transaction that ends the job: before its row is gone,
+// and behind the same fence. A job that ends twice a day, as it was given up and tried again, is
+// kept as it ended last. A zero date, which a strict session refuses, is 1970.
 func (q *Queries) KeepFinished(ctx context.Context, db DBTX, jobIds [][]byte) error {
 	query := KeepFinished
 	var queryParams []interface{}

@@ -50,9 +50,9 @@ ORDER BY b.queue, b.group_key, b.seq
 LIMIT 18446744073709551615
 `
 
-// The waiting job of a group whose number is that of the first one plus an offset. There is no row if
-// that job is gone. The server reads these two rows only. For MIN(x.seq), or for a range of b.seq
-// that depends on a subquery, it reads all jobs of the group.
+// The waiting job of a group whose number is that of the first one plus an offset. There is no row
+// if that job is gone. The server reads these two rows only. For MIN(x.seq), or for a range of
+// b.seq that depends on a subquery, it reads all jobs of the group.
 func (q *Queries) BlockedHeads(ctx context.Context, db DBTX, queue interface{}, groupKey interface{}, behind int64) ([]DblockQueueBlocked, error) {
 	rows, err := db.QueryContext(ctx, BlockedHeads, queue, groupKey, behind)
 	if err != nil {
@@ -268,7 +268,8 @@ LIMIT ?
 FOR UPDATE
 `
 
-// The first of those that wait in a group, as they are now, whatever the transaction has read before.
+// The first of those that wait in a group, as they are now, whatever the transaction has read
+// before.
 func (q *Queries) LockBlocked(ctx context.Context, db DBTX, queue []byte, groupKey []byte, limit int32) ([]DblockQueueBlocked, error) {
 	rows, err := db.QueryContext(ctx, LockBlocked, queue, groupKey, limit)
 	if err != nil {
@@ -488,9 +489,9 @@ VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE job_id = dblock_queue_unique.job_id
 `
 
-// Unique keys and groups. A transaction that needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
-// each in the order of the key, and none that is shared before one that is not. Asks and rows come
-// in the order of the keys.
+// Unique keys and groups. A transaction that needs locks of both kinds takes those of
+// dblock_queue_unique first, then those of dblock_queue_key, each in the order of the key, and none
+// that is shared before one that is not. Asks and rows come in the order of the keys.
 // A key that is taken is locked as one that is not: it is still as it was.
 func (q *Queries) TakeUnique(ctx context.Context, db DBTX, queue []byte, uniqueKey []byte, jobID []byte) error {
 	_, err := db.ExecContext(ctx, TakeUnique, queue, uniqueKey, jobID)

@@ -19,8 +19,9 @@ LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE asked_at = TIMESTAMPADD(MICROSECOND, 1, dblock_queue_cancel.asked_at)
 `
 
-// A request to cancel a job of a claim. No row is affected if the claim does not have the job. It waits for a deferral or a burial of the
-// job, and these wait for it, so that they see the request: see CancelsAmong. A row that is there is changed, so that it counts.
+// A request to cancel a job of a claim. No row is affected if the claim does not have the job. It
+// waits for a deferral or a discard of the job, and these wait for it, so that they see the
+// request: see CancelsAmong. A row that is there is changed, so that it counts.
 func (q *Queries) AskToCancel(ctx context.Context, db DBTX, memberID []byte, claimID []byte, jobID []byte) (int64, error) {
 	result, err := db.ExecContext(ctx, AskToCancel, memberID, claimID, jobID)
 	if err != nil {
@@ -524,7 +525,8 @@ type ListDeadRow struct {
 	LastError   []byte
 }
 
-// Those that died before others, the last ones first. A job whose time is the zero date is passed over.
+// Those that died before others, the last ones first. A job whose time is the zero date is passed
+// over.
 func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]ListDeadRow, error) {
 	rows, err := db.QueryContext(ctx, ListDead,
 		arg.Queue,
@@ -708,7 +710,8 @@ type LockDeadRow struct {
 	UniqueKey sql.NullString
 }
 
-// Dead jobs again, with all their attempts, those that died last first. With a group_key they are admitted as jobs whose time has come.
+// Dead jobs again, with all their attempts, those that died last first. With a group_key they are
+// admitted as jobs whose time has come.
 func (q *Queries) LockDead(ctx context.Context, db DBTX, jobIds [][]byte) ([]LockDeadRow, error) {
 	query := LockDead
 	var queryParams []interface{}
@@ -769,7 +772,8 @@ type NextQueueParams struct {
 	After []byte
 }
 
-// The next queue by name of which there is anything in a table that has an index which begins with the queue; ”: none.
+// The next queue by name of which there is anything in a table that has an index which begins with
+// the queue; ”: none.
 func (q *Queries) NextQueue(ctx context.Context, db DBTX, arg NextQueueParams) (interface{}, error) {
 	row := db.QueryRowContext(ctx, NextQueue,
 		arg.After,
@@ -866,7 +870,8 @@ type OldestReadyRow struct {
 	AgeUs int64
 }
 
-// Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
+// Of the next jobs in order, those of priorities after one: how many there are, the last priority,
+// and how long the oldest has waited.
 func (q *Queries) OldestReady(ctx context.Context, db DBTX, queue []byte, after int64, limit int32) (OldestReadyRow, error) {
 	row := db.QueryRowContext(ctx, OldestReady, queue, after, limit)
 	var i OldestReadyRow
@@ -880,8 +885,9 @@ INSERT INTO dblock_queue (queue, paused_at) VALUES (?, TIMESTAMPADD(MICROSECOND,
 ON DUPLICATE KEY UPDATE paused_at = COALESCE(paused_at, VALUES(paused_at))
 `
 
-// What people ask and say: how a queue does, where a job is, and that it is to be run again, or not at all. Counts stop at a bound, so
-// that large tables cost nothing much. Ages are by the server's clock.
+// What people ask and say: how a queue does, where a job is, and that it is to be run again, or not
+// at all. Counts stop at a bound, so that large tables cost nothing much. Ages are by the server's
+// clock.
 func (q *Queries) PauseQueue(ctx context.Context, db DBTX, queue []byte) error {
 	_, err := db.ExecContext(ctx, PauseQueue, queue)
 	return err

@@ -23,7 +23,8 @@ type CountQuotasParams struct {
 	Most  int64
 }
 
-// The same form. What a batch counts is never more than there may be, so the table's check holds of the values, too.
+// The same form. What a batch counts is never more than there may be, so the table's check holds of
+// the values, too.
 func (q *Queries) CountQuotas(ctx context.Context, db DBTX, arg CountQuotasParams) error {
 	_, err := db.ExecContext(ctx, CountQuotas,
 		arg.Sku,
@@ -382,7 +383,8 @@ type LockFreeStockRow struct {
 	Available int64
 }
 
-// The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
+// The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the
+// batch.
 func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, sku interface{}) ([]LockFreeStockRow, error) {
 	rows, err := db.QueryContext(ctx, LockFreeStock, sku)
 	if err != nil {
@@ -456,8 +458,9 @@ type LockQuotasRow struct {
 	Used  int64
 }
 
-// The asks are sorted: the rows are locked in that order. Here as below, what is locked is found by its
-// key, one by one. For a list of keys MySQL may read a whole index, and would lock all of it, or wait for it.
+// The asks are sorted: the rows are locked in that order. Here as below, what is locked is found by
+// its key, one by one. For a list of keys MySQL may read a whole index, and would lock all of it,
+// or wait for it.
 func (q *Queries) LockQuotas(ctx context.Context, db DBTX, sku interface{}, buyer interface{}) ([]LockQuotasRow, error) {
 	rows, err := db.QueryContext(ctx, LockQuotas, sku, buyer)
 	if err != nil {
@@ -497,7 +500,8 @@ type LockQuotasNoWaitRow struct {
 	Used  int64
 }
 
-// The same, but a row that is locked is an error. A row that another transaction has inserted is locked, too.
+// The same, but a row that is locked is an error. A row that another transaction has inserted is
+// locked, too.
 func (q *Queries) LockQuotasNoWait(ctx context.Context, db DBTX, sku interface{}, buyer interface{}) ([]LockQuotasNoWaitRow, error) {
 	rows, err := db.QueryContext(ctx, LockQuotasNoWait, sku, buyer)
 	if err != nil {
@@ -546,7 +550,8 @@ type LockReservationsRow struct {
 	LeftUs         int64
 }
 
-// A statement's time is that of its beginning. This one may wait for a lock, so what it waited counts, too.
+// A statement's time is that of its beginning. This one may wait for a lock, so what it waited
+// counts, too.
 func (q *Queries) LockReservations(ctx context.Context, db DBTX, reservationKey interface{}) ([]LockReservationsRow, error) {
 	rows, err := db.QueryContext(ctx, LockReservations, reservationKey)
 	if err != nil {
@@ -627,10 +632,11 @@ VALUES /*dblock:rows*/(?, ?, 0, 0)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = dblock_quota.used
 `
 
-// Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
-// and bucket, then reservations, by key; or, of reservations that exist, these first.
-// Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would lock in shared mode what is
-// there, and two that did so would each wait for the other.
+// Rows are locked in one order everywhere, so that two batches never wait for each other crosswise:
+// quotas, stock by SKU and bucket, then reservations, by key; or, of reservations that exist, these
+// first.
+// Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would
+// lock in shared mode what is there, and two that did so would each wait for the other.
 func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, sku []byte, buyer []byte) error {
 	_, err := db.ExecContext(ctx, MakeQuotas, sku, buyer)
 	return err
@@ -657,7 +663,8 @@ type ReservationsRow struct {
 	LeftUs         int64
 }
 
-// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
+// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or
+// has no end.
 func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys [][]byte) ([]ReservationsRow, error) {
 	query := Reservations
 	var queryParams []interface{}

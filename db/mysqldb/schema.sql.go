@@ -13,7 +13,8 @@ const ClockStandsFor = `-- name: ClockStandsFor :one
 SELECT CAST(ABS(TIMESTAMPDIFF(SECOND, NOW(6), SYSDATE(6))) AS SIGNED) AS seconds LIMIT 1
 `
 
-// By how many seconds the clock of the statement differs from that of the machine: more than a moment if the session has a timestamp.
+// By how many seconds the clock of the statement differs from that of the machine: more than a
+// moment if the session has a timestamp.
 func (q *Queries) ClockStandsFor(ctx context.Context, db DBTX) (int64, error) {
 	row := db.QueryRowContext(ctx, ClockStandsFor)
 	var seconds int64

@@ -32,7 +32,8 @@ type ListSessionLocksRow struct {
 	ConnID    int64
 }
 
-// Those session locks whose keys were noted, and are held now. Others are not to be seen without the server's own instruments.
+// Those session locks whose keys were noted, and are held now. Others are not to be seen without
+// the server's own instruments.
 func (q *Queries) ListSessionLocks(ctx context.Context, db DBTX) ([]ListSessionLocksRow, error) {
 	rows, err := db.QueryContext(ctx, ListSessionLocks)
 	if err != nil {
@@ -68,8 +69,8 @@ VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE noted_at = VALUES(noted_at)
 `
 
-// Locks that the server keeps for a connection. What is done with them is text in Go: sqlc knows neither their functions' types nor
-// lists of them.
+// Locks that the server keeps for a connection. What is done with them is text in Go: sqlc knows
+// neither their functions' types nor lists of them.
 func (q *Queries) NoteSessionKeys(ctx context.Context, db DBTX, lockID []byte, namespace []byte, lockKey []byte) error {
 	_, err := db.ExecContext(ctx, NoteSessionKeys, lockID, namespace, lockKey)
 	return err

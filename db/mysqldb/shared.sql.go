@@ -48,12 +48,12 @@ type AcquireSharedParams struct {
 }
 
 // Each of these is one autocommit statement. See lease.sql.
-// Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
-// row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
-// no writer makes itself the holder meanwhile. A writer that has waited for readers for long asks them to yield, for a
-// moment: with a row of dblock_lease_waiter that is no member's. The statement
-// passes over rows that are locked; each server reads its own clause for that. Where all asks are for one
-// key its token is the statement's insert id.
+// Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come
+// where the key's row says shared and has no holder, which is locked in shared mode, so that they
+// don't wait for each other and no writer makes itself the holder meanwhile. A writer that has
+// waited for readers for long asks them to yield, for a moment: with a row of dblock_lease_waiter
+// that is no member's. The statement passes over rows that are locked; each server reads its own
+// clause for that. Where all asks are for one key its token is the statement's insert id.
 func (q *Queries) AcquireShared(ctx context.Context, db DBTX, arg AcquireSharedParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireShared,
 		arg.MemberID,
@@ -81,8 +81,8 @@ SET t.handle = CAST(? AS BINARY), t.member_id = NULL, t.held_until = TIMESTAMPAD
     t.label = '', t.data = NULL
 `
 
-// Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came before that is seen
-// in a statement of its own, KeysRead.
+// Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came
+// before that is seen in a statement of its own, KeysRead.
 func (q *Queries) ClaimShared(ctx context.Context, db DBTX, leaseKeys [][]byte, olderUs int64, handle interface{}) (int64, error) {
 	query := ClaimShared
 	var queryParams []interface{}
@@ -110,7 +110,8 @@ WHERE r.lease_key = ? AND (r.member_id IN (/*SLICE:gones*/?) OR r.held_until <= 
 LIMIT 18446744073709551615
 `
 
-// What members that are gone for good hold of a key, and what has ended by itself, read without a lock: neither begins again.
+// What members that are gone for good hold of a key, and what has ended by itself, read without a
+// lock: neither begins again.
 func (q *Queries) EndedReaders(ctx context.Context, db DBTX, leaseKey []byte, gones []sql.NullString) ([][]byte, error) {
 	query := EndedReaders
 	var queryParams []interface{}
@@ -296,9 +297,10 @@ SET t.token = IF(t.shared, t.token, GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSEC
     t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL, t.shared = true
 `
 
-// Has a key that is free, or held by a member that is gone for good, shared from now on. The token grows, which is
-// that of all readers until a writer holds the key; if the writer that waited for readers is dead it stays, as they
-// may be there still. It grants nothing, so it does not matter when it is done.
+// Has a key that is free, or held by a member that is gone for good, shared from now on. The token
+// grows, which is that of all readers until a writer holds the key; if the writer that waited for
+// readers is dead it stays, as they may be there still. It grants nothing, so it does not matter
+// when it is done.
 func (q *Queries) OpenShared(ctx context.Context, db DBTX, leaseKey []byte, gone interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, OpenShared, leaseKey, gone)
 	if err != nil {
@@ -404,8 +406,8 @@ type SeeReadersRow struct {
 	RemainingUs int64
 }
 
-// The shared holders of a key, in a statement of its own: after a writer has made itself the holder no more come, and so what is
-// not seen here is none of them.
+// The shared holders of a key, in a statement of its own: after a writer has made itself the holder
+// no more come, and so what is not seen here is none of them.
 func (q *Queries) SeeReaders(ctx context.Context, db DBTX, leaseKey []byte) ([]SeeReadersRow, error) {
 	rows, err := db.QueryContext(ctx, SeeReaders, leaseKey)
 	if err != nil {

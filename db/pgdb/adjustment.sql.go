@@ -87,7 +87,8 @@ type AllotParams struct {
 	Sku         string
 }
 
-// Moves units of a bucket to another one, or all that are left. The rows are locked in the order of their numbers.
+// Moves units of a bucket to another one, or all that are left. The rows are locked in the order of
+// their numbers.
 func (q *Queries) Allot(ctx context.Context, db DBTX, arg AllotParams) (int64, error) {
 	row := db.QueryRow(ctx, Allot,
 		arg.Bucket,

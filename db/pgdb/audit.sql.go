@@ -43,8 +43,9 @@ type BalancesRow struct {
 	Restocked int64
 }
 
-// One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or of those given.
-// state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no stock.
+// One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or
+// of those given. state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no
+// stock.
 func (q *Queries) Balances(ctx context.Context, db DBTX, every bool, skus []string) ([]BalancesRow, error) {
 	rows, err := db.Query(ctx, Balances, every, skus)
 	if err != nil {
@@ -130,8 +131,8 @@ GROUP BY d.sku, d.buyer
 HAVING sum(d.counts) <> sum(d.used)
 `
 
-// The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given. They
-// include SKUs without stock.
+// The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given.
+// They include SKUs without stock.
 func (q *Queries) WrongQuotas(ctx context.Context, db DBTX, every bool, skus []string) ([]string, error) {
 	rows, err := db.Query(ctx, WrongQuotas, every, skus)
 	if err != nil {

@@ -140,11 +140,12 @@ type PassOnRow struct {
 	Notified string
 }
 
-// Releases a batch of handles, which may have a key more than once. A key that was held by one of them becomes that of
-// the lowest ticket whose member is alive. Lower tickets are of dead members, or are locked as they are withdrawn. No
-// ticket is waited for: a withdrawal may wait for the one that is granted. A key that readers may have is granted to
-// no waiter: the next one looks for the readers first. It returns what was freed, and what was held when it began: of
-// that, what was not freed was locked. The new holder is notified by its handle, or else those that wait without
+// Releases a batch of handles, which may have a key more than once. A key that was held by one of
+// them becomes that of the lowest ticket whose member is alive. Lower tickets are of dead members,
+// or are locked as they are withdrawn. No ticket is waited for: a withdrawal may wait for the one
+// that is granted. A key that readers may have is granted to no waiter: the next one looks for the
+// readers first. It returns what was freed, and what was held when it began: of that, what was not
+// freed was locked. The new holder is notified by its handle, or else those that wait without
 // tickets.
 func (q *Queries) PassOn(ctx context.Context, db DBTX, arg PassOnParams) ([]PassOnRow, error) {
 	rows, err := db.Query(ctx, PassOn,
@@ -206,9 +207,10 @@ type SeeTurnRow struct {
 	Unconfirmed bool
 }
 
-// What has become of a call that waits: the key is its own, or another holder's, or free, for example for readers; and whether
-// its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
-// the ticket beside them. unconfirmed: see ConfirmCommits.
+// What has become of a call that waits: the key is its own, or another holder's, or free, for
+// example for readers; and whether its ticket is there, and counts. A row that readers may have is
+// no grant: a process of an older version may have served the ticket beside them. unconfirmed: see
+// ConfirmCommits.
 func (q *Queries) SeeTurn(ctx context.Context, db DBTX, handle pgtype.UUID, ticket int64, leaseKey string) (SeeTurnRow, error) {
 	row := db.QueryRow(ctx, SeeTurn, handle, ticket, leaseKey)
 	var i SeeTurnRow
@@ -337,7 +339,8 @@ WHERE (d.lease_key, d.ticket) IN (
 )
 `
 
-// Withdraws tickets: afterwards they are granted nothing. A ticket that is granted at this moment is waited for.
+// Withdraws tickets: afterwards they are granted nothing. A ticket that is granted at this moment
+// is waited for.
 func (q *Queries) WithdrawTickets(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID, lockTimeout string) (int64, error) {
 	result, err := db.Exec(ctx, WithdrawTickets, leaseKeys, handles, lockTimeout)
 	if err != nil {

@@ -33,8 +33,9 @@ SELECT (pg_catalog.current_setting('transaction_isolation') IN ('repeatable read
         < $1::bigint::double precision)::boolean AS began_before
 `
 
-// Of a transaction that sees one state of the database throughout: whether it began before the lock was granted, so that it
-// may not see the lock. A token is the time in microseconds at which the lock was granted, or later.
+// Of a transaction that sees one state of the database throughout: whether it began before the lock
+// was granted, so that it may not see the lock. A token is the time in microseconds at which the
+// lock was granted, or later.
 func (q *Queries) BeganBefore(ctx context.Context, db DBTX, token int64) (bool, error) {
 	row := db.QueryRow(ctx, BeganBefore, token)
 	var began_before bool
@@ -48,8 +49,8 @@ WHERE f.resource = $1 AND f.token = $2 AND f.handle = $3
 FOR SHARE
 `
 
-// A transaction that writes the resource checks that its fence has not advanced, and keeps it so until
-// the transaction ends.
+// A transaction that writes the resource checks that its fence has not advanced, and keeps it so
+// until the transaction ends.
 func (q *Queries) CheckFence(ctx context.Context, db DBTX, resource string, token int64, handle pgtype.UUID) (int64, error) {
 	result, err := db.Exec(ctx, CheckFence, resource, token, handle)
 	if err != nil {
@@ -68,8 +69,9 @@ WHERE k.locktype = 'advisory' AND k.objsubid = 1 AND k.granted
   AND a.state = 'active' AND a.wait_event_type = 'Client' AND pg_catalog.pg_has_role(a.usesysid, 'MEMBER')
 `
 
-// Ends the guarded transactions of a member that is gone for good, if the server waits for their client in the middle of a
-// statement: the client has stopped reading a result, or sending one. No timeout of the server ends these.
+// Ends the guarded transactions of a member that is gone for good, if the server waits for their
+// client in the middle of a statement: the client has stopped reading a result, or sending one. No
+// timeout of the server ends these.
 func (q *Queries) EndStuckGuards(ctx context.Context, db DBTX, memberID pgtype.UUID) ([]bool, error) {
 	rows, err := db.Query(ctx, EndStuckGuards, memberID)
 	if err != nil {
@@ -106,10 +108,10 @@ type GuardParams struct {
 	Handle      pgtype.UUID
 }
 
-// The lease's row stays locked until the end of the caller's transaction, so it cannot be taken over before that. A
-// heartbeat never touches it. If the host has set no bound, the server ends a transaction that is idle for so long: a
-// client that hangs would hold the lease for hours. An advisory lock names the member that the transaction guards for, so
-// that EndStuckGuards finds it.
+// The lease's row stays locked until the end of the caller's transaction, so it cannot be taken
+// over before that. A heartbeat never touches it. If the host has set no bound, the server ends a
+// transaction that is idle for so long: a client that hangs would hold the lease for hours. An
+// advisory lock names the member that the transaction guards for, so that EndStuckGuards finds it.
 func (q *Queries) Guard(ctx context.Context, db DBTX, arg GuardParams) (int64, error) {
 	result, err := db.Exec(ctx, Guard,
 		arg.IdleTimeout,

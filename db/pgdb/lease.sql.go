@@ -48,8 +48,8 @@ type AcquireLeaseRow struct {
 	Handle pgtype.UUID
 }
 
-// Grants one key: AcquireLeases for a lone caller, at the price of an UPDATE by the key. Where it finds nothing,
-// AcquireLeases says why, and makes the row.
+// Grants one key: AcquireLeases for a single caller, at the price of an UPDATE by the key. Where it
+// finds nothing, AcquireLeases says why, and makes the row.
 func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeaseParams) (AcquireLeaseRow, error) {
 	row := db.QueryRow(ctx, AcquireLease,
 		arg.Instead,
@@ -172,18 +172,20 @@ type AcquireLeasesRow struct {
 
 // Each of these is one autocommit statement. What bounds the wait for a lock is set inside it, so
 // that it holds behind a pooler too and ends with it.
-// Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more than the
-// caller knew: then the caller has given up on it, and it was under way for too long. Rows are locked in the order of
-// their keys, and one that is locked is passed over; the condition is checked again on the row as it was locked. What
-// is held in the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers
-// may be there it is granted only to requests that say so, and is not held before they have gone, nor does its token grow
-// before, which is theirs; what is held in the place of another one is free of them. Asks that are for all or nothing
-// are granted only where all were free; where some look held they lock none, for others to find them free. Asks in
-// turn are granted only where there is no ticket. A row that is missing is made, unless they are: most keys, such as
-// those of orders, are locked once. It returns what was granted, with the handle that the row has now, and the holders of the rest, as the
-// statement's snapshot shows it; one row without a key says that the member is gone. (Lists of what no ask has may be empty: it is null
-// then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole:
-// what is for the rest is not even begun then.)
+// Grants what is free of a batch, each key once. It does nothing once the member has sent two more
+// heartbeats than the caller knew: the caller has given up on it then. Rows are locked in the order
+// of their keys, and locked rows are passed over. The condition is checked again on the row as it
+// was locked. A row counts as free if the request replaces its current handle, or if its member is
+// gone for good. A key that may have readers is granted only to requests over readers. It is not
+// held before the readers have gone, and its token, which is theirs, does not grow before. A row
+// whose handle is replaced has no readers. Requests for all or nothing are granted only if all keys
+// were free; if some look held they lock none, for others to find them free. Requests in turn are
+// granted only if there is no ticket. A missing row is made, except for these: most keys, such as
+// those of orders, are locked once. It returns what was granted, with the handle that the row has
+// now, and the holders of the rest, as the statement's snapshot shows it; one row without a key
+// says that the member is gone. (Lists of what no ask has may be empty: it is null then. No two of
+// the lists are joined with each other: they have no index. And most batches are granted as a
+// whole: what is for the rest is not even begun then.)
 func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesParams) ([]AcquireLeasesRow, error) {
 	rows, err := db.Query(ctx, AcquireLeases,
 		arg.MemberID,
@@ -253,8 +255,8 @@ type ExpireLeasesParams struct {
 	LockTimeout string
 }
 
-// Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours. It
-// waits for rows that are locked.
+// Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none,
+// if not all are ours. It waits for rows that are locked.
 func (q *Queries) ExpireLeases(ctx context.Context, db DBTX, arg ExpireLeasesParams) (int64, error) {
 	result, err := db.Exec(ctx, ExpireLeases,
 		arg.HoldUs,
@@ -286,8 +288,8 @@ type HeldByMemberRow struct {
 	Handle   pgtype.UUID
 }
 
-// What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it, so that a lease's changes are HOT
-// updates: all rows are read, seldom.
+// What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it, so
+// that a lease's changes are HOT updates: all rows are read, seldom.
 func (q *Queries) HeldByMember(ctx context.Context, db DBTX, memberID pgtype.UUID) ([]HeldByMemberRow, error) {
 	rows, err := db.Query(ctx, HeldByMember, memberID)
 	if err != nil {
@@ -336,7 +338,8 @@ type HoldersOfKeyRow struct {
 	MemberLabel string
 }
 
-// The acquisitions that hold one key. Each table is asked by its index: no other key's rows are read.
+// The acquisitions that hold one key. Each table is asked by its index: no other key's rows are
+// read.
 func (q *Queries) HoldersOfKey(ctx context.Context, db DBTX, leaseKey string) ([]HoldersOfKeyRow, error) {
 	rows, err := db.Query(ctx, HoldersOfKey, leaseKey)
 	if err != nil {
@@ -476,8 +479,8 @@ type ListHeldRow struct {
 	Waiters     int64
 }
 
-// What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is that of the key's,
-// whatever they wait for.
+// What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is
+// that of the key's, whatever they wait for.
 func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) {
 	rows, err := db.Query(ctx, ListHeld)
 	if err != nil {
@@ -670,7 +673,7 @@ type ReleaseLeaseParams struct {
 	Notify      bool
 }
 
-// Gives one lease back: ReleaseLeases for a lone caller. It waits where the row is locked.
+// Releases one lease: ReleaseLeases for a single caller. It waits if the row is locked.
 func (q *Queries) ReleaseLease(ctx context.Context, db DBTX, arg ReleaseLeaseParams) (string, error) {
 	row := db.QueryRow(ctx, ReleaseLease,
 		arg.LeaseKey,
@@ -730,9 +733,10 @@ type ReleaseLeasesRow struct {
 	Notified string
 }
 
-// Gives back a batch, each key once; all that is ours of it, or nothing, where it is one acquisition's. It returns
-// what was freed, and what was ours when it began: of that, what was not freed was locked, by a guard for example,
-// and is to be asked for again. The waiters of what is free now are notified, after the commit.
+// Gives back a batch, each key once; all that is ours of it, or nothing, where it is one
+// acquisition's. It returns what was freed, and what was ours when it began: of that, what was not
+// freed was locked, by a guard for example, and is to be asked for again. The waiters of what is
+// free now are notified, after the commit.
 func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, arg ReleaseLeasesParams) ([]ReleaseLeasesRow, error) {
 	rows, err := db.Query(ctx, ReleaseLeases,
 		arg.LeaseKeys,
@@ -774,7 +778,8 @@ WHERE d.member_id = $1 AND d.lease_key = ANY (ARRAY(
 ))
 `
 
-// Rows are deleted by their keys: a place (ctid) misses a row that the member has renewed meanwhile.
+// Rows are deleted by their keys: a place (ctid) misses a row that the member has renewed
+// meanwhile.
 func (q *Queries) StopWaiting(ctx context.Context, db DBTX, memberID pgtype.UUID, leaseKeys []string) error {
 	_, err := db.Exec(ctx, StopWaiting, memberID, leaseKeys)
 	return err
@@ -794,7 +799,8 @@ WHERE d.lease_key IN (
 `
 
 // Rows between two keys that were not used for long, or whose member has been gone for long. Their
-// token is lost with them: a new row begins at the clock, which is past it. Where readers may be there see ClaimShared.
+// token is lost with them: a new row begins at the clock, which is past it. Where readers may be
+// there see ClaimShared.
 func (q *Queries) SweepLeases(ctx context.Context, db DBTX, afterKey string, untilKey string, olderUs int64) (int64, error) {
 	result, err := db.Exec(ctx, SweepLeases, afterKey, untilKey, olderUs)
 	if err != nil {

@@ -63,8 +63,9 @@ type DueReservationsRow struct {
 	NumLines       int64
 }
 
-// A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp() would read all that is held.
-// A key is found by the first of its lines that is there: line 0 may have been deleted.
+// A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp()
+// would read all that is held. A key is found by the first of its lines that is there: line 0 may
+// have been deleted.
 func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]DueReservationsRow, error) {
 	rows, err := db.Query(ctx, DueReservations, most)
 	if err != nil {

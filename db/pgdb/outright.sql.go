@@ -28,11 +28,13 @@ type InsertOrdersParams struct {
 	HoldUs          int64
 }
 
-// All orders of a batch, of one SKU and without a limit, or none: these are sent together, in one round trip and one transaction, the
-// stock last: where too little is left the table's check fails. So the stock is locked for the flush alone, and
-// the next batch can be written meanwhile. Where there is no such stock the orders fail, for their SKU is NULL then: it may come into
-// being before the statement that takes from it, and is never deleted. (unnest in the select list takes a tenth less time than in
-// FROM, which keeps all rows in a store first; and one statement for all would keep what the others return.)
+// All orders of a batch, of one SKU and without a limit, or none: these are sent together, in one
+// round trip and one transaction, the stock last: where too little is left the table's check fails.
+// So the stock is locked for the flush alone, and the next batch can be written meanwhile. Where
+// there is no such stock the orders fail, for their SKU is NULL then: it may come into being before
+// the statement that takes from it, and is never deleted. (unnest in the select list takes a tenth
+// less time than in FROM, which keeps all rows in a store first; and one statement for all would
+// keep what the others return.)
 func (q *Queries) InsertOrders(ctx context.Context, db DBTX, arg InsertOrdersParams) error {
 	_, err := db.Exec(ctx, InsertOrders,
 		arg.ReservationKeys,
@@ -61,8 +63,9 @@ type InsertQuotasParams struct {
 	Qtys   []int64
 }
 
-// Of buyers of whom each is there once: a quota that exists fails the batch. (That takes half the time of ON CONFLICT.) They are
-// inserted in their order, so that two batches of an SKU never wait for each other crosswise.
+// Of buyers, each given once: a quota that exists fails the batch. (That takes half the time of ON
+// CONFLICT.) They are inserted in their order, so that two batches of an SKU never wait for each
+// other crosswise.
 func (q *Queries) InsertQuotas(ctx context.Context, db DBTX, arg InsertQuotasParams) error {
 	_, err := db.Exec(ctx, InsertQuotas,
 		arg.Sku,
@@ -129,11 +132,12 @@ type SellNewRow struct {
 	Unsold    []string
 }
 
-// All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none): these are returned, and the
-// others are sold, or none. What is recorded is looked up first, key by key (a join might
-// read the whole table, by a plan that was made when it was small); where another transaction writes one of these keys at this moment, the
-// statement fails. Quotas come before orders, and of a buyer's all count or none. They are made and locked in one pass, in the order of
-// buyers, so that two batches of an SKU never wait for each other crosswise.
+// Sells all orders of a batch but those that are recorded, or over their buyer's limit (0: there is
+// none). These are returned, and the others are sold, or none. What is recorded is looked up first,
+// key by key: a join might read the whole table, by a plan that was made when it was small. If
+// another transaction writes one of these keys at this moment, the statement fails. Quotas come
+// before orders, and of a buyer's all count or none. They are made and locked in one pass, in the
+// order of buyers, so that two batches of an SKU never wait for each other crosswise.
 func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (SellNewRow, error) {
 	row := db.QueryRow(ctx, SellNew,
 		arg.ReservationKeys,
@@ -180,13 +184,13 @@ type SellOneParams struct {
 	Sku            string
 }
 
-// Each of these sells outright, in autocommit: one round trip and one flush. Nothing
-// is written where too little is left. What bounds the wait for a lock is set
-// inside the statement, so that it holds behind a pooler too and ends with it. What sells a batch is sent behind a
-// statement that does so, in the same transaction.
+// Each of these sells outright, in autocommit: one round trip and one flush. Nothing is written
+// where too little is left. What bounds the wait for a lock is set inside the statement, so that it
+// holds behind a pooler too and ends with it. What sells a batch is sent behind a statement that
+// does so, in the same transaction.
 // The stock comes first, so that nothing is written where there is too little. While it is locked,
-// an order that another transaction is writing is waited for only so long: that may be a batch that has
-// written its orders and waits for the stock.
+// an order that another transaction is writing is waited for only so long: that may be a batch that
+// has written its orders and waits for the stock.
 func (q *Queries) SellOne(ctx context.Context, db DBTX, arg SellOneParams) (int64, error) {
 	result, err := db.Exec(ctx, SellOne,
 		arg.ReservationKey,

@@ -125,14 +125,16 @@ type AcquirePermitsRow struct {
 }
 
 // Each of these is one autocommit statement. See lease.sql.
-// Grants a batch of asks for permits; a key may stand in it more than once. Each permit is a row of its own, which is
-// locked where it is free and is then ours, whatever others see at the same time; those that are locked are passed
-// over. A request gets all that it wants, or none; the smallest comes first. Those held past the number, from when
-// there were more, count: as many are locked besides and left free. They only get fewer while the number stays, so that
-// an older snapshot of them does no harm. So the semaphore's row is locked in shared mode, which SetPermits waits for,
-// and nothing is granted if the row that was locked is not the one of the snapshot. It returns what was granted, and of keys of which not all was: the
-// number that is stored (0: there is no such semaphore), how many seem free, and the holders of permits. One row without a
-// key says that the member is gone.
+// Grants a batch of asks for permits; a key may stand in it more than once. Each permit is a row of
+// its own, which is locked where it is free and is then ours, whatever others see at the same time;
+// those that are locked are passed over. A request gets all that it wants, or none; the smallest
+// comes first. Those held past the number, from when there were more, count: as many are locked
+// besides and left free. They only get fewer while the number stays, so that an older snapshot of
+// them does no harm. So the semaphore's row is locked in shared mode, which SetPermits waits for,
+// and nothing is granted if the row that was locked is not the one of the snapshot. It returns what
+// was granted, and of keys of which not all was: the number that is stored (0: there is no such
+// semaphore), how many seem free, and the holders of permits. One row without a key says that the
+// member is gone.
 func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermitsParams) ([]AcquirePermitsRow, error) {
 	rows, err := db.Query(ctx, AcquirePermits,
 		arg.MemberID,
@@ -250,7 +252,8 @@ SELECT $1, pg_catalog.generate_series(1, $2::integer)
 ON CONFLICT (lease_key, slot) DO NOTHING
 `
 
-// Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each reader of it finds them all.
+// Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
+// reader of it finds them all.
 func (q *Queries) MakePermits(ctx context.Context, db DBTX, leaseKey string, permits int32) error {
 	_, err := db.Exec(ctx, MakePermits, leaseKey, permits)
 	return err
@@ -277,7 +280,8 @@ WHERE d.lease_key = $1 AND d.slot = ANY(ARRAY(
 ))
 `
 
-// Ends what members that are gone for good hold of a semaphore. What is locked, by a guard for example, is left.
+// Ends what members that are gone for good hold of a semaphore. What is locked, by a guard for
+// example, is left.
 func (q *Queries) ReapPermits(ctx context.Context, db DBTX, leaseKey string, gones []pgtype.UUID, lockTimeout string) (int64, error) {
 	result, err := db.Exec(ctx, ReapPermits, leaseKey, gones, lockTimeout)
 	if err != nil {
@@ -339,9 +343,10 @@ type ReleasePermitsRow struct {
 	Notified string
 }
 
-// Gives back a batch, all permits of each acquisition or none. See ReleaseLeases. A handle is of one key. Each row is
-// counted once, by a window: a count for each row would take quadratic time, and an acquisition may have 10,000 rows.
-// The rows to free are named by arrays, so that each is found by the primary key.
+// Gives back a batch, all permits of each acquisition or none. See ReleaseLeases. A handle is of
+// one key. Each row is counted once, by a window: a count for each row would take quadratic time,
+// and an acquisition may have 10,000 rows. The rows to free are named by arrays, so that each is
+// found by the primary key.
 func (q *Queries) ReleasePermits(ctx context.Context, db DBTX, arg ReleasePermitsParams) ([]ReleasePermitsRow, error) {
 	rows, err := db.Query(ctx, ReleasePermits,
 		arg.LeaseKeys,

@@ -25,8 +25,9 @@ WITH head AS MATERIALIZED (
 SELECT count(*) FROM due
 `
 
-// Jobs whose time has come, since so long at most, are ready, from now on, but for those that their groups have to admit: see
-// TakeDueGrouped. statement_timestamp() and not clock_timestamp(), which no index is searched by.
+// Jobs whose time has come, since so long at most, are ready, from now on, but for those that their
+// groups have to admit: see TakeDueGrouped. statement_timestamp() and not clock_timestamp(), which
+// no index is searched by.
 func (q *Queries) PromoteJobs(ctx context.Context, db DBTX, sinceUs float64, most int32) (int64, error) {
 	row := db.QueryRow(ctx, PromoteJobs, sinceUs, most)
 	var count int64
@@ -55,7 +56,8 @@ WITH urgent AS MATERIALIZED (
 SELECT count(*) FROM due
 `
 
-// The most urgent jobs of those whose time has come are ready: it reads all of them, a million at most, and locks those alone.
+// The most urgent jobs of those whose time has come are ready: it reads all of them, a million at
+// most, and locks those alone.
 func (q *Queries) PromoteUrgent(ctx context.Context, db DBTX, most int32) (int64, error) {
 	row := db.QueryRow(ctx, PromoteUrgent, most)
 	var count int64

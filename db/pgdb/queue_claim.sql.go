@@ -47,8 +47,8 @@ type AdoptClaimsRow struct {
 }
 
 // Takes claims from a member that is gone, a few at a time, and records them for another id. The
-// member can't end their jobs any more. A claim that a zombie is using at this moment is left for the
-// next time. Without every it is one claim.
+// member can't end their jobs any more. A claim that a zombie is using at this moment is left for
+// the next time. Without every it is one claim.
 func (q *Queries) AdoptClaims(ctx context.Context, db DBTX, arg AdoptClaimsParams) ([]AdoptClaimsRow, error) {
 	rows, err := db.Query(ctx, AdoptClaims,
 		arg.Heir,
@@ -135,11 +135,13 @@ type ClaimJobsRow struct {
 	Recorded    bool
 }
 
-// Takes the first jobs of a queue: "claimed" is what this statement has removed from those that are ready. It does nothing once the
-// member has beaten twice more, so that a claim whose answer was lost can be cleared up for good, nor where the queue is paused. The
-// rows are found in the order of their key, without a sort; ctid is safe, as they are locked. It looks in spans of that order, one after the
-// other, and no further than it has to: each is from a priority and a time to the end of a priority, so that rows which were taken, and
-// can't be cleaned up yet, are not passed over again. A ready row without a job is removed, too, and returned without a kind.
+// Takes the first jobs of a queue: "claimed" is what this statement has removed from those that are
+// ready. It does nothing once the member has sent two more heartbeats: a claim whose reply was lost
+// is then reconciled for good. It does nothing if the queue is paused. The rows are found in the
+// order of their key, without a sort; ctid is safe, as they are locked. It looks in spans of that
+// order, one after the other, and no further than it has to. Each is from a priority and a time to
+// the end of a priority. So it does not pass again over rows that were taken and can't be cleaned
+// up yet. A ready row without a job is removed, too, and returned without a kind.
 func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := db.Query(ctx, ClaimJobs,
 		arg.Inline,
@@ -258,8 +260,8 @@ type OrphanJobsRow struct {
 	Begun       int16
 }
 
-// Those of their jobs that have not ended. It is a statement of its own, after that which took the claims: only then it sees what a zombie
-// had finished before.
+// Those of their jobs that have not ended. It is a statement of its own, after that which took the
+// claims: only then it sees what a zombie had finished before.
 func (q *Queries) OrphanJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID, ofClaims []pgtype.UUID) ([]OrphanJobsRow, error) {
 	rows, err := db.Query(ctx, OrphanJobs, jobIds, ofClaims)
 	if err != nil {

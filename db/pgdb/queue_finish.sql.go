@@ -76,8 +76,9 @@ type BeginJobsRow struct {
 	Begun bool
 }
 
-// Records that the next attempts of jobs begin. It returns the jobs whose claims are still the member's, and which of them are recorded: the
-// rows of the others are locked. It does not wait for these.
+// Records that the next attempts of jobs begin. It returns the jobs whose claims are still the
+// member's, and which of them are recorded: the rows of the others are locked. It does not wait for
+// these.
 func (q *Queries) BeginJobs(ctx context.Context, db DBTX, arg BeginJobsParams) ([]BeginJobsRow, error) {
 	rows, err := db.Query(ctx, BeginJobs,
 		arg.ClaimIds,
@@ -223,7 +224,8 @@ DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY ($1::uuid[]) AND c.membe
   AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = ANY (c.job_ids))
 `
 
-// Those of them that have no job left: the server may have forgotten ends of jobs. It reads each job of a claim.
+// Those of them that have no job left: the server may have forgotten ends of jobs. It reads each
+// job of a claim.
 func (q *Queries) CloseEndedClaims(ctx context.Context, db DBTX, claimIds []pgtype.UUID, memberID pgtype.UUID) error {
 	_, err := db.Exec(ctx, CloseEndedClaims, claimIds, memberID)
 	return err
@@ -292,8 +294,10 @@ type DeferJobsParams struct {
 	Records  []bool
 }
 
-// Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time that is given, or from now on. The claim no longer has them, so that to send it again
-// changes nothing. records: their beginnings are recorded from now on, and none has begun that has not ended.
+// Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time
+// that is given, or from now on. The claim no longer has them, so that to send it again changes
+// nothing. records: their beginnings are recorded from now on, and none has begun that has not
+// ended.
 func (q *Queries) DeferJobs(ctx context.Context, db DBTX, arg DeferJobsParams) (int64, error) {
 	row := db.QueryRow(ctx, DeferJobs,
 		arg.ClaimIds,
@@ -336,13 +340,15 @@ type FinishJobsParams struct {
 	OfClaims []pgtype.UUID
 }
 
-// Each of these proves that the claims are still this member's, and keeps them so till its transaction ends: a claim that was taken
-// away has no row. It returns how many jobs it found, so that fewer than were sent are lost.
+// Each of these proves that the claims are still this member's, and keeps them so till its
+// transaction ends: a claim that was taken away has no row. It returns how many jobs it found, so
+// that fewer than were sent are lost.
 //
-// The plan of each statement is linear in the jobs that it carries, also if it was made when the tables were empty. The sessions neither
-// hash nor merge joins, and a join of an UPDATE or a DELETE may read its whole table. So rows are found by LATERAL (… LIMIT 1), which
-// reads the key, and then by their ctid, if they are locked, or by "= ANY (ARRAY(SELECT …))". "(x IN (SELECT …)) IS TRUE" is no join: the
-// server hashes the rows of the SELECT once.
+// The plan of each statement is linear in the jobs that it carries, also if it was made when the
+// tables were empty. The sessions neither hash nor merge joins, and a join of an UPDATE or a DELETE
+// may read its whole table. So rows are found by LATERAL (… LIMIT 1), which reads the key, and then
+// by their ctid, if they are locked, or by "= ANY (ARRAY(SELECT …))". "(x IN (SELECT …)) IS TRUE"
+// is no join: the server hashes the rows of the SELECT once.
 func (q *Queries) FinishJobs(ctx context.Context, db DBTX, arg FinishJobsParams) (int64, error) {
 	row := db.QueryRow(ctx, FinishJobs,
 		arg.ClaimIds,
@@ -362,8 +368,9 @@ ORDER BY c.claim_id
 FOR NO KEY UPDATE
 `
 
-// Jobs that are to be deferred or buried, and that others want cancelled. Their claims are locked by a statement of its own before: only
-// then it sees each request for a job of these claims.
+// Jobs that are to be rescheduled or discarded, and that others want cancelled. Their claims are
+// locked by a statement of its own before: only then it sees each request for a job of these
+// claims.
 func (q *Queries) LockClaims(ctx context.Context, db DBTX, claimIds []pgtype.UUID, memberID pgtype.UUID) error {
 	_, err := db.Exec(ctx, LockClaims, claimIds, memberID)
 	return err
@@ -387,8 +394,8 @@ type LockJobsParams struct {
 	MemberID pgtype.UUID
 }
 
-// Locks the rows of jobs that are to be deferred, by a statement of its own. DeferJobs writes rows by their places (ctid): it would
-// miss a row that changed while it waited for its lock.
+// Locks the rows of jobs that are to be deferred, by a statement of its own. DeferJobs writes rows
+// by their places (ctid): it would miss a row that changed while it waited for its lock.
 func (q *Queries) LockJobs(ctx context.Context, db DBTX, arg LockJobsParams) error {
 	_, err := db.Exec(ctx, LockJobs,
 		arg.JobIds,

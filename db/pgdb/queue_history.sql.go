@@ -111,8 +111,9 @@ type KeepFinishedParams struct {
 	MemberID pgtype.UUID
 }
 
-// Where history is kept it is written in the transaction that ends the job: before its row is gone, and behind the same fence. A job that
-// ends twice a day, as it was given up and tried again, is kept as it ended last.
+// Where history is kept it is written in the transaction that ends the job: before its row is gone,
+// and behind the same fence. A job that ends twice a day, as it was given up and tried again, is
+// kept as it ended last.
 func (q *Queries) KeepFinished(ctx context.Context, db DBTX, arg KeepFinishedParams) error {
 	_, err := db.Exec(ctx, KeepFinished,
 		arg.JobIds,

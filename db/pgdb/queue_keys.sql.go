@@ -59,7 +59,8 @@ type AdmitJobsParams struct {
 	OfClaims []pgtype.UUID
 }
 
-// The first of those that wait are ready, where their groups have room. An empty group is deleted.
+// The first of those that wait are ready, if their groups are below their limits. An empty group is
+// deleted.
 func (q *Queries) AdmitJobs(ctx context.Context, db DBTX, arg AdmitJobsParams) error {
 	_, err := db.Exec(ctx, AdmitJobs,
 		arg.ClaimIds,
@@ -89,7 +90,8 @@ type DueGroupsRow struct {
 	JobID    pgtype.UUID
 }
 
-// The groups of the first jobs whose time has come, behind one of them. If there are as many as were asked for, the last row is the last job.
+// The groups of the first jobs whose time has come, behind one of them. If there are as many as
+// were asked for, the last row is the last job.
 func (q *Queries) DueGroups(ctx context.Context, db DBTX, afterAt time.Time, afterJob pgtype.UUID, most int32) ([]DueGroupsRow, error) {
 	rows, err := db.Query(ctx, DueGroups, afterAt, afterJob, most)
 	if err != nil {
@@ -142,12 +144,12 @@ WITH ask AS MATERIALIZED (
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT t.queue, t.priority, t.job_id FROM todo t WHERE t.delay_us = 0 AND t.group_key = ''
-), told AS MATERIALIZED (
+), notified AS MATERIALIZED (
     SELECT pg_catalog.count(pg_catalog.pg_notify($11, 'jobs :' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(d.queue, 'UTF8')), 'hex'))) AS queues
     FROM (SELECT DISTINCT t.queue FROM todo t WHERE t.delay_us = 0 AND $11::text <> '') d
 )
-SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN told
-WHERE CASE WHEN told.queues < 0 OR a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END
+SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN notified
+WHERE CASE WHEN notified.queues < 0 OR a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END
 `
 
 type EnqueueKeyedParams struct {
@@ -164,12 +166,14 @@ type EnqueueKeyedParams struct {
 	Channel     string
 }
 
-// Unique keys and groups. A transaction that needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
-// each in the order of the key. What reads a group is a statement of its own, after that which has locked it: only then it sees what
+// Unique keys and groups. A transaction that needs locks of both kinds takes those of
+// dblock_queue_unique first, then those of dblock_queue_key, each in the order of the key. What
+// reads a group is a statement of its own, after that which has locked it: only then it sees what
 // others have done before.
-// EnqueueJobs for jobs of which some have keys. It returns those that another job with the same unique key stands in the way of. Jobs
-// of a group that need not wait for a time are neither ready nor blocked yet: see PlaceJobs. The last condition reads told, so that it is
-// told in any case.
+// EnqueueJobs for jobs of which some have keys. It returns those that another job with the same
+// unique key stands in the way of. Jobs of a group that need not wait for a time are neither ready
+// nor blocked yet: see PlaceJobs. The last condition reads notified, so that the notification is
+// sent in any case.
 func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedParams) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, EnqueueKeyed,
 		arg.JobIds,
@@ -277,7 +281,7 @@ type FreeUniqueParams struct {
 
 // The following four are sent in this order, before jobs that have keys are deleted, all with the
 // same jobs. They count only jobs that claims of the member have, and keep the claims the member's
-// till the transaction ends. A job that was buried before is in no such claim: if it was retried
+// till the transaction ends. A job that was discarded before is in no such claim: if it was retried
 // since, its keys stay its own.
 func (q *Queries) FreeUnique(ctx context.Context, db DBTX, arg FreeUniqueParams) error {
 	_, err := db.Exec(ctx, FreeUnique,
@@ -409,9 +413,10 @@ type PlaceJobsParams struct {
 	Priorities []int16
 }
 
-// Makes jobs ready, in the order of the array, while their groups have room and no job of theirs waits. The others wait. The groups
-// are locked. No job waits in a group that has no place taken: the transaction may have an old snapshot, in which jobs of a group
-// wait that has ended since, and was made anew.
+// Makes jobs ready, in the order of the array, while their groups are below their limits and no job
+// of theirs waits. The others wait. The groups are locked. No job waits in a group that has no
+// place taken: the transaction may have an old snapshot, in which jobs of a group wait that has
+// ended since, and was made anew.
 func (q *Queries) PlaceJobs(ctx context.Context, db DBTX, arg PlaceJobsParams) error {
 	_, err := db.Exec(ctx, PlaceJobs,
 		arg.JobIds,

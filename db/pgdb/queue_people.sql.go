@@ -23,8 +23,9 @@ WITH held AS MATERIALIZED (
 SELECT count(*) > 0 AS held FROM held
 `
 
-// A request to cancel a job of a claim. It returns whether the claim has the job. It waits for a deferral or a burial of the job, and these
-// wait for it, so that they see the request: see CancelsHeld.
+// A request to cancel a job of a claim. It returns whether the claim has the job. It waits for a
+// reschedule or a discard of the job, and these wait for it, so that they see the request: see
+// CancelsHeld.
 func (q *Queries) AskToCancel(ctx context.Context, db DBTX, claimID pgtype.UUID, memberID pgtype.UUID, jobID pgtype.UUID) (bool, error) {
 	row := db.QueryRow(ctx, AskToCancel, claimID, memberID, jobID)
 	var held bool
@@ -400,7 +401,8 @@ type ListClaimedRow struct {
 	Worker string
 }
 
-// Jobs that are under way, those of the oldest claims first. A claim lists its jobs that have ended, too, until all have.
+// Jobs that are under way, those of the oldest claims first. A claim lists its jobs that have
+// ended, too, until all have.
 func (q *Queries) ListClaimed(ctx context.Context, db DBTX, queue string, look int32, most int32) ([]ListClaimedRow, error) {
 	rows, err := db.Query(ctx, ListClaimed, queue, look, most)
 	if err != nil {
@@ -635,7 +637,8 @@ FROM (
 ) n
 `
 
-// The next queue by name of which there is anything in a table that has an index which begins with the queue; ”: none.
+// The next queue by name of which there is anything in a table that has an index which begins with
+// the queue; ”: none.
 func (q *Queries) NextQueue(ctx context.Context, db DBTX, after string) (string, error) {
 	row := db.QueryRow(ctx, NextQueue, after)
 	var queue string
@@ -660,7 +663,8 @@ type OldestReadyRow struct {
 	AgeUs int64
 }
 
-// Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
+// Of the next jobs in order, those of priorities after one: how many there are, the last priority,
+// and how long the oldest has waited.
 func (q *Queries) OldestReady(ctx context.Context, db DBTX, queue string, after int32, most int32) (OldestReadyRow, error) {
 	row := db.QueryRow(ctx, OldestReady, queue, after, most)
 	var i OldestReadyRow
@@ -674,8 +678,9 @@ INSERT INTO dblock_queue AS q (queue, paused_at) VALUES ($1, clock_timestamp())
 ON CONFLICT (queue) DO UPDATE SET paused_at = COALESCE(q.paused_at, EXCLUDED.paused_at)
 `
 
-// What people ask and say: how a queue does, where a job is, and that it is to be run again, or not at all. Counts stop at a bound, so
-// that large tables cost nothing much. Ages are by the server's clock.
+// What people ask and say: how a queue does, where a job is, and that it is to be run again, or not
+// at all. Counts stop at a bound, so that large tables cost nothing much. Ages are by the server's
+// clock.
 func (q *Queries) PauseQueue(ctx context.Context, db DBTX, queue string) error {
 	_, err := db.Exec(ctx, PauseQueue, queue)
 	return err
@@ -749,8 +754,9 @@ WITH head AS MATERIALIZED (
 SELECT count(*) FROM dead
 `
 
-// Dead jobs again, with all their attempts, except those whose unique key another job has. Of several with the same key it is the one
-// that died last. With a group_key they are admitted as jobs whose time has come, in the order in which they were enqueued.
+// Dead jobs again, with all their attempts, except those whose unique key another job has. Of
+// several with the same key it is the one that died last. With a group_key they are admitted as
+// jobs whose time has come, in the order in which they were enqueued.
 func (q *Queries) Revive(ctx context.Context, db DBTX, jobIds []pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, Revive, jobIds)
 	var count int64

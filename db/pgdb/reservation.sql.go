@@ -25,7 +25,8 @@ type AwaitKeysParams struct {
 	States          []int16
 }
 
-// Waits for other transactions that write the reservations and have not ended. It is sent with a rollback behind it, and locks no stock.
+// Waits for other transactions that write the reservations and have not ended. It is sent with a
+// rollback behind it, and locks no stock.
 func (q *Queries) AwaitKeys(ctx context.Context, db DBTX, arg AwaitKeysParams) error {
 	_, err := db.Exec(ctx, AwaitKeys,
 		arg.ReservationKeys,
@@ -354,7 +355,8 @@ type LockFreeStockRow struct {
 	Available int64
 }
 
-// The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
+// The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the
+// batch.
 func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]LockFreeStockRow, error) {
 	rows, err := db.Query(ctx, LockFreeStock, skus)
 	if err != nil {
@@ -393,8 +395,8 @@ type LockQuotasRow struct {
 	Used  int64
 }
 
-// They are asked for in their order, and locked one after the other: LIMIT keeps this from becoming a join, which might read
-// the whole table by a plan that was made when it was small.
+// They are asked for in their order, and locked one after the other: LIMIT keeps this from becoming
+// a join, which might read the whole table by a plan that was made when it was small.
 func (q *Queries) LockQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) ([]LockQuotasRow, error) {
 	rows, err := db.Query(ctx, LockQuotas, skus, buyers)
 	if err != nil {
@@ -514,10 +516,11 @@ FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS
 ON CONFLICT (sku, buyer) DO NOTHING
 `
 
-// Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
-// and bucket, then reservations, by key; or, of reservations that exist, these first. All quotas that may be missing are made before
-// one that is there is locked: an INSERT waits for the transaction that has the row, an UPDATE never for an INSERT of it that is not committed, so
-// transactions that make quotas and those that use them can't wait for each other crosswise.
+// Rows are locked in one order everywhere, so that two batches never deadlock: quotas, stock by SKU
+// and bucket, then reservations by key. Reservations that exist are locked first. All quotas that
+// may be missing are made before an existing one is locked. An INSERT waits for the transaction
+// that has the row. An UPDATE never waits for an uncommitted INSERT of it. So transactions that
+// make quotas and those that use them can't deadlock.
 func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) error {
 	_, err := db.Exec(ctx, MakeQuotas, skus, buyers)
 	return err
@@ -545,8 +548,9 @@ type ReservationsRow struct {
 	Unconfirmed    bool
 }
 
-// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
-// unconfirmed: commits wait for synchronous standbys, which may not have the row. See ConfirmCommits.
+// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or
+// has no end. unconfirmed: commits wait for synchronous standbys, which may not have the row. See
+// ConfirmCommits.
 func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []string) ([]ReservationsRow, error) {
 	rows, err := db.Query(ctx, Reservations, reservationKeys)
 	if err != nil {
@@ -663,10 +667,11 @@ FROM (
 WHERE s.ctid = n.row_at AND (s.sku = n.sku AND s.bucket = n.bucket) IS TRUE
 `
 
-// Rows that this transaction has locked are written where they stand (ctid): a join by their keys may be planned to read the whole
-// table once for each. The look-ups are those of single keys, which LIMIT keeps from becoming a join. They have to be locked by an
-// earlier statement: a row that was waited for stands elsewhere than where this one's snapshot sees it. Each partition numbers its rows
-// anew, so the key is compared, too; IS TRUE keeps that from being a join.
+// Rows that this transaction has locked are written where they stand (ctid): a join by their keys
+// may be planned to read the whole table once for each. The look-ups are those of single keys,
+// which LIMIT keeps from becoming a join. They have to be locked by an earlier statement: a row
+// that was waited for stands elsewhere than where this one's snapshot sees it. Each partition
+// numbers its rows anew, so the key is compared, too; IS TRUE keeps that from being a join.
 func (q *Queries) TakeStock(ctx context.Context, db DBTX, skus []string, buckets []int32, qtys []int64) error {
 	_, err := db.Exec(ctx, TakeStock, skus, buckets, qtys)
 	return err

@@ -108,8 +108,9 @@ type ServerVersionRow struct {
 	Untrusted      string
 }
 
-// untrusted is a table of dblock's whose owner could use this session's rights: the session is a superuser's, and the owner,
-// who can put triggers on the table, is neither a superuser nor the owner of the schema or of the database.
+// untrusted is a table of dblock's whose owner could use this session's rights. The session is a
+// superuser's, and the owner can put triggers on the table. The owner is neither a superuser nor
+// the owner of the schema or of the database.
 func (q *Queries) ServerVersion(ctx context.Context, db DBTX, schemaName string) (ServerVersionRow, error) {
 	row := db.QueryRow(ctx, ServerVersion, schemaName)
 	var i ServerVersionRow
@@ -151,10 +152,10 @@ type StrangeOwnerRow struct {
 	MayCreate bool
 }
 
-// stranger is a table of dblock's whose owner this session has no reason to trust: the owner is
-// none of its own roles, has not the rights of the owner of the schema or of the database, and has
-// no right of its own to create tables in the schema, as the role that migrates has. What PUBLIC may is
-// no right of its own.
+// stranger is a table of dblock's whose owner this session has no reason to trust. The owner is
+// none of its own roles, and has not the rights of the owner of the schema or of the database. It
+// has no right of its own to create tables in the schema, as the role that migrates has. A right of
+// PUBLIC is no right of its own.
 func (q *Queries) StrangeOwner(ctx context.Context, db DBTX, schemaName string) (StrangeOwnerRow, error) {
 	row := db.QueryRow(ctx, StrangeOwner, schemaName)
 	var i StrangeOwnerRow

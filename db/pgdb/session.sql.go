@@ -57,7 +57,8 @@ type ListSessionLocksRow struct {
 	Waiters     int64
 }
 
-// All session locks and transaction locks of this database that are called by one number, with what is known of them.
+// All session locks and transaction locks of this database that are called by one number, with what
+// is known of them.
 func (q *Queries) ListSessionLocks(ctx context.Context, db DBTX) ([]ListSessionLocksRow, error) {
 	rows, err := db.Query(ctx, ListSessionLocks)
 	if err != nil {
@@ -174,12 +175,13 @@ FROM (
 ) AS step
 `
 
-// Locks that the server keeps for a connection. Its functions stand in the select list: in a WHERE, beside an ORDER or a LIMIT, it
-// may call them for rows that are not returned.
-// Does what is asked for with each of some locks, in their order, and waits for none: see session.Op. The waiters for a lock share a
-// second lock, of two numbers: the halves of the lock's own, with bits changed (waitBits), because another program may use the
-// plain halves. A waiter for the lock alone has that of its mark, too.
-// The answers are one value, as a row for each would take the client longer than what it asked for.
+// Locks that the server keeps for a connection. Its functions stand in the select list: in a WHERE,
+// beside an ORDER or a LIMIT, it may call them for rows that are not returned.
+// Does what is asked for with each of some locks, in their order, and waits for none: see
+// session.Op. The waiters for a lock share a second lock, of two numbers: the halves of the lock's
+// own, with bits changed (waitBits), because another program may use the plain halves. A waiter for
+// the lock alone has that of its mark, too. The answers are one value, as a row for each would take
+// the client longer than what it asked for.
 func (q *Queries) SessionSteps(ctx context.Context, db DBTX, lockIds []int64, marks []int64, ops []int16) ([]bool, error) {
 	row := db.QueryRow(ctx, SessionSteps, lockIds, marks, ops)
 	var done []bool
@@ -191,7 +193,7 @@ const TakeSessionLock = `-- name: TakeSessionLock :one
 SELECT pg_catalog.pg_try_advisory_lock($1::bigint)::boolean AS done
 `
 
-// These two are what a lone caller gets instead: they cost the server less.
+// These two are for a single caller instead: they cost the server less.
 func (q *Queries) TakeSessionLock(ctx context.Context, db DBTX, lockID int64) (bool, error) {
 	row := db.QueryRow(ctx, TakeSessionLock, lockID)
 	var done bool

@@ -107,13 +107,14 @@ type AcquireSharedRow struct {
 }
 
 // Each of these is one autocommit statement. See lease.sql.
-// Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
-// row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
-// no writer makes itself the holder meanwhile. A key that is free, or held by a member that is gone for good, becomes
-// shared by this, and a row that is missing is made; there the token grows, which is that of all readers until
-// a writer holds the key. A writer that has waited for readers for long asks them to yield, for a moment: with a
-// row of dblock_lease_waiter that is no member's. It returns what was granted, and the holders of the rest; one row
-// without a key says that the member is gone.
+// Grants a batch of requests for shared keys; a key may be in it more than once. Readers are
+// granted a key if its row says shared and has no holder. The row is locked in shared mode: readers
+// don't wait for each other, and no writer makes itself the holder meanwhile. A key that is free,
+// or held by a member that is gone for good, becomes shared by this, and a missing row is made. Its
+// token grows then, and is that of all readers until a writer holds the key. A writer that has
+// waited for readers for long asks them to yield, for a moment: with a row of dblock_lease_waiter
+// that is no member's. It returns what was granted, and the holders of the rest; one row without a
+// key says that the member is gone.
 func (q *Queries) AcquireShared(ctx context.Context, db DBTX, arg AcquireSharedParams) ([]AcquireSharedRow, error) {
 	rows, err := db.Query(ctx, AcquireShared,
 		arg.MemberID,
@@ -176,8 +177,9 @@ type ClaimSharedParams struct {
 	OlderUs  int64
 }
 
-// Makes the sweeper, for a moment, the holder of keys that were shared once and were not used for long, so
-// that no more readers come: whether one came before that is seen in a statement of its own, SweepClaimed.
+// Makes the sweeper, for a moment, the holder of keys that were shared once and were not used for
+// long, so that no more readers come: whether one came before that is seen in a statement of its
+// own, SweepClaimed.
 func (q *Queries) ClaimShared(ctx context.Context, db DBTX, arg ClaimSharedParams) ([]string, error) {
 	rows, err := db.Query(ctx, ClaimShared,
 		arg.Handle,
@@ -280,8 +282,8 @@ WHERE d.lease_key = $1 AND d.handle IN (
 )
 `
 
-// Ends what members that are gone for good hold of a key, and what has ended by itself. What is locked, by a guard
-// for example, is left.
+// Ends what members that are gone for good hold of a key, and what has ended by itself. What is
+// locked, by a guard for example, is left.
 func (q *Queries) ReapReaders(ctx context.Context, db DBTX, leaseKey string, gones []pgtype.UUID, lockTimeout string) (int64, error) {
 	result, err := db.Exec(ctx, ReapReaders, leaseKey, gones, lockTimeout)
 	if err != nil {
@@ -384,8 +386,8 @@ type SeeReadersRow struct {
 	RemainingUs int64
 }
 
-// The shared holders of a key, in a statement of its own: after a writer has made itself the holder no more come, and so what is
-// not seen here is none of them.
+// The shared holders of a key, in a statement of its own: after a writer has made itself the holder
+// no more come, and so what is not seen here is none of them.
 func (q *Queries) SeeReaders(ctx context.Context, db DBTX, leaseKey string) ([]SeeReadersRow, error) {
 	rows, err := db.Query(ctx, SeeReaders, leaseKey)
 	if err != nil {

@@ -1,5 +1,6 @@
--- One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or of those given.
--- state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no stock.
+-- One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or
+-- of those given. state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no
+-- stock.
 -- name: Balances :many
 SELECT b.sku                            AS sku,
        CAST(SUM(b.available) AS SIGNED) AS available,
@@ -42,8 +43,8 @@ HAVING SUM(d.counts) <> SUM(d.used)
 ORDER BY d.buyer
 LIMIT 18446744073709551615;
 
--- The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given. They
--- include SKUs without stock.
+-- The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given.
+-- They include SKUs without stock.
 -- name: WrongQuotas :many
 SELECT DISTINCT d.sku
 FROM (

@@ -1,5 +1,5 @@
--- Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and never by a scan:
--- the next waiter must be the same for all.
+-- Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and
+-- never by a scan: the next waiter must be the same for all.
 
 -- Notes a batch of calls that wait, in their order.
 -- name: Enqueue :execrows
@@ -70,9 +70,9 @@ SET t.token = GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UT
     t.changed_at = +UTC_TIMESTAMP(6), t.label = n.label, t.data = n.data, n.served = true
 WHERE n.ticket = CAST(sqlc.arg(ticket) AS SIGNED) AND NOT n.served;
 
--- What has become of a call that waits: the key is its own, or another holder's, or free, for example for readers; and whether
--- its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
--- the ticket beside them.
+-- What has become of a call that waits: the key is its own, or another holder's, or free, for
+-- example for readers; and whether its ticket is there, and counts. A row that readers may have is
+-- no grant: a process of an older version may have served the ticket beside them.
 -- name: SeeTurn :one
 SELECT CAST(CASE WHEN l.handle = CAST(sqlc.arg(handle) AS BINARY) AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN l.token ELSE 0 END AS SIGNED) AS granted,
        CAST(CASE WHEN l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS held,

@@ -1,22 +1,24 @@
 -- Each of these is one autocommit statement, in whatever isolation the connection has. None of
--- those that change a lease ever waits for a lock of its row: a client cannot take back a statement
--- that waits, and one that goes on when its client has given up would grant a lease that no process knows.
--- There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which LIMIT keeps
--- whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement can be set not to wait
--- instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are sent only so.
+-- those that change a lease ever waits for a lock of its row. A client cannot take back a statement
+-- that waits. One that goes on after its client has given up would grant a lease that no process
+-- knows. There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which
+-- LIMIT keeps whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement
+-- can be set not to wait instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are
+-- sent only so.
 --
--- No statement that acquires locks the member's row: the process's heartbeat would wait for it. InnoDB
--- reads a row without a lock in an UPDATE of one table and in an INSERT ... SELECT, if the session is at READ
--- UNCOMMITTED; in an UPDATE of several tables it never does. So a statement that finds its rows in a derived table
--- writes them with ON DUPLICATE KEY UPDATE. It holds their locks then: it inserts none, and counts each as two.
--- After bound_us such a statement overflows on purpose, and grants nothing: its client has given up.
+-- No statement that acquires locks the member's row: the process's heartbeat would wait for it.
+-- InnoDB reads a row without a lock in an UPDATE of one table and in an INSERT ... SELECT, if the
+-- session is at READ UNCOMMITTED; in an UPDATE of several tables it never does. So a statement that
+-- finds its rows in a derived table writes them with ON DUPLICATE KEY UPDATE. It holds their locks
+-- then: it inserts none, and counts each as two. After bound_us such a statement overflows on
+-- purpose, and grants nothing: its client has given up.
 
--- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
--- than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
--- the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers may be there it is not
--- granted; what is held in the place of another one is free of them.
--- All that are granted have the same token, the
--- statement's insert id: what has a larger one, as the clock was set, is left to AcquireLease.
+-- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice
+-- more than the caller knew: then the caller has given up on it, and it was under way for too long.
+-- What is held in the place of which it is asked for, or by a member that is gone for good, counts
+-- as free. Where readers may be there it is not granted; what is held in the place of another one
+-- is free of them. All that are granted have the same token, the statement's insert id: what has a
+-- larger one, as the clock was set, is left to AcquireLease.
 -- name: AcquireLeases :execresult
 INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT free.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), free.handle, NULLIF(free.member_id, ''),
@@ -42,10 +44,10 @@ ON DUPLICATE KEY UPDATE
     handle = VALUES(handle), member_id = VALUES(member_id),
     held_until = VALUES(held_until), changed_at = +UTC_TIMESTAMP(6), label = VALUES(label), data = VALUES(data), shared = false;
 
--- AcquireLeases for asks that are alike: held by the member, for no time of their own, with one label and no data.
--- It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be set not to wait, it is
--- several times as fast. An acquisition has a handle of its own, so it does not matter
--- which ask names it.
+-- AcquireLeases for asks that are alike: held by the member, for no time of their own, with one
+-- label and no data. It waits for what is locked, and makes no tables of its own: on MariaDB, where
+-- it can be set not to wait, it is several times as fast. An acquisition has a handle of its own,
+-- so it does not matter which ask names it.
 -- name: AcquireAlike :execresult
 UPDATE dblock_lease t
 SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
@@ -60,9 +62,10 @@ WHERE t.lease_key IN (sqlc.slice(lease_keys)) AND t.token < TIMESTAMPDIFF(MICROS
       WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
   );
 
--- AcquireLeases for a lone caller, without the tables that the server makes for a batch. It would wait for the row:
--- only MariaDB can set a statement not to wait, and there it is several times as fast. Who says so has it
--- where readers may be there, too, and is not to hold it before they have gone: till then the row stays shared, with their token.
+-- AcquireLeases for a single caller, without the tables that the server makes for a batch. It would
+-- wait for the row: only MariaDB can set a statement not to wait, and there it is several times as
+-- fast. A request over readers gets the key in spite of possible readers. Its caller is not to hold
+-- it before they have gone: till then the row stays shared, with their token.
 -- name: AcquireLease :execresult
 UPDATE dblock_lease t
 SET t.token = LAST_INSERT_ID(IF(t.shared AND CAST(sqlc.arg(pending) AS SIGNED) = 1, t.token,
@@ -108,9 +111,10 @@ WHERE t.lease_key = (
     ) free
 );
 
--- Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
--- which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: on MariaDB it is set not to.
--- All have the same token, the statement's insert id.
+-- Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON
+-- DUPLICATE KEY UPDATE, which would wait for a guarded row. It would wait for a row or a gap that
+-- another transaction has locked: on MariaDB it is set not to. All have the same token, the
+-- statement's insert id.
 -- name: MakeLeases :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
@@ -124,9 +128,10 @@ STRAIGHT_JOIN ( /*dblock:asks*/
 /*dblock:end*/) ask
 ON true;
 
--- MakeLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT locks nothing and
--- sees rows that other transactions have not committed: the statement passes over those. It cannot see a locked gap. It
--- waits for the gap, at most for the lock wait timeout of the session, and grants the lease if the gap becomes free.
+-- MakeLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT
+-- locks nothing and sees rows that other transactions have not committed: the statement passes over
+-- those. It cannot see a locked gap. It waits for the gap, at most for the lock wait timeout of the
+-- session, and grants the lease if the gap becomes free.
 -- name: MakeLeasesSkipping :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
@@ -141,9 +146,9 @@ STRAIGHT_JOIN ( /*dblock:asks*/
 ON true
 WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key);
 
--- Grants a set, all of it or nothing: the rows are counted when they are locked. What the grants have in common is
--- named once, because a set may have many keys and its data may be long. All have the same token, the statement's
--- insert id, which is above each of their earlier ones.
+-- Grants a set, all of it or nothing: the rows are counted when they are locked. What the grants
+-- have in common is named once, because a set may have many keys and its data may be long. All have
+-- the same token, the statement's insert id, which is above each of their earlier ones.
 -- name: AcquireSet :execresult
 INSERT INTO dblock_lease (lease_key, token)
 SELECT free.lease_key, free.latest
@@ -216,7 +221,8 @@ SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UT
 SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_seconds, CAST(@@max_allowed_packet AS SIGNED) AS max_packet
 LIMIT 1;
 
--- The holders of keys, and the free keys, as one snapshot shows them: a holder's member that it lacks is gone.
+-- The holders of keys, and the free keys, as one snapshot shows them: a holder's member that it
+-- lacks is gone.
 -- name: SeeLeases :many
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, l.shared,
        EXISTS (
@@ -247,7 +253,7 @@ UPDATE (
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
 SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL;
 
--- ReleaseLeases for a lone caller, where a statement can be set not to wait.
+-- ReleaseLeases for a single caller, where a statement can be set not to wait.
 -- name: ReleaseLease :execrows
 UPDATE dblock_lease t
 SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
@@ -280,8 +286,8 @@ FROM dblock_lease l
 WHERE l.lease_key IN (sqlc.slice(lease_keys))
 LIMIT 18446744073709551615;
 
--- Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours or
--- one is locked. The driver repeats the SELECT of ask.
+-- Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none,
+-- if not all are ours or one is locked. The driver repeats the SELECT of ask.
 -- name: ExpireLeases :execrows
 UPDATE (
     SELECT counted.lease_key
@@ -339,12 +345,13 @@ SELECT EXISTS (
 ) AS waits
 LIMIT 1;
 
--- Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or
--- to be that of a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step
--- reads the rows as they are: a release is seen before it is committed, and may yet be undone (see FreeLeases). What
--- is known under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
--- optimizer from reading a single row once for all steps. That a holder has gone without giving back, or that its
--- time is up, is looked for at every sixteenth step; the time does not pass within a statement.
+-- Looks at leases that are held, one step after the other with a pause before each, until one of
+-- them seems free, or to be that of a call that waits with a ticket; then those that do. It is sent
+-- at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
+-- committed, and may yet be undone (see FreeLeases). What is known under its token is passed over.
+-- The empty key, which no lease has, and the counting over a step keep an optimizer from reading a
+-- single row once for all steps. That a holder has gone without giving back, or that its time is
+-- up, is looked for at every sixteenth step; the time does not pass within a statement.
 -- name: WatchLeases :many
 SELECT f.lease_key, f.token, f.handle
 FROM (
@@ -386,8 +393,8 @@ WHERE l.lease_key IN (sqlc.slice(lease_keys))
   ))
 LIMIT 18446744073709551615;
 
--- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is that of the key's,
--- whatever they wait for.
+-- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is
+-- that of the key's, whatever they wait for.
 -- name: ListHeld :many
 SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
        CAST(held.permits AS SIGNED) AS permits, CAST(held.limited_to AS SIGNED) AS limited_to, COALESCE(m.label, '') AS member_label,
@@ -415,7 +422,8 @@ WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
 ORDER BY held.lease_key, held.mode, held.handle
 LIMIT 18446744073709551615;
 
--- The acquisitions that hold one key. Each table is asked by its index: no other key's rows are read.
+-- The acquisitions that hold one key. Each table is asked by its index: no other key's rows are
+-- read.
 -- name: HoldersOfKey :many
 SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
        COALESCE(m.label, '') AS member_label
@@ -436,7 +444,8 @@ WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
 ORDER BY held.mode, held.handle
 LIMIT 18446744073709551615;
 
--- What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it: all rows are read, seldom.
+-- What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it: all
+-- rows are read, seldom.
 -- name: HeldByMember :many
 SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, held.handle
 FROM (
@@ -491,9 +500,9 @@ LIMIT 1;
 -- name: LastToken :one
 SELECT l.token FROM dblock_lease l WHERE l.lease_key = sqlc.arg(lease_key) LIMIT 1;
 
--- Leases that were not used for long, also those whose member is gone for good, read without a lock. Whoever
--- acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see
--- UnusedShared.
+-- Leases that were not used for long, also those whose member is gone for good, read without a
+-- lock. An acquisition of one of them from now on changes changed_at, so that SweepLeases leaves
+-- it. Where readers may be there see UnusedShared.
 -- name: UnusedLeases :many
 SELECT l.lease_key
 FROM dblock_lease l

@@ -4,11 +4,11 @@
 -- locked where it is free and is then ours, whatever others see at the same time; those that are
 -- locked are passed over. They are counted when they are locked. Those held past the number, from
 -- when there were more, count: as many are locked besides and left free, and so the engine has to
--- know how many there are. One of these that is locked counts as held. A semaphore that is locked is passed over.
--- Each ask has all of its range of them, or none, and so those that are granted come
--- first. All that are granted have the same token, the
--- statement's insert id. It is larger than the latest of these permits' tokens; MAX(...) OVER () in
--- the place of FIRST_VALUE takes quadratic time on MariaDB.
+-- know how many there are. One of these that is locked counts as held. A semaphore that is locked
+-- is passed over. Each ask has all of its range of them, or none, and so those that are granted
+-- come first. All that are granted have the same token, the statement's insert id. It is larger
+-- than the latest of these permits' tokens; MAX(...) OVER () in the place of FIRST_VALUE takes
+-- quadratic time on MariaDB.
 -- name: AcquirePermits :execresult
 INSERT INTO dblock_permit (lease_key, slot, token, handle, together, member_id, held_until, label, data)
 SELECT free.lease_key, free.slot, GREATEST(free.latest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), free.handle, free.permits,
@@ -53,7 +53,8 @@ ON DUPLICATE KEY UPDATE
     handle = VALUES(handle), together = VALUES(together), member_id = VALUES(member_id),
     held_until = VALUES(held_until), changed_at = +UTC_TIMESTAMP(6), label = VALUES(label), data = VALUES(data);
 
--- A semaphore's number, how many of its permits are free, and the holders of the others, a row each. Without a lock: it grants nothing.
+-- A semaphore's number, how many of its permits are free, and the holders of the others, a row
+-- each. Without a lock: it grants nothing.
 -- name: SeePermits :many
 SELECT CAST(seen.limited_to AS SIGNED) AS limited_to, CAST(seen.held AS SIGNED) AS held, CAST(seen.usable AS SIGNED) AS usable, CAST(seen.beyond AS SIGNED) AS beyond,
        CAST(seen.token AS SIGNED) AS token, seen.member_id, seen.label,
@@ -79,19 +80,22 @@ LIMIT 18446744073709551615;
 SELECT CAST(COALESCE(MAX(p.slot), 0) AS SIGNED) AS slot FROM dblock_permit p WHERE p.lease_key = sqlc.arg(lease_key)
 LIMIT 1;
 
--- Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each reader of it finds them all.
+-- Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
+-- reader of it finds them all.
 -- name: MakePermits :exec
 INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES /*dblock:rows*/(sqlc.arg(lease_key), sqlc.arg(slot))/*dblock:end*/;
 
 -- name: MakeSemaphore :exec
 INSERT IGNORE INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits));
 
--- Gives a semaphore another number of permits. It waits for acquisitions under way, which lock the row in shared mode.
+-- Gives a semaphore another number of permits. It waits for acquisitions under way, which lock the
+-- row in shared mode.
 -- name: SetPermits :exec
 INSERT INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits))
 ON DUPLICATE KEY UPDATE permits = VALUES(permits), changed_at = +UTC_TIMESTAMP(6);
 
--- Which permits are those of some acquisitions, read without a lock: to look for them with one would lock those of others, too.
+-- Which permits are those of some acquisitions, read without a lock: to look for them with one
+-- would lock those of others, too.
 -- name: PermitSlots :many
 SELECT p.lease_key, p.slot, p.token, p.handle
 FROM dblock_permit p
@@ -121,7 +125,8 @@ UPDATE (
 STRAIGHT_JOIN dblock_permit t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key AND t.slot = ours.slot
 SET t.handle = NULL, t.together = 0, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL;
 
--- Ends permits at a moment of their own: all of an acquisition, or none. Its rows are named, as PermitSlots found them.
+-- Ends permits at a moment of their own: all of an acquisition, or none. Its rows are named, as
+-- PermitSlots found them.
 -- name: ExpirePermits :execrows
 UPDATE (
     SELECT ours.lease_key, ours.slot

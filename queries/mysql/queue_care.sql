@@ -8,7 +8,8 @@ ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
--- The most urgent jobs without a group of those whose time has come. It reads all of them, and locks none.
+-- The most urgent jobs without a group of those whose time has come. It reads all of them, and
+-- locks none.
 -- name: UrgentJobs :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
@@ -39,7 +40,8 @@ ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
--- The groups of the first jobs whose time has come, behind one of them. If there are as many as were asked for, the last row is the last job.
+-- The groups of the first jobs whose time has come, behind one of them. If there are as many as
+-- were asked for, the last row is the last job.
 -- name: DueGroups :many
 SELECT DISTINCT h.queue, h.group_key, CAST(0 AS SIGNED) AS run_us, h.queue AS job_id
 FROM (

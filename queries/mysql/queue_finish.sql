@@ -1,8 +1,10 @@
--- To end jobs of a claim, its rows are deleted first, which proves that they were there; what becomes of the jobs comes after that in
--- the same transaction. Fewer rows than were sent: some are lost, and LockPlaces returns the others.
+-- To end jobs of a claim, its rows are deleted first, which proves that they were there; what
+-- becomes of the jobs comes after that in the same transaction. Fewer rows than were sent: some are
+-- lost, and LockPlaces returns the others.
 
 --
--- Rows are joined by their whole key. With a list of keys the server reads a small table whole, and waits for rows that others have locked.
+-- Rows are joined by their whole key. With a list of keys the server reads a small table whole, and
+-- waits for rows that others have locked.
 
 -- name: EndClaimed :execrows
 DELETE c
@@ -12,7 +14,8 @@ FROM ( /*dblock:asks*/
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id = ask.job_id;
 
--- The same of a claim of which nothing is outstanding: a server takes its time to read and to plan a list of hundreds.
+-- The same of a claim of which nothing is outstanding: a server takes its time to read and to plan
+-- a list of hundreds.
 -- name: EndClaim :execrows
 DELETE FROM dblock_queue_claim WHERE member_id = sqlc.arg(member_id) AND claim_id = sqlc.arg(claim_id);
 
@@ -26,7 +29,8 @@ ON c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.j
 LIMIT 18446744073709551615
 FOR UPDATE;
 
--- It waits for no row of a job that another transaction has locked. The LIMIT keeps the server from merging the inner SELECT into the DELETE.
+-- It waits for no row of a job that another transaction has locked. The LIMIT keeps the server from
+-- merging the inner SELECT into the DELETE.
 -- name: FinishJobs :execrows
 DELETE j
 FROM (
@@ -40,8 +44,9 @@ FROM (
 ) own
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id;
 
--- Records that the next attempts of jobs begin, if their claims are still the member's. It locks the rows of the claims, too: nothing takes
--- them away meanwhile. It passes over rows that are locked. The LIMIT keeps the server from merging the inner SELECT into the UPDATE.
+-- Records that the next attempts of jobs begin, if their claims are still the member's. It locks
+-- the rows of the claims, too: nothing takes them away meanwhile. It passes over rows that are
+-- locked. The LIMIT keeps the server from merging the inner SELECT into the UPDATE.
 -- name: BeginJobs :exec
 UPDATE (
     SELECT b.job_id
@@ -66,7 +71,8 @@ STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.me
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
 LIMIT 18446744073709551615;
 
--- It waits for no row of a job, either. records: their beginnings are recorded from now on, and none has begun that has not ended.
+-- It waits for no row of a job, either. records: their beginnings are recorded from now on, and
+-- none has begun that has not ended.
 -- name: NoteAttempts :exec
 UPDATE (
     SELECT b.job_id, ask.attempt, ask.failure, ask.records

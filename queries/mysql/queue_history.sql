@@ -1,5 +1,6 @@
--- Where history is kept it is written in the transaction that ends the job: before its row is gone, and behind the same fence. A job that
--- ends twice a day, as it was given up and tried again, is kept as it ended last. A zero date, which a strict session refuses, is 1970.
+-- Where history is kept it is written in the transaction that ends the job: before its row is gone,
+-- and behind the same fence. A job that ends twice a day, as it was given up and tried again, is
+-- kept as it ended last. A zero date, which a strict session refuses, is 1970.
 
 -- name: KeepFinished :exec
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload)

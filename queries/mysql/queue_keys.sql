@@ -1,6 +1,6 @@
--- Unique keys and groups. A transaction that needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
--- each in the order of the key, and none that is shared before one that is not. Asks and rows come
--- in the order of the keys.
+-- Unique keys and groups. A transaction that needs locks of both kinds takes those of
+-- dblock_queue_unique first, then those of dblock_queue_key, each in the order of the key, and none
+-- that is shared before one that is not. Asks and rows come in the order of the keys.
 
 -- A key that is taken is locked as one that is not: it is still as it was.
 -- name: TakeUnique :exec
@@ -89,9 +89,9 @@ STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AN
 INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
 VALUES /*dblock:rows*/(sqlc.arg(queue), sqlc.arg(group_key), sqlc.arg(seq), sqlc.arg(job_id), sqlc.arg(priority))/*dblock:end*/;
 
--- The waiting job of a group whose number is that of the first one plus an offset. There is no row if
--- that job is gone. The server reads these two rows only. For MIN(x.seq), or for a range of b.seq
--- that depends on a subquery, it reads all jobs of the group.
+-- The waiting job of a group whose number is that of the first one plus an offset. There is no row
+-- if that job is gone. The server reads these two rows only. For MIN(x.seq), or for a range of
+-- b.seq that depends on a subquery, it reads all jobs of the group.
 -- name: BlockedHeads :many
 SELECT b.queue, b.group_key, b.seq, b.job_id, b.priority
 FROM ( /*dblock:asks*/
@@ -106,7 +106,8 @@ AND b.seq = ask.behind + (
 ORDER BY b.queue, b.group_key, b.seq
 LIMIT 18446744073709551615;
 
--- The first of those that wait in a group, as they are now, whatever the transaction has read before.
+-- The first of those that wait in a group, as they are now, whatever the transaction has read
+-- before.
 -- name: LockBlocked :many
 SELECT b.queue, b.group_key, b.seq, b.job_id, b.priority
 FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)

@@ -1,5 +1,6 @@
--- What people ask and say: how a queue does, where a job is, and that it is to be run again, or not at all. Counts stop at a bound, so
--- that large tables cost nothing much. Ages are by the server's clock.
+-- What people ask and say: how a queue does, where a job is, and that it is to be run again, or not
+-- at all. Counts stop at a bound, so that large tables cost nothing much. Ages are by the server's
+-- clock.
 
 -- name: PauseQueue :exec
 INSERT INTO dblock_queue (queue, paused_at) VALUES (sqlc.arg(queue), TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)))
@@ -8,7 +9,8 @@ ON DUPLICATE KEY UPDATE paused_at = COALESCE(paused_at, VALUES(paused_at));
 -- name: ResumeQueue :exec
 DELETE FROM dblock_queue WHERE queue = sqlc.arg(queue);
 
--- The next queue by name of which there is anything in a table that has an index which begins with the queue; '': none.
+-- The next queue by name of which there is anything in a table that has an index which begins with
+-- the queue; '': none.
 -- name: NextQueue :one
 SELECT CAST(COALESCE(MIN(n.queue), '') AS BINARY) AS queue
 FROM (
@@ -45,7 +47,8 @@ SELECT CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)),
 WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL
 LIMIT 18446744073709551615;
 
--- Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
+-- Of the next jobs in order, those of priorities after one: how many there are, the last priority,
+-- and how long the oldest has waited.
 -- name: OldestReady :one
 SELECT COUNT(*) AS jobs, CAST(COALESCE(MAX(x.priority), 0) AS SIGNED) AS last,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(x.ready_at), +UTC_TIMESTAMP(6)), 0) AS SIGNED) AS age_us
@@ -91,7 +94,8 @@ FROM (
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
 LIMIT 18446744073709551615;
 
--- Those that died before others, the last ones first. A job whose time is the zero date is passed over.
+-- Those that died before others, the last ones first. A job whose time is the zero date is passed
+-- over.
 -- name: ListDead :many
 SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at), 0) AS SIGNED) AS enqueued_us,
@@ -183,7 +187,8 @@ WHERE queue = sqlc.arg(queue) AND group_key = sqlc.arg(group_key) AND seq = sqlc
 INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at)
 VALUES (sqlc.arg(member_id), sqlc.arg(claim_id), sqlc.arg(job_id), sqlc.arg(queue), sqlc.arg(priority), TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)));
 
--- Dead jobs again, with all their attempts, those that died last first. With a group_key they are admitted as jobs whose time has come.
+-- Dead jobs again, with all their attempts, those that died last first. With a group_key they are
+-- admitted as jobs whose time has come.
 -- name: LockDead :many
 SELECT d.job_id, d.queue, d.unique_key FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
 WHERE d.job_id IN (sqlc.slice(job_ids))
@@ -230,8 +235,9 @@ FROM ( /*dblock:asks*/
 /*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_dead d FORCE INDEX (PRIMARY) ON d.job_id = ask.job_id;
 
--- A request to cancel a job of a claim. No row is affected if the claim does not have the job. It waits for a deferral or a burial of the
--- job, and these wait for it, so that they see the request: see CancelsAmong. A row that is there is changed, so that it counts.
+-- A request to cancel a job of a claim. No row is affected if the claim does not have the job. It
+-- waits for a deferral or a discard of the job, and these wait for it, so that they see the
+-- request: see CancelsAmong. A row that is there is changed, so that it counts.
 -- name: AskToCancel :execrows
 INSERT INTO dblock_queue_cancel (member_id, job_id)
 SELECT c.member_id, c.job_id FROM dblock_queue_claim c FORCE INDEX (PRIMARY)

@@ -1,15 +1,17 @@
--- Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
--- and bucket, then reservations, by key; or, of reservations that exist, these first.
+-- Rows are locked in one order everywhere, so that two batches never wait for each other crosswise:
+-- quotas, stock by SKU and bucket, then reservations, by key; or, of reservations that exist, these
+-- first.
 
--- Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would lock in shared mode what is
--- there, and two that did so would each wait for the other.
+-- Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would
+-- lock in shared mode what is there, and two that did so would each wait for the other.
 -- name: MakeQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 VALUES /*dblock:rows*/(?, ?, 0, 0)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = dblock_quota.used;
 
--- The asks are sorted: the rows are locked in that order. Here as below, what is locked is found by its
--- key, one by one. For a list of keys MySQL may read a whole index, and would lock all of it, or wait for it.
+-- The asks are sorted: the rows are locked in that order. Here as below, what is locked is found by
+-- its key, one by one. For a list of keys MySQL may read a whole index, and would lock all of it,
+-- or wait for it.
 -- name: LockQuotas :many
 SELECT q.sku, q.buyer, q.used
 FROM ( /*dblock:asks*/
@@ -29,7 +31,8 @@ STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buye
 LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
--- The same, but a row that is locked is an error. A row that another transaction has inserted is locked, too.
+-- The same, but a row that is locked is an error. A row that another transaction has inserted is
+-- locked, too.
 -- name: LockQuotasNoWait :many
 SELECT q.sku, q.buyer, q.used
 FROM ( /*dblock:asks*/
@@ -86,7 +89,8 @@ ORDER BY s.sku
 LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
--- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
+-- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the
+-- batch.
 -- name: LockFreeStock :many
 SELECT s.sku, s.bucket, s.available
 FROM ( /*dblock:asks*/
@@ -112,7 +116,8 @@ WHERE s.sku IN (sqlc.slice(skus))
 GROUP BY s.sku
 LIMIT 18446744073709551615;
 
--- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
+-- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or
+-- has no end.
 -- name: Reservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at), 0) AS SIGNED) AS left_us
@@ -121,7 +126,8 @@ WHERE r.reservation_key IN (sqlc.slice(reservation_keys))
 ORDER BY r.reservation_key, r.line
 LIMIT 18446744073709551615;
 
--- A statement's time is that of its beginning. This one may wait for a lock, so what it waited counts, too.
+-- A statement's time is that of its beginning. This one may wait for a lock, so what it waited
+-- counts, too.
 -- name: LockReservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)
@@ -176,7 +182,8 @@ INSERT INTO dblock_stock (sku, bucket, available)
 VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE available = dblock_stock.available - VALUES(available);
 
--- The same form. What a batch counts is never more than there may be, so the table's check holds of the values, too.
+-- The same form. What a batch counts is never more than there may be, so the table's check holds of
+-- the values, too.
 -- name: CountQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 VALUES /*dblock:rows*/(?, ?, ?, ?)/*dblock:end*/

@@ -13,6 +13,7 @@ SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED) AS flush_log, CAST(@@log
        CAST(@@sync_binlog AS SIGNED) AS sync_binlog
 LIMIT 1;
 
--- By how many seconds the clock of the statement differs from that of the machine: more than a moment if the session has a timestamp.
+-- By how many seconds the clock of the statement differs from that of the machine: more than a
+-- moment if the session has a timestamp.
 -- name: ClockStandsFor :one
 SELECT CAST(ABS(TIMESTAMPDIFF(SECOND, NOW(6), SYSDATE(6))) AS SIGNED) AS seconds LIMIT 1;

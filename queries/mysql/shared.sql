@@ -1,11 +1,11 @@
 -- Each of these is one autocommit statement. See lease.sql.
 
--- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
--- row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
--- no writer makes itself the holder meanwhile. A writer that has waited for readers for long asks them to yield, for a
--- moment: with a row of dblock_lease_waiter that is no member's. The statement
--- passes over rows that are locked; each server reads its own clause for that. Where all asks are for one
--- key its token is the statement's insert id.
+-- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come
+-- where the key's row says shared and has no holder, which is locked in shared mode, so that they
+-- don't wait for each other and no writer makes itself the holder meanwhile. A writer that has
+-- waited for readers for long asks them to yield, for a moment: with a row of dblock_lease_waiter
+-- that is no member's. The statement passes over rows that are locked; each server reads its own
+-- clause for that. Where all asks are for one key its token is the statement's insert id.
 -- name: AcquireShared :execresult
 INSERT INTO dblock_reader (lease_key, handle, token, member_id, held_until, label, data)
 SELECT opened.lease_key, opened.handle, LAST_INSERT_ID(opened.token), NULLIF(opened.member_id, ''),
@@ -29,9 +29,10 @@ FROM (
     /*!80000 FOR SHARE */ /*M! LOCK IN SHARE MODE */ SKIP LOCKED
 ) opened;
 
--- Has a key that is free, or held by a member that is gone for good, shared from now on. The token grows, which is
--- that of all readers until a writer holds the key; if the writer that waited for readers is dead it stays, as they
--- may be there still. It grants nothing, so it does not matter when it is done.
+-- Has a key that is free, or held by a member that is gone for good, shared from now on. The token
+-- grows, which is that of all readers until a writer holds the key; if the writer that waited for
+-- readers is dead it stays, as they may be there still. It grants nothing, so it does not matter
+-- when it is done.
 -- name: OpenShared :execrows
 UPDATE (
     SELECT l.lease_key
@@ -57,8 +58,8 @@ FROM dblock_reader r FORCE INDEX (PRIMARY)
 WHERE r.lease_key IN (sqlc.slice(lease_keys)) AND r.handle IN (sqlc.slice(handles))
 LIMIT 18446744073709551615;
 
--- The shared holders of a key, in a statement of its own: after a writer has made itself the holder no more come, and so what is
--- not seen here is none of them.
+-- The shared holders of a key, in a statement of its own: after a writer has made itself the holder
+-- no more come, and so what is not seen here is none of them.
 -- name: SeeReaders :many
 SELECT r.member_id, r.label, r.token,
        CAST(CASE WHEN r.held_until <= +UTC_TIMESTAMP(6) OR r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS ended,
@@ -69,7 +70,8 @@ LEFT JOIN dblock_member m ON m.member_id = r.member_id
 WHERE r.lease_key = sqlc.arg(lease_key)
 LIMIT 1000;
 
--- What members that are gone for good hold of a key, and what has ended by itself, read without a lock: neither begins again.
+-- What members that are gone for good hold of a key, and what has ended by itself, read without a
+-- lock: neither begins again.
 -- name: EndedReaders :many
 SELECT r.handle
 FROM dblock_reader r
@@ -122,8 +124,8 @@ WHERE l.lease_key > sqlc.arg(after_key)
 ORDER BY l.lease_key
 LIMIT ?;
 
--- Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came before that is seen
--- in a statement of its own, KeysRead.
+-- Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came
+-- before that is seen in a statement of its own, KeysRead.
 -- name: ClaimShared :execrows
 UPDATE (
     SELECT l.lease_key

@@ -22,7 +22,8 @@ FROM ROWS FROM (
 ) AS n (sku, bucket, qty)
 ON CONFLICT (sku, bucket) DO UPDATE SET available = s.available + excluded.available, epoch = s.epoch + 1;
 
--- Moves units of a bucket to another one, or all that are left. The rows are locked in the order of their numbers.
+-- Moves units of a bucket to another one, or all that are left. The rows are locked in the order of
+-- their numbers.
 -- name: Allot :one
 WITH bound AS MATERIALIZED (
     SELECT pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout

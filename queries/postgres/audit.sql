@@ -1,5 +1,6 @@
--- One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or of those given.
--- state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no stock.
+-- One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or
+-- of those given. state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no
+-- stock.
 -- name: Balances :many
 SELECT b.sku::text              AS sku,
        sum(b.available)::bigint AS available,
@@ -40,8 +41,8 @@ GROUP BY d.buyer
 HAVING sum(d.counts) <> sum(d.used)
 ORDER BY d.buyer;
 
--- The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given. They
--- include SKUs without stock.
+-- The SKUs with a quota that does not count what is held and sold, of all SKUs or of those given.
+-- They include SKUs without stock.
 -- name: WrongQuotas :many
 SELECT DISTINCT d.sku::text AS sku
 FROM (

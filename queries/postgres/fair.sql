@@ -14,9 +14,10 @@ WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1
 ORDER BY ask.nth
 RETURNING handle, ticket;
 
--- What has become of a call that waits: the key is its own, or another holder's, or free, for example for readers; and whether
--- its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
--- the ticket beside them. unconfirmed: see ConfirmCommits.
+-- What has become of a call that waits: the key is its own, or another holder's, or free, for
+-- example for readers; and whether its ticket is there, and counts. A row that readers may have is
+-- no grant: a process of an older version may have served the ticket beside them. unconfirmed: see
+-- ConfirmCommits.
 -- name: SeeTurn :one
 SELECT CASE WHEN l.handle = sqlc.arg(handle) AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) THEN l.token ELSE 0 END::bigint AS granted,
        (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
@@ -31,11 +32,12 @@ FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key);
 
--- Releases a batch of handles, which may have a key more than once. A key that was held by one of them becomes that of
--- the lowest ticket whose member is alive. Lower tickets are of dead members, or are locked as they are withdrawn. No
--- ticket is waited for: a withdrawal may wait for the one that is granted. A key that readers may have is granted to
--- no waiter: the next one looks for the readers first. It returns what was freed, and what was held when it began: of
--- that, what was not freed was locked. The new holder is notified by its handle, or else those that wait without
+-- Releases a batch of handles, which may have a key more than once. A key that was held by one of
+-- them becomes that of the lowest ticket whose member is alive. Lower tickets are of dead members,
+-- or are locked as they are withdrawn. No ticket is waited for: a withdrawal may wait for the one
+-- that is granted. A key that readers may have is granted to no waiter: the next one looks for the
+-- readers first. It returns what was freed, and what was held when it began: of that, what was not
+-- freed was locked. The new holder is notified by its handle, or else those that wait without
 -- tickets.
 -- name: PassOn :many
 WITH ask AS MATERIALIZED (
@@ -89,7 +91,8 @@ FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
 WHERE (SELECT count(*) FROM passed) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[]);
 
--- Withdraws tickets: afterwards they are granted nothing. A ticket that is granted at this moment is waited for.
+-- Withdraws tickets: afterwards they are granted nothing. A ticket that is granted at this moment
+-- is waited for.
 -- name: WithdrawTickets :execrows
 DELETE FROM dblock_ticket d
 WHERE (d.lease_key, d.ticket) IN (

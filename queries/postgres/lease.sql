@@ -1,18 +1,20 @@
 -- Each of these is one autocommit statement. What bounds the wait for a lock is set inside it, so
 -- that it holds behind a pooler too and ends with it.
 
--- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more than the
--- caller knew: then the caller has given up on it, and it was under way for too long. Rows are locked in the order of
--- their keys, and one that is locked is passed over; the condition is checked again on the row as it was locked. What
--- is held in the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers
--- may be there it is granted only to requests that say so, and is not held before they have gone, nor does its token grow
--- before, which is theirs; what is held in the place of another one is free of them. Asks that are for all or nothing
--- are granted only where all were free; where some look held they lock none, for others to find them free. Asks in
--- turn are granted only where there is no ticket. A row that is missing is made, unless they are: most keys, such as
--- those of orders, are locked once. It returns what was granted, with the handle that the row has now, and the holders of the rest, as the
--- statement's snapshot shows it; one row without a key says that the member is gone. (Lists of what no ask has may be empty: it is null
--- then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole:
--- what is for the rest is not even begun then.)
+-- Grants what is free of a batch, each key once. It does nothing once the member has sent two more
+-- heartbeats than the caller knew: the caller has given up on it then. Rows are locked in the order
+-- of their keys, and locked rows are passed over. The condition is checked again on the row as it
+-- was locked. A row counts as free if the request replaces its current handle, or if its member is
+-- gone for good. A key that may have readers is granted only to requests over readers. It is not
+-- held before the readers have gone, and its token, which is theirs, does not grow before. A row
+-- whose handle is replaced has no readers. Requests for all or nothing are granted only if all keys
+-- were free; if some look held they lock none, for others to find them free. Requests in turn are
+-- granted only if there is no ticket. A missing row is made, except for these: most keys, such as
+-- those of orders, are locked once. It returns what was granted, with the handle that the row has
+-- now, and the holders of the rest, as the statement's snapshot shows it; one row without a key
+-- says that the member is gone. (Lists of what no ask has may be empty: it is null then. No two of
+-- the lists are joined with each other: they have no index. And most batches are granted as a
+-- whole: what is for the rest is not even begun then.)
 -- name: AcquireLeases :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
@@ -82,8 +84,8 @@ WHERE (SELECT count(*) FROM taken) + (SELECT count(*) FROM made) < pg_catalog.ca
 UNION ALL
 SELECT '', NULL, 0, NULL, '', 0, false, 0, false WHERE NOT EXISTS (SELECT 1 FROM me);
 
--- Grants one key: AcquireLeases for a lone caller, at the price of an UPDATE by the key. Where it finds nothing,
--- AcquireLeases says why, and makes the row.
+-- Grants one key: AcquireLeases for a single caller, at the price of an UPDATE by the key. Where it
+-- finds nothing, AcquireLeases says why, and makes the row.
 -- name: AcquireLease :one
 UPDATE dblock_lease l
 SET token = CASE WHEN l.shared AND NOT COALESCE(l.handle = sqlc.arg(instead), false) THEN l.token
@@ -108,9 +110,10 @@ FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
 ON CONFLICT (lease_key) DO NOTHING;
 
--- Gives back a batch, each key once; all that is ours of it, or nothing, where it is one acquisition's. It returns
--- what was freed, and what was ours when it began: of that, what was not freed was locked, by a guard for example,
--- and is to be asked for again. The waiters of what is free now are notified, after the commit.
+-- Gives back a batch, each key once; all that is ours of it, or nothing, where it is one
+-- acquisition's. It returns what was freed, and what was ours when it began: of that, what was not
+-- freed was locked, by a guard for example, and is to be asked for again. The waiters of what is
+-- free now are notified, after the commit.
 -- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle
@@ -141,7 +144,7 @@ FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
 WHERE (SELECT count(*) FROM freed) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[]);
 
--- Gives one lease back: ReleaseLeases for a lone caller. It waits where the row is locked.
+-- Releases one lease: ReleaseLeases for a single caller. It waits if the row is locked.
 -- name: ReleaseLease :one
 UPDATE dblock_lease l
 SET handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
@@ -151,8 +154,8 @@ RETURNING COALESCE(CASE WHEN sqlc.arg(notify)::boolean
                     AND EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
                    THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(l.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified;
 
--- Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours. It
--- waits for rows that are locked.
+-- Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none,
+-- if not all are ours. It waits for rows that are locked.
 -- name: ExpireLeases :execrows
 WITH ours AS MATERIALIZED (
     SELECT l.lease_key
@@ -192,7 +195,8 @@ FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
 ON CONFLICT (lease_key, member_id) DO NOTHING;
 
--- Rows are deleted by their keys: a place (ctid) misses a row that the member has renewed meanwhile.
+-- Rows are deleted by their keys: a place (ctid) misses a row that the member has renewed
+-- meanwhile.
 -- name: StopWaiting :exec
 DELETE FROM dblock_lease_waiter d
 WHERE d.member_id = sqlc.arg(member_id) AND d.lease_key = ANY (ARRAY(
@@ -213,8 +217,8 @@ SELECT EXISTS (
       AND w.expires_at > clock_timestamp() AND m.expires_at > clock_timestamp()
 );
 
--- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is that of the key's,
--- whatever they wait for.
+-- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of waiters is
+-- that of the key's, whatever they wait for.
 -- name: ListHeld :many
 SELECT held.lease_key::text AS lease_key, held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
        held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label,
@@ -239,7 +243,8 @@ WHERE (held.held_until IS NULL OR held.held_until > clock_timestamp())
   AND (held.member_id IS NULL OR m.expires_at > clock_timestamp())
 ORDER BY held.lease_key, held.mode, held.handle;
 
--- The acquisitions that hold one key. Each table is asked by its index: no other key's rows are read.
+-- The acquisitions that hold one key. Each table is asked by its index: no other key's rows are
+-- read.
 -- name: HoldersOfKey :many
 SELECT held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
        COALESCE(m.label, '')::text AS member_label
@@ -258,8 +263,8 @@ WHERE (held.held_until IS NULL OR held.held_until > clock_timestamp())
   AND (held.member_id IS NULL OR m.expires_at > clock_timestamp())
 ORDER BY held.mode, held.handle;
 
--- What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it, so that a lease's changes are HOT
--- updates: all rows are read, seldom.
+-- What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it, so
+-- that a lease's changes are HOT updates: all rows are read, seldom.
 -- name: HeldByMember :many
 SELECT l.lease_key, 0::smallint AS mode, l.handle::uuid AS handle FROM dblock_lease l
 WHERE l.member_id = sqlc.arg(member_id)::uuid AND l.handle IS NOT NULL
@@ -315,7 +320,8 @@ ORDER BY l.lease_key
 LIMIT sqlc.arg(most);
 
 -- Rows between two keys that were not used for long, or whose member has been gone for long. Their
--- token is lost with them: a new row begins at the clock, which is past it. Where readers may be there see ClaimShared.
+-- token is lost with them: a new row begins at the clock, which is past it. Where readers may be
+-- there see ClaimShared.
 -- name: SweepLeases :execrows
 DELETE FROM dblock_lease d
 WHERE d.lease_key IN (

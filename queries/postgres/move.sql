@@ -30,8 +30,9 @@ FROM (
 ) n
 WHERE q.ctid = n.row_at AND (q.sku = n.sku AND q.buyer = n.buyer) IS TRUE;
 
--- A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp() would read all that is held.
--- A key is found by the first of its lines that is there: line 0 may have been deleted.
+-- A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp()
+-- would read all that is held. A key is found by the first of its lines that is there: line 0 may
+-- have been deleted.
 -- name: DueReservations :many
 SELECT r.reservation_key, (SELECT count(*) FROM dblock_reservation a WHERE a.reservation_key = r.reservation_key) AS num_lines
 FROM dblock_reservation r

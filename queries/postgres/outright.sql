@@ -1,11 +1,11 @@
--- Each of these sells outright, in autocommit: one round trip and one flush. Nothing
--- is written where too little is left. What bounds the wait for a lock is set
--- inside the statement, so that it holds behind a pooler too and ends with it. What sells a batch is sent behind a
--- statement that does so, in the same transaction.
+-- Each of these sells outright, in autocommit: one round trip and one flush. Nothing is written
+-- where too little is left. What bounds the wait for a lock is set inside the statement, so that it
+-- holds behind a pooler too and ends with it. What sells a batch is sent behind a statement that
+-- does so, in the same transaction.
 
 -- The stock comes first, so that nothing is written where there is too little. While it is locked,
--- an order that another transaction is writing is waited for only so long: that may be a batch that has
--- written its orders and waits for the stock.
+-- an order that another transaction is writing is waited for only so long: that may be a batch that
+-- has written its orders and waits for the stock.
 -- name: SellOne :execrows
 WITH bound AS MATERIALIZED (
     SELECT pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
@@ -23,11 +23,13 @@ SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc
 FROM taken
 WHERE pg_catalog.set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
 
--- All orders of a batch, of one SKU and without a limit, or none: these are sent together, in one round trip and one transaction, the
--- stock last: where too little is left the table's check fails. So the stock is locked for the flush alone, and
--- the next batch can be written meanwhile. Where there is no such stock the orders fail, for their SKU is NULL then: it may come into
--- being before the statement that takes from it, and is never deleted. (unnest in the select list takes a tenth less time than in
--- FROM, which keeps all rows in a store first; and one statement for all would keep what the others return.)
+-- All orders of a batch, of one SKU and without a limit, or none: these are sent together, in one
+-- round trip and one transaction, the stock last: where too little is left the table's check fails.
+-- So the stock is locked for the flush alone, and the next batch can be written meanwhile. Where
+-- there is no such stock the orders fail, for their SKU is NULL then: it may come into being before
+-- the statement that takes from it, and is never deleted. (unnest in the select list takes a tenth
+-- less time than in FROM, which keeps all rows in a store first; and one statement for all would
+-- keep what the others return.)
 -- name: InsertOrders :exec
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
 SELECT pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]),
@@ -35,8 +37,9 @@ SELECT pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]),
        pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(state)::smallint, sqlc.arg(limited)::boolean,
        CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END;
 
--- Of buyers of whom each is there once: a quota that exists fails the batch. (That takes half the time of ON CONFLICT.) They are
--- inserted in their order, so that two batches of an SKU never wait for each other crosswise.
+-- Of buyers, each given once: a quota that exists fails the batch. (That takes half the time of ON
+-- CONFLICT.) They are inserted in their order, so that two batches of an SKU never wait for each
+-- other crosswise.
 -- name: InsertQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 SELECT sqlc.arg(sku)::text, n.buyer, n.qty, sqlc.arg(most)::bigint
@@ -49,11 +52,12 @@ SET available = s.available - sqlc.arg(qty)
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
 RETURNING s.available;
 
--- All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none): these are returned, and the
--- others are sold, or none. What is recorded is looked up first, key by key (a join might
--- read the whole table, by a plan that was made when it was small); where another transaction writes one of these keys at this moment, the
--- statement fails. Quotas come before orders, and of a buyer's all count or none. They are made and locked in one pass, in the order of
--- buyers, so that two batches of an SKU never wait for each other crosswise.
+-- Sells all orders of a batch but those that are recorded, or over their buyer's limit (0: there is
+-- none). These are returned, and the others are sold, or none. What is recorded is looked up first,
+-- key by key: a join might read the whole table, by a plan that was made when it was small. If
+-- another transaction writes one of these keys at this moment, the statement fails. Quotas come
+-- before orders, and of a buyer's all count or none. They are made and locked in one pass, in the
+-- order of buyers, so that two batches of an SKU never wait for each other crosswise.
 -- name: SellNew :one
 WITH fresh AS MATERIALIZED (
     SELECT a.reservation_key, a.buyer, a.qty

@@ -1,13 +1,15 @@
 -- Each of these is one autocommit statement. See lease.sql.
 
--- Grants a batch of asks for permits; a key may stand in it more than once. Each permit is a row of its own, which is
--- locked where it is free and is then ours, whatever others see at the same time; those that are locked are passed
--- over. A request gets all that it wants, or none; the smallest comes first. Those held past the number, from when
--- there were more, count: as many are locked besides and left free. They only get fewer while the number stays, so that
--- an older snapshot of them does no harm. So the semaphore's row is locked in shared mode, which SetPermits waits for,
--- and nothing is granted if the row that was locked is not the one of the snapshot. It returns what was granted, and of keys of which not all was: the
--- number that is stored (0: there is no such semaphore), how many seem free, and the holders of permits. One row without a
--- key says that the member is gone.
+-- Grants a batch of asks for permits; a key may stand in it more than once. Each permit is a row of
+-- its own, which is locked where it is free and is then ours, whatever others see at the same time;
+-- those that are locked are passed over. A request gets all that it wants, or none; the smallest
+-- comes first. Those held past the number, from when there were more, count: as many are locked
+-- besides and left free. They only get fewer while the number stays, so that an older snapshot of
+-- them does no harm. So the semaphore's row is locked in shared mode, which SetPermits waits for,
+-- and nothing is granted if the row that was locked is not the one of the snapshot. It returns what
+-- was granted, and of keys of which not all was: the number that is stored (0: there is no such
+-- semaphore), how many seem free, and the holders of permits. One row without a key says that the
+-- member is gone.
 -- name: AcquirePermits :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
@@ -92,7 +94,8 @@ LEFT JOIN dblock_member m ON m.member_id = p.member_id
 UNION ALL
 SELECT '', NULL, 0, 0, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
--- Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each reader of it finds them all.
+-- Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
+-- reader of it finds them all.
 -- name: MakePermits :exec
 INSERT INTO dblock_permit (lease_key, slot)
 SELECT sqlc.arg(lease_key), pg_catalog.generate_series(1, sqlc.arg(permits)::integer)
@@ -112,7 +115,8 @@ SELECT COALESCE(CASE WHEN sqlc.arg(notify)::boolean
                 THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(changed.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 FROM changed;
 
--- Ends what members that are gone for good hold of a semaphore. What is locked, by a guard for example, is left.
+-- Ends what members that are gone for good hold of a semaphore. What is locked, by a guard for
+-- example, is left.
 -- name: ReapPermits :execrows
 UPDATE dblock_permit d
 SET handle = NULL, together = 0, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
@@ -124,9 +128,10 @@ WHERE d.lease_key = sqlc.arg(lease_key) AND d.slot = ANY(ARRAY(
     FOR NO KEY UPDATE OF p SKIP LOCKED
 ));
 
--- Gives back a batch, all permits of each acquisition or none. See ReleaseLeases. A handle is of one key. Each row is
--- counted once, by a window: a count for each row would take quadratic time, and an acquisition may have 10,000 rows.
--- The rows to free are named by arrays, so that each is found by the primary key.
+-- Gives back a batch, all permits of each acquisition or none. See ReleaseLeases. A handle is of
+-- one key. Each row is counted once, by a window: a count for each row would take quadratic time,
+-- and an acquisition may have 10,000 rows. The rows to free are named by arrays, so that each is
+-- found by the primary key.
 -- name: ReleasePermits :many
 WITH ours AS MATERIALIZED (
     SELECT p.lease_key, p.slot, p.handle

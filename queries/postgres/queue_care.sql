@@ -1,5 +1,6 @@
--- Jobs whose time has come, since so long at most, are ready, from now on, but for those that their groups have to admit: see
--- TakeDueGrouped. statement_timestamp() and not clock_timestamp(), which no index is searched by.
+-- Jobs whose time has come, since so long at most, are ready, from now on, but for those that their
+-- groups have to admit: see TakeDueGrouped. statement_timestamp() and not clock_timestamp(), which
+-- no index is searched by.
 -- name: PromoteJobs :one
 WITH head AS MATERIALIZED (
     SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
@@ -15,7 +16,8 @@ WITH head AS MATERIALIZED (
 )
 SELECT count(*) FROM due;
 
--- The most urgent jobs of those whose time has come are ready: it reads all of them, a million at most, and locks those alone.
+-- The most urgent jobs of those whose time has come are ready: it reads all of them, a million at
+-- most, and locks those alone.
 -- name: PromoteUrgent :one
 WITH urgent AS MATERIALIZED (
     SELECT u.place FROM (

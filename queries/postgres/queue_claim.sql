@@ -1,8 +1,10 @@
--- Takes the first jobs of a queue: "claimed" is what this statement has removed from those that are ready. It does nothing once the
--- member has beaten twice more, so that a claim whose answer was lost can be cleared up for good, nor where the queue is paused. The
--- rows are found in the order of their key, without a sort; ctid is safe, as they are locked. It looks in spans of that order, one after the
--- other, and no further than it has to: each is from a priority and a time to the end of a priority, so that rows which were taken, and
--- can't be cleaned up yet, are not passed over again. A ready row without a job is removed, too, and returned without a kind.
+-- Takes the first jobs of a queue: "claimed" is what this statement has removed from those that are
+-- ready. It does nothing once the member has sent two more heartbeats: a claim whose reply was lost
+-- is then reconciled for good. It does nothing if the queue is paused. The rows are found in the
+-- order of their key, without a sort; ctid is safe, as they are locked. It looks in spans of that
+-- order, one after the other, and no further than it has to. Each is from a priority and a time to
+-- the end of a priority. So it does not pass again over rows that were taken and can't be cleaned
+-- up yet. A ready row without a job is removed, too, and returned without a kind.
 -- name: ClaimJobs :many
 WITH head AS MATERIALIZED (
     SELECT h.place
@@ -40,8 +42,8 @@ FROM taken n LEFT JOIN LATERAL (
 SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
 
 -- Takes claims from a member that is gone, a few at a time, and records them for another id. The
--- member can't end their jobs any more. A claim that a zombie is using at this moment is left for the
--- next time. Without every it is one claim.
+-- member can't end their jobs any more. A claim that a zombie is using at this moment is left for
+-- the next time. Without every it is one claim.
 -- name: AdoptClaims :many
 UPDATE dblock_queue_claim c SET member_id = sqlc.arg(heir)
 WHERE c.claim_id = ANY (ARRAY(
@@ -51,8 +53,8 @@ WHERE c.claim_id = ANY (ARRAY(
 ))
 RETURNING c.claim_id, c.job_ids;
 
--- Those of their jobs that have not ended. It is a statement of its own, after that which took the claims: only then it sees what a zombie
--- had finished before.
+-- Those of their jobs that have not ended. It is a statement of its own, after that which took the
+-- claims: only then it sees what a zombie had finished before.
 -- name: OrphanJobs :many
 SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at::timestamptz AS enqueued_at,
        j.keyed::boolean AS keyed, j.begun::smallint AS begun

@@ -1,10 +1,12 @@
--- Each of these proves that the claims are still this member's, and keeps them so till its transaction ends: a claim that was taken
--- away has no row. It returns how many jobs it found, so that fewer than were sent are lost.
+-- Each of these proves that the claims are still this member's, and keeps them so till its
+-- transaction ends: a claim that was taken away has no row. It returns how many jobs it found, so
+-- that fewer than were sent are lost.
 --
--- The plan of each statement is linear in the jobs that it carries, also if it was made when the tables were empty. The sessions neither
--- hash nor merge joins, and a join of an UPDATE or a DELETE may read its whole table. So rows are found by LATERAL (… LIMIT 1), which
--- reads the key, and then by their ctid, if they are locked, or by "= ANY (ARRAY(SELECT …))". "(x IN (SELECT …)) IS TRUE" is no join: the
--- server hashes the rows of the SELECT once.
+-- The plan of each statement is linear in the jobs that it carries, also if it was made when the
+-- tables were empty. The sessions neither hash nor merge joins, and a join of an UPDATE or a DELETE
+-- may read its whole table. So rows are found by LATERAL (… LIMIT 1), which reads the key, and then
+-- by their ctid, if they are locked, or by "= ANY (ARRAY(SELECT …))". "(x IN (SELECT …)) IS TRUE"
+-- is no join: the server hashes the rows of the SELECT once.
 
 -- name: FinishJobs :one
 WITH fence AS MATERIALIZED (
@@ -22,8 +24,9 @@ WITH fence AS MATERIALIZED (
 )
 SELECT count(*) FROM done;
 
--- Records that the next attempts of jobs begin. It returns the jobs whose claims are still the member's, and which of them are recorded: the
--- rows of the others are locked. It does not wait for these.
+-- Records that the next attempts of jobs begin. It returns the jobs whose claims are still the
+-- member's, and which of them are recorded: the rows of the others are locked. It does not wait for
+-- these.
 -- name: BeginJobs :many
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id FROM dblock_queue_claim c
@@ -50,8 +53,9 @@ FROM ask a
 CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1) j
 WHERE (a.claim_id IN (SELECT o.claim_id FROM own o)) IS TRUE;
 
--- Jobs that are to be deferred or buried, and that others want cancelled. Their claims are locked by a statement of its own before: only
--- then it sees each request for a job of these claims.
+-- Jobs that are to be rescheduled or discarded, and that others want cancelled. Their claims are
+-- locked by a statement of its own before: only then it sees each request for a job of these
+-- claims.
 -- name: LockClaims :exec
 SELECT c.claim_id FROM dblock_queue_claim c
 WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
@@ -70,8 +74,8 @@ CROSS JOIN LATERAL (
 ) x
 WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE;
 
--- Locks the rows of jobs that are to be deferred, by a statement of its own. DeferJobs writes rows by their places (ctid): it would
--- miss a row that changed while it waited for its lock.
+-- Locks the rows of jobs that are to be deferred, by a statement of its own. DeferJobs writes rows
+-- by their places (ctid): it would miss a row that changed while it waited for its lock.
 -- name: LockJobs :exec
 WITH held AS MATERIALIZED (
     SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
@@ -82,8 +86,10 @@ FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.
 CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE) j
 WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE;
 
--- Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time that is given, or from now on. The claim no longer has them, so that to send it again
--- changes nothing. records: their beginnings are recorded from now on, and none has begun that has not ended.
+-- Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time
+-- that is given, or from now on. The claim no longer has them, so that to send it again changes
+-- nothing. records: their beginnings are recorded from now on, and none has begun that has not
+-- ended.
 -- name: DeferJobs :one
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c
@@ -162,7 +168,8 @@ SELECT count(*) FROM job;
 -- name: CloseClaims :exec
 DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id);
 
--- Those of them that have no job left: the server may have forgotten ends of jobs. It reads each job of a claim.
+-- Those of them that have no job left: the server may have forgotten ends of jobs. It reads each
+-- job of a claim.
 -- name: CloseEndedClaims :exec
 DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
   AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = ANY (c.job_ids));

@@ -1,5 +1,6 @@
--- Where history is kept it is written in the transaction that ends the job: before its row is gone, and behind the same fence. A job that
--- ends twice a day, as it was given up and tried again, is kept as it ended last.
+-- Where history is kept it is written in the transaction that ends the job: before its row is gone,
+-- and behind the same fence. A job that ends twice a day, as it was given up and tried again, is
+-- kept as it ended last.
 
 -- name: KeepFinished :exec
 WITH fence AS MATERIALIZED (

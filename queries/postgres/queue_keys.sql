@@ -1,10 +1,12 @@
--- Unique keys and groups. A transaction that needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
--- each in the order of the key. What reads a group is a statement of its own, after that which has locked it: only then it sees what
+-- Unique keys and groups. A transaction that needs locks of both kinds takes those of
+-- dblock_queue_unique first, then those of dblock_queue_key, each in the order of the key. What
+-- reads a group is a statement of its own, after that which has locked it: only then it sees what
 -- others have done before.
 
--- EnqueueJobs for jobs of which some have keys. It returns those that another job with the same unique key stands in the way of. Jobs
--- of a group that need not wait for a time are neither ready nor blocked yet: see PlaceJobs. The last condition reads told, so that it is
--- told in any case.
+-- EnqueueJobs for jobs of which some have keys. It returns those that another job with the same
+-- unique key stands in the way of. Jobs of a group that need not wait for a time are neither ready
+-- nor blocked yet: see PlaceJobs. The last condition reads notified, so that the notification is
+-- sent in any case.
 -- name: EnqueueKeyed :many
 WITH ask AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(kinds)::text[]) AS kind,
@@ -31,12 +33,12 @@ WITH ask AS MATERIALIZED (
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT t.queue, t.priority, t.job_id FROM todo t WHERE t.delay_us = 0 AND t.group_key = ''
-), told AS MATERIALIZED (
+), notified AS MATERIALIZED (
     SELECT pg_catalog.count(pg_catalog.pg_notify(sqlc.arg(channel), 'jobs :' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(d.queue, 'UTF8')), 'hex'))) AS queues
     FROM (SELECT DISTINCT t.queue FROM todo t WHERE t.delay_us = 0 AND sqlc.arg(channel)::text <> '') d
 )
-SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN told
-WHERE CASE WHEN told.queues < 0 OR a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END;
+SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN notified
+WHERE CASE WHEN notified.queues < 0 OR a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END;
 
 -- Reads which jobs have some unique keys. unconfirmed: see ConfirmCommits.
 -- name: KeyHolders :many
@@ -56,9 +58,10 @@ FROM (SELECT pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.un
 ORDER BY a.queue COLLATE "C", a.group_key COLLATE "C"
 ON CONFLICT (queue, group_key) DO UPDATE SET most = excluded.most;
 
--- Makes jobs ready, in the order of the array, while their groups have room and no job of theirs waits. The others wait. The groups
--- are locked. No job waits in a group that has no place taken: the transaction may have an old snapshot, in which jobs of a group
--- wait that has ended since, and was made anew.
+-- Makes jobs ready, in the order of the array, while their groups are below their limits and no job
+-- of theirs waits. The others wait. The groups are locked. No job waits in a group that has no
+-- place taken: the transaction may have an old snapshot, in which jobs of a group wait that has
+-- ended since, and was made anew.
 -- name: PlaceJobs :exec
 WITH come AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.generate_subscripts(sqlc.arg(job_ids)::uuid[], 1) AS place,
@@ -95,7 +98,8 @@ WITH come AS MATERIALIZED (
 INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
 SELECT x.queue, x.group_key, x.next_seq + x.n - 1, x.job_id, x.priority FROM ask x WHERE x.job_id IS NOT NULL AND x.n > x.places;
 
--- The groups of the first jobs whose time has come, behind one of them. If there are as many as were asked for, the last row is the last job.
+-- The groups of the first jobs whose time has come, behind one of them. If there are as many as
+-- were asked for, the last row is the last job.
 -- name: DueGroups :many
 WITH due AS MATERIALIZED (
     SELECT s.run_at, s.job_id, s.queue, s.group_key FROM dblock_queue_scheduled s
@@ -122,7 +126,7 @@ RETURNING d.run_at, d.job_id, d.queue, d.priority, COALESCE(d.group_key, '')::te
 
 -- The following four are sent in this order, before jobs that have keys are deleted, all with the
 -- same jobs. They count only jobs that claims of the member have, and keep the claims the member's
--- till the transaction ends. A job that was buried before is in no such claim: if it was retried
+-- till the transaction ends. A job that was discarded before is in no such claim: if it was retried
 -- since, its keys stay its own.
 
 -- name: FreeUnique :exec
@@ -184,7 +188,8 @@ WITH held AS MATERIALIZED (
 )
 UPDATE dblock_queue_key k SET taken = k.taken - r.jobs FROM room r WHERE k.ctid = r.place;
 
--- The first of those that wait are ready, where their groups have room. An empty group is deleted.
+-- The first of those that wait are ready, if their groups are below their limits. An empty group is
+-- deleted.
 -- name: AdmitJobs :exec
 WITH held AS MATERIALIZED (
     SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM dblock_queue_claim f

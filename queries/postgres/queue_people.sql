@@ -1,5 +1,6 @@
--- What people ask and say: how a queue does, where a job is, and that it is to be run again, or not at all. Counts stop at a bound, so
--- that large tables cost nothing much. Ages are by the server's clock.
+-- What people ask and say: how a queue does, where a job is, and that it is to be run again, or not
+-- at all. Counts stop at a bound, so that large tables cost nothing much. Ages are by the server's
+-- clock.
 
 -- name: PauseQueue :exec
 INSERT INTO dblock_queue AS q (queue, paused_at) VALUES (sqlc.arg(queue), clock_timestamp())
@@ -11,7 +12,8 @@ DELETE FROM dblock_queue q WHERE q.queue = sqlc.arg(queue);
 -- name: IsPaused :one
 SELECT EXISTS (SELECT 1 FROM dblock_queue q WHERE q.queue = sqlc.arg(queue) AND q.paused_at IS NOT NULL) AS paused;
 
--- The next queue by name of which there is anything in a table that has an index which begins with the queue; '': none.
+-- The next queue by name of which there is anything in a table that has an index which begins with
+-- the queue; '': none.
 -- name: NextQueue :one
 SELECT COALESCE(min(n.queue), '')::text AS queue
 FROM (
@@ -33,7 +35,8 @@ SELECT (SELECT count(*) FROM (SELECT r.job_id FROM dblock_queue_ready r WHERE r.
        COALESCE((SELECT CASE WHEN pg_catalog.isfinite(p.paused_at) THEN EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000::numeric ELSE 0::numeric END FROM dblock_queue p
                  WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL), -1)::bigint AS paused_us;
 
--- Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
+-- Of the next jobs in order, those of priorities after one: how many there are, the last priority,
+-- and how long the oldest has waited.
 -- name: OldestReady :one
 SELECT count(*) AS jobs, COALESCE(pg_catalog.max(x.priority), 0::smallint)::smallint AS last,
        COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - pg_catalog.min(CASE WHEN pg_catalog.isfinite(x.ready_at) THEN x.ready_at END)) * 1000000::numeric, 0::numeric)::bigint AS age_us
@@ -70,7 +73,8 @@ WHERE b.queue = sqlc.arg(queue)
 ORDER BY b.queue, b.group_key, b.seq
 LIMIT sqlc.arg(most);
 
--- Jobs that are under way, those of the oldest claims first. A claim lists its jobs that have ended, too, until all have.
+-- Jobs that are under way, those of the oldest claims first. A claim lists its jobs that have
+-- ended, too, until all have.
 -- name: ListClaimed :many
 SELECT x.job_id::uuid AS job_id, CASE WHEN pg_catalog.isfinite(x.claimed_at) THEN x.claimed_at ELSE 'epoch'::timestamptz END AS at, COALESCE(m.label, '')::text AS worker
 FROM (SELECT pg_catalog.unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
@@ -166,8 +170,9 @@ WITH taken AS (
 INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
 SELECT sqlc.arg(claim_id), sqlc.arg(member_id), t.queue, ARRAY[t.job_id] FROM taken t;
 
--- Dead jobs again, with all their attempts, except those whose unique key another job has. Of several with the same key it is the one
--- that died last. With a group_key they are admitted as jobs whose time has come, in the order in which they were enqueued.
+-- Dead jobs again, with all their attempts, except those whose unique key another job has. Of
+-- several with the same key it is the one that died last. With a group_key they are admitted as
+-- jobs whose time has come, in the order in which they were enqueued.
 -- name: Revive :one
 WITH head AS MATERIALIZED (
     SELECT h.ctid::tid AS place, h.job_id, h.queue, h.unique_key, h.died_at FROM dblock_queue_dead h
@@ -206,8 +211,9 @@ WHERE d.ctid = ANY (ARRAY(
     ORDER BY x.queue, x.died_at, x.job_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
 ));
 
--- A request to cancel a job of a claim. It returns whether the claim has the job. It waits for a deferral or a burial of the job, and these
--- wait for it, so that they see the request: see CancelsHeld.
+-- A request to cancel a job of a claim. It returns whether the claim has the job. It waits for a
+-- reschedule or a discard of the job, and these wait for it, so that they see the request: see
+-- CancelsHeld.
 -- name: AskToCancel :one
 WITH held AS MATERIALIZED (
     SELECT c.member_id FROM dblock_queue_claim c

@@ -1,7 +1,8 @@
--- Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
--- and bucket, then reservations, by key; or, of reservations that exist, these first. All quotas that may be missing are made before
--- one that is there is locked: an INSERT waits for the transaction that has the row, an UPDATE never for an INSERT of it that is not committed, so
--- transactions that make quotas and those that use them can't wait for each other crosswise.
+-- Rows are locked in one order everywhere, so that two batches never deadlock: quotas, stock by SKU
+-- and bucket, then reservations by key. Reservations that exist are locked first. All quotas that
+-- may be missing are made before an existing one is locked. An INSERT waits for the transaction
+-- that has the row. An UPDATE never waits for an uncommitted INSERT of it. So transactions that
+-- make quotas and those that use them can't deadlock.
 
 -- name: MakeQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
@@ -9,8 +10,8 @@ SELECT n.sku, n.buyer, 0, 0
 FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
 ON CONFLICT (sku, buyer) DO NOTHING;
 
--- They are asked for in their order, and locked one after the other: LIMIT keeps this from becoming a join, which might read
--- the whole table by a plan that was made when it was small.
+-- They are asked for in their order, and locked one after the other: LIMIT keeps this from becoming
+-- a join, which might read the whole table by a plan that was made when it was small.
 -- name: LockQuotas :many
 SELECT q.sku, q.buyer, q.used
 FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
@@ -66,7 +67,8 @@ WHERE s.sku = ANY (sqlc.arg(skus)::text[]) AND s.bucket = sqlc.arg(bucket)
 ORDER BY s.sku
 FOR NO KEY UPDATE SKIP LOCKED;
 
--- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
+-- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the
+-- batch.
 -- name: LockFreeStock :many
 SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
@@ -87,8 +89,9 @@ FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 GROUP BY s.sku;
 
--- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
--- unconfirmed: commits wait for synchronous standbys, which may not have the row. See ConfirmCommits.
+-- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or
+-- has no end. unconfirmed: commits wait for synchronous standbys, which may not have the row. See
+-- ConfirmCommits.
 -- name: Reservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
        coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us,
@@ -142,17 +145,19 @@ FROM ROWS FROM (
     pg_catalog.unnest(sqlc.arg(states)::smallint[]), pg_catalog.unnest(sqlc.arg(limits)::boolean[]), pg_catalog.unnest(sqlc.arg(holds_us)::bigint[])
 ) AS n (reservation_key, line, sku, bucket, buyer, qty, state, limited, hold_us);
 
--- Waits for other transactions that write the reservations and have not ended. It is sent with a rollback behind it, and locks no stock.
+-- Waits for other transactions that write the reservations and have not ended. It is sent with a
+-- rollback behind it, and locks no stock.
 -- name: AwaitKeys :exec
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
 SELECT pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]), pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buckets)::int[]),
        pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), pg_catalog.unnest(sqlc.arg(states)::smallint[])
 ON CONFLICT (reservation_key, line) DO NOTHING;
 
--- Rows that this transaction has locked are written where they stand (ctid): a join by their keys may be planned to read the whole
--- table once for each. The look-ups are those of single keys, which LIMIT keeps from becoming a join. They have to be locked by an
--- earlier statement: a row that was waited for stands elsewhere than where this one's snapshot sees it. Each partition numbers its rows
--- anew, so the key is compared, too; IS TRUE keeps that from being a join.
+-- Rows that this transaction has locked are written where they stand (ctid): a join by their keys
+-- may be planned to read the whole table once for each. The look-ups are those of single keys,
+-- which LIMIT keeps from becoming a join. They have to be locked by an earlier statement: a row
+-- that was waited for stands elsewhere than where this one's snapshot sees it. Each partition
+-- numbers its rows anew, so the key is compared, too; IS TRUE keeps that from being a join.
 -- name: TakeStock :exec
 UPDATE dblock_stock s
 SET available = s.available - n.qty

@@ -3,8 +3,9 @@ SELECT coalesce(max(v.version_id), 0)::bigint AS version
 FROM dblock_schema_version v
 WHERE v.is_applied;
 
--- untrusted is a table of dblock's whose owner could use this session's rights: the session is a superuser's, and the owner,
--- who can put triggers on the table, is neither a superuser nor the owner of the schema or of the database.
+-- untrusted is a table of dblock's whose owner could use this session's rights. The session is a
+-- superuser's, and the owner can put triggers on the table. The owner is neither a superuser nor
+-- the owner of the schema or of the database.
 -- name: ServerVersion :one
 SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog.current_setting('server_encoding')::text AS encoding,
     pg_catalog.current_setting('client_encoding')::text AS client_encoding,
@@ -22,10 +23,10 @@ SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog
         LIMIT 1
     ), ''::text)::text AS untrusted;
 
--- stranger is a table of dblock's whose owner this session has no reason to trust: the owner is
--- none of its own roles, has not the rights of the owner of the schema or of the database, and has
--- no right of its own to create tables in the schema, as the role that migrates has. What PUBLIC may is
--- no right of its own.
+-- stranger is a table of dblock's whose owner this session has no reason to trust. The owner is
+-- none of its own roles, and has not the rights of the owner of the schema or of the database. It
+-- has no right of its own to create tables in the schema, as the role that migrates has. A right of
+-- PUBLIC is no right of its own.
 -- name: StrangeOwner :one
 SELECT COALESCE((
         SELECT pg_catalog.format('table %s belongs to role "%s"'::text, c.relname, pg_catalog.pg_get_userbyid(c.relowner))

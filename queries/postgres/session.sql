@@ -1,10 +1,11 @@
--- Locks that the server keeps for a connection. Its functions stand in the select list: in a WHERE, beside an ORDER or a LIMIT, it
--- may call them for rows that are not returned.
+-- Locks that the server keeps for a connection. Its functions stand in the select list: in a WHERE,
+-- beside an ORDER or a LIMIT, it may call them for rows that are not returned.
 
--- Does what is asked for with each of some locks, in their order, and waits for none: see session.Op. The waiters for a lock share a
--- second lock, of two numbers: the halves of the lock's own, with bits changed (waitBits), because another program may use the
--- plain halves. A waiter for the lock alone has that of its mark, too.
--- The answers are one value, as a row for each would take the client longer than what it asked for.
+-- Does what is asked for with each of some locks, in their order, and waits for none: see
+-- session.Op. The waiters for a lock share a second lock, of two numbers: the halves of the lock's
+-- own, with bits changed (waitBits), because another program may use the plain halves. A waiter for
+-- the lock alone has that of its mark, too. The answers are one value, as a row for each would take
+-- the client longer than what it asked for.
 -- name: SessionSteps :one
 SELECT pg_catalog.array_agg(CASE step.op
     WHEN 0 THEN pg_catalog.pg_try_advisory_lock(step.lock_id)
@@ -31,7 +32,7 @@ FROM (
          AS each(lock_id, mark, op)
 ) AS step;
 
--- These two are what a lone caller gets instead: they cost the server less.
+-- These two are for a single caller instead: they cost the server less.
 -- name: TakeSessionLock :one
 SELECT pg_catalog.pg_try_advisory_lock(sqlc.arg(lock_id)::bigint)::boolean AS done;
 
@@ -60,7 +61,8 @@ WHERE known.noted_at < clock_timestamp() - interval '30 minutes';
 -- name: ForgetSessionKeys :exec
 DELETE FROM dblock_session_key k WHERE k.noted_at < clock_timestamp() - interval '1 day';
 
--- All session locks and transaction locks of this database that are called by one number, with what is known of them.
+-- All session locks and transaction locks of this database that are called by one number, with what
+-- is known of them.
 -- name: ListSessionLocks :many
 SELECT (l.classid::bigint << 32 | l.objid::bigint)::bigint AS lock_id, COALESCE(k.namespace, '')::text AS namespace,
        COALESCE(k.lock_key, '')::text AS lock_key, (l.mode = 'ShareLock')::boolean AS shared, l.granted::boolean AS granted,

@@ -1,12 +1,13 @@
 -- Each of these is one autocommit statement. See lease.sql.
 
--- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
--- row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
--- no writer makes itself the holder meanwhile. A key that is free, or held by a member that is gone for good, becomes
--- shared by this, and a row that is missing is made; there the token grows, which is that of all readers until
--- a writer holds the key. A writer that has waited for readers for long asks them to yield, for a moment: with a
--- row of dblock_lease_waiter that is no member's. It returns what was granted, and the holders of the rest; one row
--- without a key says that the member is gone.
+-- Grants a batch of requests for shared keys; a key may be in it more than once. Readers are
+-- granted a key if its row says shared and has no holder. The row is locked in shared mode: readers
+-- don't wait for each other, and no writer makes itself the holder meanwhile. A key that is free,
+-- or held by a member that is gone for good, becomes shared by this, and a missing row is made. Its
+-- token grows then, and is that of all readers until a writer holds the key. A writer that has
+-- waited for readers for long asks them to yield, for a moment: with a row of dblock_lease_waiter
+-- that is no member's. It returns what was granted, and the holders of the rest; one row without a
+-- key says that the member is gone.
 -- name: AcquireShared :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
@@ -76,8 +77,8 @@ WHERE (SELECT count(*) FROM taken) < pg_catalog.cardinality(sqlc.arg(lease_keys)
 UNION ALL
 SELECT '', NULL, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
--- The shared holders of a key, in a statement of its own: after a writer has made itself the holder no more come, and so what is
--- not seen here is none of them.
+-- The shared holders of a key, in a statement of its own: after a writer has made itself the holder
+-- no more come, and so what is not seen here is none of them.
 -- name: SeeReaders :many
 SELECT r.member_id, r.label, r.token,
        (r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()) OR COALESCE(r.held_until <= clock_timestamp(), false))::boolean AS ended,
@@ -87,8 +88,8 @@ LEFT JOIN dblock_member m ON m.member_id = r.member_id
 WHERE r.lease_key = sqlc.arg(lease_key)
 LIMIT 1000;
 
--- Ends what members that are gone for good hold of a key, and what has ended by itself. What is locked, by a guard
--- for example, is left.
+-- Ends what members that are gone for good hold of a key, and what has ended by itself. What is
+-- locked, by a guard for example, is left.
 -- name: ReapReaders :execrows
 DELETE FROM dblock_reader d
 WHERE d.lease_key = sqlc.arg(lease_key) AND d.handle IN (
@@ -147,8 +148,9 @@ FROM ask
 JOIN dblock_reader r ON r.lease_key = ask.lease_key AND r.handle = ask.handle
 WHERE r.held_until IS NULL OR r.held_until > clock_timestamp();
 
--- Makes the sweeper, for a moment, the holder of keys that were shared once and were not used for long, so
--- that no more readers come: whether one came before that is seen in a statement of its own, SweepClaimed.
+-- Makes the sweeper, for a moment, the holder of keys that were shared once and were not used for
+-- long, so that no more readers come: whether one came before that is seen in a statement of its
+-- own, SweepClaimed.
 -- name: ClaimShared :many
 UPDATE dblock_lease c
 SET handle = sqlc.arg(handle)::uuid, member_id = NULL, held_until = clock_timestamp() + interval '1 minute', label = '', data = NULL
