@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,5 +95,23 @@ func TestChartEscapes(t *testing.T) {
 		if !strings.Contains(svg.String(), want) {
 			t.Errorf("%s is not in %s", want, svg.String())
 		}
+	}
+}
+
+// TestChartFile writes the chart of a run into the file of --svg.
+func TestChartFile(t *testing.T) {
+	t.Parallel()
+	run := &benchmark{f: Flags{SVG: filepath.Join(t.TempDir(), "run.svg")}}
+	run.chart = chart{{title: "postgres", bars: []bar{{name: "limit/select1", perSecond: 1234567}}}}
+	if err := run.writeSVG(); err != nil {
+		t.Fatal(err)
+	}
+	svg, err := os.ReadFile(run.f.SVG)
+	if err != nil || !strings.Contains(string(svg), ">limit/select1<") || !strings.Contains(string(svg), ">1,234,567<") {
+		t.Errorf("%v\n%s", err, svg)
+	}
+	run.f.SVG = t.TempDir()
+	if err := run.writeSVG(); err == nil {
+		t.Error("a folder passes for a file")
 	}
 }
