@@ -42,7 +42,7 @@ With a command, as in "dblock demo -- go run ./examples/worker", that is run bes
 finds the address of a database with dblock's tables in DBLOCK_POSTGRES_URL or DBLOCK_MYSQL_DSN.
 
 Exit status 1: a unit was oversold, a confirmed sale is not in the books, the books are off, a buyer was
-told "sold out" while one was left, or a strategy that promises to sell all (merge, direct, forupdate)
+refused as sold out while a unit was left, or a strategy that promises to sell all (merge, direct, forupdate)
 refused a buyer as busy. The others are expected to lose sales.`
 }
 

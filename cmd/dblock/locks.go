@@ -124,7 +124,7 @@ func printable(s string) string {
 type unlockCmd struct {
 	databaseFlags
 	Key   string `arg:"" help:"The key."`
-	Token int64  `required:"" help:"The token of the acquisition that is to end, as dblock locks shows it: another holder's lock is left alone. Those who share a lock have the same one, and all end."`
+	Token int64  `required:"" help:"The token of the acquisition to end, as dblock locks shows it. Readers that share a lock have one token, and all end."`
 }
 
 // Run gives back a lock that another process holds.

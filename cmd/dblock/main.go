@@ -25,12 +25,12 @@ import (
 type cli struct {
 	Bench   benchCmd   `cmd:"" help:"Measure strategies, locks, limits and SQL scripts on throwaway servers."`
 	Demo    demoCmd    `cmd:"" help:"Run a flash sale on throwaway servers and check the books."`
-	Doctor  doctorCmd  `cmd:"" help:"Say whether a database will do for dblock, and what to do where not. Writes nothing."`
+	Doctor  doctorCmd  `cmd:"" help:"Check whether a database meets dblock's requirements, and say what to change. Writes nothing."`
 	Lock    lockCmd    `cmd:"" help:"Run a command while holding a lease lock, or permits: dblock lock KEY -- COMMAND."`
-	Locks   locksCmd   `cmd:"" help:"List the lease locks that are held, and by whom."`
-	Unlock  unlockCmd  `cmd:"" help:"Give back a lease lock that somebody else holds."`
+	Locks   locksCmd   `cmd:"" help:"List the lease locks that are held, and their holders."`
+	Unlock  unlockCmd  `cmd:"" help:"Release a lease lock that another process holds."`
 	Permits permitsCmd `cmd:"" help:"Give a semaphore another number of permits."`
-	Queue   queueCmd   `cmd:"" help:"Look after jobs: how queues do, what is in them, dead ones again, and what nobody wants any more."`
+	Queue   queueCmd   `cmd:"" help:"Count, show, retry, cancel and pause jobs."`
 	Migrate migrateCmd `cmd:"" help:"Create, look at or drop dblock's tables."`
 	Version versionCmd `cmd:"" help:"Print the version of this program and of its tables."`
 }
