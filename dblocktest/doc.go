@@ -14,9 +14,10 @@
 // Server.Check in the guard's place.
 //
 // These locks differ from those of a database in the following:
-//   - There is no transaction: nothing keeps a lock from being taken over between Check and the write that follows. Only a
-//     guard in a real database can promise that.
-//   - No row is locked by others: ErrBusy, ErrUnavailable, and ErrOutcomeUnknown are returned only where Fail says so.
+//   - There is no transaction: nothing keeps a lock from being taken over between Check and the
+//     write that follows. Only a guard in a real database can promise that.
+//   - No row is locked by others: ErrBusy, ErrUnavailable, and ErrOutcomeUnknown are returned only
+//     where Fail says so.
 //   - Time is that of one clock: it shows no drift between a server and its clients.
 //   - A Server forgets everything when its process ends.
 package dblocktest

@@ -7,8 +7,8 @@
 // From the least to the most that is done for the caller:
 //
 //   - Rows, One, Result and Tag make a *StaleError of the result of a query that sqlc has
-//     generated, or that is written by hand. Diagnose distinguishes a row that has changed from one that is
-//     gone.
+//     generated, or that is written by hand. Diagnose distinguishes a row that has changed from one
+//     that is gone.
 //   - Update reads, changes and writes a row, again after a conflict. Do repeats anything else.
 //     Those of pgoptimistic and mysqloptimistic know their server's errors, see a transaction of
 //     the caller's, and take a lock after too many attempts (EscalateAfter, LockRowAfter).

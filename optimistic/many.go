@@ -75,10 +75,10 @@ const MaxChanges = dblock.MaxSetKeys
 // returns a *SuppressedError of one such row. A transaction of db's is to be rolled back then.
 //
 // On Postgres it is one statement, and another one for each row that is missing. On MySQL and
-// MariaDB it is two, one that locks and reads, and one that writes if there is something to write. It writes by a statement for each row if the
-// values of a column have several Go types, or if one statement exceeds the server's
-// max_allowed_packet. db has to be a transaction (it has Commit), or a *sql.DB, on which one is
-// begun at READ COMMITTED, and run again after a deadlock.
+// MariaDB it is two, one that locks and reads, and one that writes if there is something to write.
+// It writes by a statement for each row if the values of a column have several Go types, or if one
+// statement exceeds the server's max_allowed_packet. db has to be a transaction (it has Commit), or
+// a *sql.DB, on which one is begun at READ COMMITTED, and run again after a deadlock.
 func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode UpdateMode) ([]Outcome[V], error) {
 	op := driver.Many
 	switch {
@@ -117,8 +117,8 @@ func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V
 	return t.outcomes(changes, found, mode)
 }
 
-// writeMany writes the rows. Those that it misses although they are there are written again: another
-// transaction has deleted them and inserted them anew while the statement waited for it.
+// writeMany writes the rows. Those that it misses although they are there are written again:
+// another transaction has deleted them and inserted them anew while the statement waited for it.
 func (t *Table[V, DB]) writeMany(
 	ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, rows []driver.Row,
 ) (found []driver.Found, ambiguous bool, err error) {

@@ -161,8 +161,8 @@ func exported(t *testing.T) importer.Lookup {
 	}
 }
 
-// TestDocsRun builds and runs the programs of the pages for beginners, and compares what they print with the block of text
-// that follows.
+// TestDocsRun builds and runs the programs of the pages for beginners, and compares their output
+// with the block of text that follows.
 func TestDocsRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -10,13 +10,15 @@
 //   - Only admission is bounded: past MaxQueue a call is refused with dblock.ErrOverloaded, unless
 //     it ends a hold, which is never refused.
 //   - A call whose context ends while it is queued was certainly not executed. Once it was sent,
-//     the outcome is what the database says, or dblock.ErrOutcomeUnknown. The answer then goes to Late.
+//     the outcome is what the database says, or dblock.ErrOutcomeUnknown. The answer then goes to
+//     Late.
 //   - An answer counts when Run has returned without an error, never before.
 //   - One bad request never fails its neighbours: the batch is divided: see sqlerr.Trial.
-//   - PerKey statements are in flight for a key. The default is one: a second would only wait for the
-//     row lock of the first, unless a statement does some of its work before it takes that lock.
+//   - PerKey statements are in flight for a key. The default is one: a second would only wait for
+//     the row lock of the first, unless a statement does some of its work before it takes that
+//     lock.
 //   - Keys share a statement. A request that the statement had to skip is sent again in one without
-//     other keys. To skip little, a second statement of a key carries no other key, and none is sent
-//     while the first carries others.
+//     other keys. To skip little, a second statement of a key carries no other key, and none is
+//     sent while the first carries others.
 //   - Calls of one key are sent in the order of their arrival, unless their statement was divided.
 package batch

@@ -15,11 +15,14 @@ import (
 //
 // That never releases a lease that a caller has, or may yet be granted:
 //
-//   - A handle is noted before the first statement that may grant it is sent, and is never used again.
-//   - It is known until the server has confirmed that it has no lease of that handle: it was not granted, was released,
-//     or the row belongs to the next holder. A handle without an answer is known while the reconciler asks.
-//   - Unknown handles are determined after the rows were read, in one step. A handle that had a lease when they were
-//     read, and is unknown by then, was either released meanwhile, which a second release does not change, or is lost.
+//   - A handle is noted before the first statement that may grant it is sent, and is never used
+//     again.
+//   - It is known until the server has confirmed that it has no lease of that handle: it was not
+//     granted, was released, or the row belongs to the next holder. A handle without an answer is
+//     known while the reconciler asks.
+//   - Unknown handles are determined after the rows were read, in one step. A handle that had a
+//     lease when they were read, and is unknown by then, was either released meanwhile, which a
+//     second release does not change, or is lost.
 
 // handles are the acquisitions that a process knows. Its zero value has none.
 type handles struct {

@@ -8,8 +8,9 @@
 //   - This process trusts its member no longer than the server does: from before the last confirmed
 //     heartbeat was sent, for the TTL less a margin, by the monotonic clock or the wall clock,
 //     whichever is first.
-//   - An incarnation that has ended stays ended, whatever the row says. The process registers again under a new id.
+//   - An incarnation that has ended stays ended, whatever the row says. The process registers again
+//     under a new id.
 //   - A heartbeat has a bound of its own, and one that hangs delays no end.
-//   - An operation without a clear answer is asked about again after each heartbeat, until the server
-//     has said how it ended (OnHeartbeat).
+//   - An operation without a clear answer is asked about again after each heartbeat, until the
+//     server has said how it ended (OnHeartbeat).
 package member

@@ -10,8 +10,9 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 )
 
-// rowWait is how long MariaDB lets a statement wait for a row, in seconds. MySQL takes no such bound
-// with a statement: there the session is bounded, or the statement passes over what is locked.
+// rowWait is how long MariaDB lets a statement wait for a row, in seconds. MySQL takes no such
+// bound with a statement: there the session is bounded, or the statement passes over what is
+// locked.
 type rowWait int
 
 const (

@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// TestGrantsFiles compares the files of docs/grants with the statements that the tests run: all of them and no others.
+// TestGrantsFiles compares the files of docs/grants with the statements that the tests run: all of
+// them and no others.
 func TestGrantsFiles(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string][]string{

@@ -23,9 +23,9 @@ type Option func(*database)
 // through tx. If it fails, panics, or exits, the orders of the batch are tried one by one, and the
 // one that makes it fail is refused with inventory.ErrRejected, which says why. It returns the
 // errors of its statements, and reads or closes their rows: an error that it keeps to itself, or
-// rows that it leaves open, are found, and are a failure, too. Two kinds of errors are not found: of
-// a statement of PrepareContext, and of rows that are closed before they are read to their end. So
-// read the rows of INSERT … RETURNING. The stock is locked meanwhile: write in one statement.
+// rows that it leaves open, are found, and are a failure, too. Two kinds of errors are not found:
+// of a statement of PrepareContext, and of rows that are closed before they are read to their end.
+// So read the rows of INSERT … RETURNING. The stock is locked meanwhile: write in one statement.
 type Hook func(ctx context.Context, tx HookTx, granted []inventory.Reservation) error
 
 // HookTx is the transaction of a Hook. Its begin and end are not the Hook's.
@@ -73,8 +73,8 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan driver.Plan
 	return driver.HookFailed(err, d.Failure(err).Class)
 }
 
-// hookTx is a transaction that notes the errors of its statements, and ends what it has returned: the
-// connection takes no other statement while rows are open.
+// hookTx is a transaction that notes the errors of its statements, and ends what it has returned:
+// the connection takes no other statement while rows are open.
 type hookTx struct {
 	*sql.Conn
 	mu      sync.Mutex

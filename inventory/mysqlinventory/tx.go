@@ -38,9 +38,9 @@ func (d *database) bounded(ctx context.Context, on mysqldb.DBTX) mysqldb.DBTX {
 	return mysql.Waiting(ctx, on)
 }
 
-// patiently is a context in which statements wait for a row for two fifths of the time that is left:
-// first they wait for their place in the server's queue, and then for the row. A wait that is shorter
-// than the queue would begin again at its end each time.
+// patiently is a context in which statements wait for a row for two fifths of the time that is
+// left: first they wait for their place in the server's queue, and then for the row. A wait that is
+// shorter than the queue would begin again at its end each time.
 func patiently(ctx context.Context) context.Context {
 	if deadline, ok := ctx.Deadline(); ok && !driver.IsBrief(ctx) {
 		return mysql.WithLockWait(ctx, time.Until(deadline)*2/5)

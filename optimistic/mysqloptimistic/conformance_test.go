@@ -141,7 +141,8 @@ func load(ctx context.Context, db mysqloptimistic.DB, id int64) (a optimisticsui
 	return a, row.Scan(&a.ID, &a.Balance, &a.Version)
 }
 
-// save is what sqlc makes of :execresult. The version is the next one, as the row can have had no other.
+// save is what sqlc makes of :execresult. The version is the next one, as the row can have had no
+// other.
 func save(ctx context.Context, db mysqloptimistic.DB, a optimisticsuite.Account, blind bool) (optimisticsuite.Account, error) {
 	query := "UPDATE account SET balance = ?, version = version + 1 WHERE id = ? AND (version = ? OR ?)"
 	result, err := db.ExecContext(ctx, query, a.Balance, a.ID, a.Version, blind)

@@ -72,7 +72,7 @@
 //   - PoolsNoBrokenConnection: A connection that was killed is not given out again.
 //   - ALockTimeoutIsItsCallers: A lock timeout is returned as it is, after one attempt.
 //   - TxRefusesWhatMakesNoSense: Bad options are refused.
-//   - ACommitCutAnywhere: The answer is true wherever the connection breaks; unknown ones are final.
+//   - ACommitCutAnywhere: The answer is true wherever the connection breaks; unknown ones stay so.
 //
 // # Checked elsewhere
 //
