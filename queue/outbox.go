@@ -14,15 +14,21 @@ import (
 // and jobs. If another transaction has such a row locked, the ends of jobs with keys go apart: in
 // batches without a claim, of half as many ends each time, until an end that can't be recorded is
 // alone. It rests, and is sent again. If no job has a key, all ends go apart. So it is with ends
-// that the server refuses, for example if a trigger of the host's fails for one of them.
+// that the server refuses, for example if a trigger of the host's fails for one of them. Other jobs
+// are claimed in the place of those whose ends go apart, up to a bound.
+//
+// The table of dead jobs may be locked, for example by an ALTER TABLE. Only discards need it. They
+// are the first to go apart, and until one is recorded no others are sent with a claim.
 type outbox struct {
 	flushAt int  // so many ends do not wait for others
 	history bool // is kept
+	aside   int  // so many jobs whose ends go apart leave their places to others
 
 	ends        []end     // not sent yet
 	oldest      time.Time // when the first of them came
 	apart       []end     // such as do not go with others
 	apartFlying bool
+	deadLocked  bool // discards go apart: the last batch with some met a lock
 
 	claims map[*claim]struct{} // with jobs whose ends are not confirmed
 	closed []*claim            // without, which was not said yet
@@ -37,6 +43,8 @@ const (
 	firstRest     = 10 * time.Millisecond
 	longestRest   = 250 * time.Millisecond
 	restsToReport = 8 // after so many rests Observer.Trouble is called
+
+	asideBatches = 10 // outbox.aside in batches of claims
 )
 
 // apart is how an end is sent that did not go with others.
@@ -49,14 +57,22 @@ type apart struct {
 }
 
 // add takes an end. It reports whether a batch is to look for it.
-func (o *outbox) add(ends ...end) (due bool) {
+func (o *outbox) add(e end) (due bool) {
+	if o.deadLocked && e.outcome == outcomeDiscarded {
+		e.apart.share = o.flushAt
+		o.apart = append(o.apart, e)
+		return true
+	}
 	if len(o.ends) == 0 {
 		o.oldest = time.Now()
 	}
-	o.ends = append(o.ends, ends...)
+	o.ends = append(o.ends, e)
 	n := len(o.ends)
 	return n == 1 || n == o.flushAt || o.running() == 0
 }
+
+// occupied is how many jobs count as those of this process when others are claimed.
+func (o *outbox) occupied() int { return o.held - min(len(o.apart), o.aside) }
 
 // running is how many jobs are in the process: they wait for handlers, or have one.
 func (o *outbox) running() int { return o.held - o.unrecorded() }
@@ -72,7 +88,7 @@ func (o *outbox) isDue(now time.Time, stopping, flying bool) bool {
 	case stopping:
 		return true
 	}
-	return len(o.ends) >= o.flushAt || o.held-o.sent == len(o.ends) || now.Sub(o.oldest) >= endWait
+	return len(o.ends) >= o.flushAt || o.running() == 0 || now.Sub(o.oldest) >= endWait
 }
 
 // waitsFor is how long the ends wait for others; at most d.
@@ -164,6 +180,13 @@ func (o *outbox) sends(b *syncBatch) (more bool) {
 	return len(o.ends)+len(o.closed)+len(o.apart) > 0
 }
 
+// accepted notes that the database has recorded the ends of a batch.
+func (o *outbox) accepted(b *syncBatch) {
+	if len(b.Discarded) > 0 {
+		o.deadLocked = false
+	}
+}
+
 // landed notes that a batch has an answer, or will get none.
 func (o *outbox) landed(b *syncBatch) {
 	o.sent -= len(b.ends)
@@ -184,11 +207,22 @@ func (o *outbox) returns(b *syncBatch, ends []end) {
 }
 
 // setApart has the ends of a batch that was refused go apart, and returns those that go with others
-// still.
+// still: if it met a lock, those that do not need what is most probably locked.
 func (o *outbox) setApart(b *syncBatch, locked bool) (others []end) {
+	needsIt := func(*end) bool { return true }
+	switch discards := len(b.Discarded); {
+	case !locked:
+	case discards > 0:
+		o.deadLocked = true
+		if discards < len(b.ends) {
+			needsIt = func(e *end) bool { return e.outcome == outcomeDiscarded }
+		}
+	case b.LocksKeys():
+		needsIt = (*end).admitsNext
+	}
 	share, now := max(len(b.ends)/2, 1), time.Now()
 	for _, e := range b.ends {
-		if locked && b.LocksKeys() && !e.admitsNext() {
+		if !needsIt(&e) {
 			others = append(others, e)
 			continue
 		}

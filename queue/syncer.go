@@ -36,7 +36,9 @@ const (
 
 func newSyncer(w *worker) *syncer {
 	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs)}
-	s.out = outbox{flushAt: max(w.o.Batch/2, 1), history: w.q.o.History > 0, claims: make(map[*claim]struct{})}
+	s.out = outbox{
+		flushAt: max(w.o.Batch/2, 1), history: w.q.o.History > 0, aside: asideBatches * w.o.Batch, claims: make(map[*claim]struct{}),
+	}
 	s.claims = claimer{
 		o: &w.o, timeout: w.q.o.Timeout, maxPatience: w.q.db.maxPatience(), limit: w.o.Batch, patience: w.q.o.Timeout, inline: inlineBytes / w.o.Batch,
 	}
@@ -111,7 +113,7 @@ func (s *syncer) nextBatch() (b *syncBatch, wait time.Duration) {
 	most := 0
 	if !stopping {
 		var pause time.Duration
-		most, pause = s.claims.claimable(now, s.out.held, s.w.reader.readable(s.claims.bytes, s.claims.limit))
+		most, pause = s.claims.claimable(now, s.out.occupied(), s.w.reader.readable(s.claims.bytes, s.claims.limit))
 		wait = min(wait, pause)
 	}
 	wait = min(wait, s.nextCheck(now))
@@ -246,6 +248,7 @@ func (s *syncer) confirmed(b *syncBatch, jobs []driver.Job, void int, took time.
 	defer s.mu.Unlock()
 	s.failing = 0
 	s.landed(b)
+	s.out.accepted(b)
 	s.out.held -= len(b.ends)
 	ran := 0
 	for _, e := range b.ends {

@@ -10,9 +10,9 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 )
 
-// rowWait is how long MariaDB lets a statement wait for a row, in seconds. MySQL takes no such
-// bound with a statement: there the session is bounded, or the statement passes over what is
-// locked.
+// rowWait is how long MariaDB lets a statement wait for a row, in seconds. It waits as long for a
+// table, but for a second at least. MySQL takes no such bound with a statement: there the session is
+// bounded, or the statement passes over what is locked.
 type rowWait int
 
 const (
@@ -65,7 +65,7 @@ func (c Inline) settings(reads bool) string {
 	}
 	var all []string
 	if c.rowWait != asTheSession {
-		all = append(all, fmt.Sprintf("innodb_lock_wait_timeout = %d", wait))
+		all = append(all, fmt.Sprintf("innodb_lock_wait_timeout = %d, lock_wait_timeout = %d", wait, max(wait, 1)))
 	}
 	if reads && c.maxTime > 0 {
 		all = append(all, fmt.Sprintf("max_statement_time = %v", c.maxTime.Seconds()))

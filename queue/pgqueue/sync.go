@@ -28,11 +28,11 @@ func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.Sy
 		return got, sqlerr.Unwritten(err)
 	}
 	defer conn.Release() // which closes it where the transaction is still open
-	var batch pgx.Batch
-	batch.Queue(postgres.BeginReadCommitted)
+	begin := []string{postgres.BeginReadCommitted}
 	if x.Ends() > 0 {
-		batch.Queue(waitForRows(x))
+		begin = append(begin, waitForRows(x))
 	}
+	var batch pgx.Batch
 	me := postgres.UUID(x.Member)
 	d.queueTake(&batch, x)
 	d.queueHistory(&batch, x)
@@ -57,10 +57,10 @@ func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.Sy
 		})
 	}
 	if len(x.Rescheduled)+len(x.Discarded) > 0 {
-		return d.unlessCancelled(ctx, conn.Conn(), &batch, &got)
+		return d.unlessCancelled(ctx, conn.Conn(), begin, &batch, &got)
 	}
 	batch.Queue("commit")
-	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+	if err := postgres.SendTx(ctx, conn.Conn(), begin, &batch); err != nil {
 		postgres.RollbackConn(ctx, conn.Conn())
 		return driver.SyncResult{}, err
 	}
@@ -68,8 +68,10 @@ func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.Sy
 }
 
 // unlessCancelled commits a transaction if others want none of its jobs cancelled.
-func (d *database) unlessCancelled(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, got *driver.SyncResult) (driver.SyncResult, error) {
-	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+func (d *database) unlessCancelled(
+	ctx context.Context, conn *pgx.Conn, begin []string, batch *pgx.Batch, got *driver.SyncResult,
+) (driver.SyncResult, error) {
+	if err := postgres.SendTx(ctx, conn, begin, batch); err != nil {
 		postgres.RollbackConn(ctx, conn)
 		return driver.SyncResult{}, sqlerr.Unwritten(err)
 	}

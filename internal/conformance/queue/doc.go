@@ -39,6 +39,7 @@
 //     all its time.
 //   - ALockedJobStopsNoBeginnings: A locked row of a job delays no other beginning.
 //   - ALockedJobStopsNoEnds: Locked rows delay no other end, not even of the same message.
+//   - ALockedDeadTableStopsNoEnds: A locked table of dead jobs delays no job that does not die.
 //   - ARescuePassesLockedKeys: A rescue passes over locked groups and keys.
 //   - ARescueThatFailsKeepsItsClaims: Jobs that a rescue could not write wait for a later one.
 //   - TheLivingKeepTheirJobs: A heartbeat keeps a job for longer than the TTL.

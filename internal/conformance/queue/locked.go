@@ -247,6 +247,24 @@ func (mainTests) ALockedJobStopsNoEnds(t *testing.T, d *env) {
 	d.rows(t, "dead", 1)
 }
 
+// The table of dead jobs is locked. More jobs die than the worker runs at once; others end meanwhile.
+func (mainTests) ALockedDeadTableStopsNoEnds(t *testing.T, d *env) {
+	wo := queue.WorkerOptions{Concurrency: 2, Ahead: -1}
+	var did, died once
+	q := d.process(t, queue.Options{}, wo, did.handleLater)
+	handle(t, q, "dies", func(ctx context.Context, job queue.Job[int]) error {
+		died.did(job.ID)
+		return queue.Discard(errBadDay)
+	})
+	release := d.LockTables(t, "dblock_queue_dead")
+	dead := enqueue(t, q, repeat(20, queue.Task{Kind: "dies"})...)
+	d.ended(t, enqueue(t, q, repeat(20, queue.Task{Kind: "note"})...))
+	assert.Equal(t, len(dead), d.standing(t, dead))
+	release()
+	d.ended(t, dead)
+	died.exactly(t, dead)
+}
+
 // sessions counts the sessions in the database but for the test's own.
 func (d *env) sessions(t *testing.T) int64 {
 	t.Helper()

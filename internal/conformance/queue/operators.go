@@ -116,13 +116,7 @@ func (mainTests) CountsJobsOfManyPriorities(t *testing.T, d *env) {
 func (mainTests) ReadsAreNeverUnknown(t *testing.T, d *env) {
 	job := enqueue(t, d.open(t, queue.Options{}), queue.Task{Kind: "x"})[0]
 	q, ctx := d.open(t, queue.Options{Timeout: 100 * time.Millisecond}), t.Context()
-	conn := suite.Must(d.DB.DB.Conn(ctx))(t)
-	defer func() { _ = conn.Close() }()
-	for statement := range strings.SplitSeq(d.sql(
-		"BEGIN; LOCK TABLE dblock_queue_job, dblock_queue_ready, dblock_queue_dead",
-		"LOCK TABLES dblock_queue_job WRITE, dblock_queue_ready WRITE, dblock_queue_dead WRITE"), "; ") {
-		suite.Must(conn.ExecContext(ctx, statement))(t)
-	}
+	defer d.LockTables(t, "dblock_queue_job", "dblock_queue_ready", "dblock_queue_dead")()
 	for name, err := range map[string]error{
 		"stats":     suite.Second(q.Stats(ctx)),
 		"show":      suite.Second(q.Show(ctx, job)),
@@ -132,7 +126,6 @@ func (mainTests) ReadsAreNeverUnknown(t *testing.T, d *env) {
 	} {
 		assert.Contains(t, []error{dblock.ErrBusy, dblock.ErrUnavailable}, classOf(err), "%s: %v", name, err)
 	}
-	suite.Must(conn.ExecContext(ctx, d.sql("ROLLBACK", "UNLOCK TABLES")))(t)
 }
 
 func (mainTests) ListsAndShowsJobs(t *testing.T, d *env) {

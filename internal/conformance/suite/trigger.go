@@ -97,18 +97,13 @@ func (d *DB) BehindATable(
 	t *testing.T, table string, conns int64, longest time.Duration, calls map[string]func(context.Context) error,
 ) {
 	t.Helper()
-	begin, lock, end := "DO 0", "LOCK TABLES "+table+" WRITE", "UNLOCK TABLES"
 	waits := "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting%'"
 	long := " AND time > 3"
 	if d.Postgres() {
-		begin, lock, end = "BEGIN", "LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE", "ROLLBACK"
 		waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 		long = " AND query_start < now() - INTERVAL '3 s'"
 	}
-	conn := Must(d.DB.Conn(t.Context()))(t)
-	defer func() { _ = conn.Close() }()
-	Must(conn.ExecContext(t.Context(), begin))(t)
-	Must(conn.ExecContext(t.Context(), lock))(t)
+	release := d.LockTables(t, table)
 	stop := time.Now().Add(tableLock)
 	var all sync.WaitGroup
 	for what, call := range calls {
@@ -140,5 +135,20 @@ func (d *DB) BehindATable(
 	}
 	assert.LessOrEqual(t, most, conns, "sessions that wait")
 	d.Until(t, waits+long, 0)
-	Must(conn.ExecContext(t.Context(), end))(t)
+	release()
+}
+
+// LockTables has another session lock tables until release.
+func (d *DB) LockTables(t *testing.T, tables ...string) (release func()) {
+	t.Helper()
+	statements := []string{"LOCK TABLES " + strings.Join(tables, " WRITE, ") + " WRITE", "UNLOCK TABLES"}
+	if d.Postgres() {
+		statements = []string{"BEGIN; LOCK TABLE " + strings.Join(tables, ", "), "ROLLBACK"}
+	}
+	conn := Must(d.DB.Conn(t.Context()))(t)
+	Must(conn.ExecContext(t.Context(), statements[0]))(t)
+	return func() {
+		Must(conn.ExecContext(t.Context(), statements[1]))(t)
+		_ = conn.Close()
+	}
 }
