@@ -91,19 +91,30 @@ func TestQuorumClosesBesideAcquisitions(t *testing.T) {
 }
 
 // TestQuorumForgetsLocksWhoseTimeIsUp: Close waits for no lock whose time is up, though it was not
-// released.
+// released, and though it was lost before.
 func TestQuorumForgetsLocksWhoseTimeIsUp(t *testing.T) {
 	t.Parallel()
-	until := time.Now().Add(time.Hour)
-	q := quorumOfPrompt(t, func() time.Time { return until })
-	lock, err := q.Acquire(t.Context(), "k", dblock.WithoutRenewal(10*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-lock.Context().Done()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := q.Close(ctx); err != nil {
-		t.Error(err)
+	for name, c := range map[string]struct {
+		nodes time.Duration // for which they hold the lock
+		end   dblock.Option
+	}{
+		"its end":        {time.Hour, dblock.WithoutRenewal(10 * time.Millisecond)},
+		"lost before it": {50 * time.Millisecond, dblock.WithMaxHold(time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			until := time.Now().Add(c.nodes)
+			q := quorumOfPrompt(t, func() time.Time { return until })
+			lock, err := q.Acquire(t.Context(), "k", c.end)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-lock.Context().Done()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := q.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -287,14 +287,26 @@ func (h *quorumHold) lose(why Reason) (notify func()) {
 	}
 	h.notifyLost(why)
 	h.q.dequeue(h.waiter)
-	if why == ReasonTimeUp { // a lock needs no Release then
-		h.q.drop(h)
-	}
+	h.dropWhenTimeUp()
 	lost, held := h.q.o.Observer.Lost, h.q.clock.Now().Sub(h.began)
 	return func() {
 		if lost != nil {
 			lost(h.key, held, why)
 		}
+	}
+}
+
+// dropWhenTimeUp drops a lock that is lost, when its time is up: it needs no Release then.
+func (h *quorumHold) dropWhenTimeUp() {
+	h.mu.Lock()
+	until := h.until
+	h.mu.Unlock()
+	switch now := h.q.clock.Now(); {
+	case until.IsZero():
+	case clock.Past(now, until):
+		h.q.drop(h)
+	default:
+		h.q.clock.AfterFunc(until.Sub(now), func() { h.q.drop(h) })
 	}
 }
 

@@ -106,23 +106,36 @@ func (h *hold) lossReason(until time.Time) dblock.Reason {
 	return dblock.ReasonStolen
 }
 
-// endAt ends the hold at a moment of its own; zero: at none. h.mu is held.
+// endAt ends the hold at a moment of its own; zero: at none. A lock that is lost is forgotten then.
+// h.mu is held.
 func (h *hold) endAt(until time.Time) {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
 	h.until = until
-	if h.why == "" && !until.IsZero() {
+	if h.why != dblock.ReasonReleased && !until.IsZero() {
 		h.timer = h.l.o.Clock.AfterFunc(until.Sub(h.l.o.Clock.Now()), func() { h.endIfDue(until) })
 	}
 }
 
-// endIfDue loses the hold, unless its end was moved while the timer fired.
+func (h *hold) stopTimer() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// endIfDue loses the hold, or forgets one that was lost before, unless its end was moved while the
+// timer fired.
 func (h *hold) endIfDue(until time.Time) {
 	h.mu.Lock()
-	due := h.until.Equal(until)
+	due, lost := h.until.Equal(until), h.why != ""
 	h.mu.Unlock()
-	if due {
+	switch {
+	case due && lost:
+		h.forget()
+	case due:
 		h.lose(dblock.ReasonTimeUp)()
 	}
 }

@@ -183,9 +183,6 @@ func (h *hold) stop(why dblock.Reason) bool {
 	}
 	h.why = why
 	h.l.reconciler.handles.hold(h.fences[0].Handle, false)
-	if h.timer != nil {
-		h.timer.Stop()
-	}
 	return true
 }
 
@@ -206,12 +203,18 @@ func (h *hold) lose(why dblock.Reason) (observe func()) {
 	if why != dblock.ReasonClosed {
 		h.l.dequeue(h)
 	}
-	if why == dblock.ReasonTimeUp { // a lock needs no Release then
-		h.unregister()
-		h.l.reconciler.handles.remove(h.fences[0].Handle)
-		h.l.drop(h)
+	if why == dblock.ReasonTimeUp {
+		h.forget()
 	}
 	return h.observeLost(why)
+}
+
+// forget drops a lock whose time is up: it needs no Release, also if it was lost before.
+func (h *hold) forget() {
+	h.unregister()
+	h.l.reconciler.handles.remove(h.fences[0].Handle)
+	h.l.dequeue(h)
+	h.l.drop(h)
 }
 
 // observeLost returns the call of the Observer for a lock that is lost now.
@@ -234,6 +237,7 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), foreground)
 	defer cancel()
 	stood := h.stop(dblock.ReasonReleased)
+	h.stopTimer()
 	handed, certain := false, true
 	if stood {
 		handed, certain = h.l.handOff(ctx, h)

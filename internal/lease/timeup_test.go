@@ -57,3 +57,35 @@ func TestALockWhoseTimeIsUpNeedsNoRelease(t *testing.T) {
 		})
 	}
 }
+
+// TestALostLockWhoseTimeIsUpNeedsNoRelease: the member of a lock with an end of its own expires
+// before that end. The lock is lost, and forgotten at its end.
+func TestALostLockWhoseTimeIsUpNeedsNoRelease(t *testing.T) {
+	for name, options := range map[string][]dblock.Option{
+		"exclusive": {dblock.WithMaxHold(time.Hour)},
+		"readers":   {dblock.WithMaxHold(time.Hour), dblock.WithShared()},
+		"permits":   {dblock.WithMaxHold(time.Hour), dblock.WithPermits(1, 2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *memlease.Server) {
+				p := newProcess(s)
+				l := p.locker(t, lease.Options{})
+				lock := with(options...)(t, l)
+				s.Admin().DeleteMembers()
+				<-lock.Context().Done()
+				if holds, _ := lease.Kept(l); holds != 1 {
+					t.Errorf("%d locks are kept before the end, want 1", holds)
+				}
+				time.Sleep(time.Hour)
+				if holds, handles := lease.Kept(l); holds != 0 || handles != 0 {
+					t.Errorf("%d locks and %d handles are kept after the end", holds, handles)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := l.Close(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
