@@ -65,6 +65,38 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 	})
 }
 
+// TestWaitsForTheCounterOfTickets: another session's statement of several rows keeps the lock of the
+// AUTO_INCREMENT counter, as MariaDB does by default. A call without a ticket is busy, and tries again.
+func TestWaitsForTheCounterOfTickets(t *testing.T) {
+	each(t, plain, func(r rig) {
+		us, waits := r.join("us"), ask("a")
+		slow := make(chan error, 1)
+		go func() {
+			_, err := r.db.ExecContext(r.ctx, "INSERT INTO dblock_ticket (lease_key, handle, member_id, detached, hold_us, label) "+
+				"SELECT 'other', UNHEX(REPLACE(UUID(), '-', '')), UNHEX(REPLACE(UUID(), '-', '')), true, 0, '' "+
+				"FROM (SELECT 1 AS n UNION ALL SELECT 2) two WHERE n = 1 OR SLEEP(3) = 0")
+			slow <- err
+		}()
+		const sleeps = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User sleep'"
+		for n := 0; n == 0; {
+			r.ok(r.db.QueryRowContext(r.ctx, sleeps).Scan(&n))
+		}
+		_, err := r.tickets.enqueue(r.ctx, us, []lease.AcquireRequest{waits})
+		if err != nil && r.Classify(err) != sqlerr.Busy {
+			r.Errorf("beside the slow statement: %v, of class %v, want it busy", err, r.Classify(err))
+		}
+		r.ok(<-slow)
+		if err == nil {
+			return
+		}
+		tickets, err := r.tickets.enqueue(r.ctx, us, []lease.AcquireRequest{waits})
+		r.ok(err)
+		if tickets[0].Ticket == 0 {
+			r.Errorf("after it: %+v", tickets)
+		}
+	})
+}
+
 // TestReleasesABatchOfOneKey releases a holder and two waiters of one key at once. The key goes to
 // the waiter that is not of the batch.
 func TestReleasesABatchOfOneKey(t *testing.T) {

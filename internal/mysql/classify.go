@@ -42,13 +42,18 @@ func Classify(err error) sqlerr.Class {
 
 // ClassifyOwn is Classify for an error of dblock's own statements. A unique key of the host's that
 // it names is thus one that a trigger, or an index, of one row has met. A table of the host's is
-// one of a trigger, which fails for all rows: the server opens all tables of a trigger at once.
+// one of a trigger, which fails for all rows: the server opens all tables of a trigger at once. No
+// AUTO_INCREMENT column of dblock's can be exhausted: its lock did not come in time.
 func ClassifyOwn(err error) sqlerr.Class {
 	var server *mysqldriver.MySQLError
-	if !errors.As(err, &server) || !namesOthers(server) {
+	switch {
+	case !errors.As(err, &server):
 		return Classify(err)
-	}
-	if server.Number == NoSuchTable {
+	case server.Number == autoIncLocked:
+		return sqlerr.Busy
+	case !namesOthers(server):
+		return Classify(err)
+	case server.Number == NoSuchTable:
 		return sqlerr.Unclassified
 	}
 	return sqlerr.BadInput

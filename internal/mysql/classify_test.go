@@ -62,6 +62,9 @@ func TestOfOwn(t *testing.T) {
 			t.Errorf("%s: it is of class %v, want %v", text, got, want)
 		}
 	}
+	if got := mysql.ClassifyOwn(faultconn.MySQLError(1467, "HY000", "Failed to read auto-increment value from storage engine")); got != sqlerr.Busy {
+		t.Errorf("the lock of a counter is of class %v, want busy", got)
+	}
 	for key, want := range map[string]sqlerr.Class{
 		"audit.PRIMARY": sqlerr.BadInput, "what": sqlerr.BadInput, "dblock_reservation.owners": sqlerr.BadInput,
 		"audit.ticket": sqlerr.BadInput, "dblock_reservation.PRIMARY": sqlerr.Duplicate,

@@ -9,6 +9,7 @@ const (
 
 	lockWaitTimeout = 1205 // ER_LOCK_WAIT_TIMEOUT; on MariaDB NOWAIT's, too
 	lockNoWait      = 3572 // ER_LOCK_NOWAIT: NOWAIT found the row locked, on MySQL
+	autoIncLocked   = 1467 // ER_AUTOINC_READ_FAILED: the lock of the counter did not come in time, or it is exhausted
 
 	queryInterrupted = 1317 // ER_QUERY_INTERRUPTED
 	unknownError     = 1105 // ER_UNKNOWN_ERROR: MySQL's, also for an UPDATE of several tables that was interrupted
