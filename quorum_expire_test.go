@@ -99,6 +99,60 @@ func TestQuorumExpireInWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// lateNode grants a lock for an hour once it may, and counts the releases.
+type lateNode struct {
+	endNode
+	may      chan struct{}
+	released atomic.Int32
+}
+
+func (n *lateNode) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	<-n.may
+	r, err := root.NewRequest(key, opts)
+	if err != nil {
+		return nil, err
+	}
+	lock, _ := root.NewLock(ctx, n, r, lateHold{endHold{&n.endNode, time.Now().Add(time.Hour)}, n})
+	return lock, nil
+}
+
+type lateHold struct {
+	endHold
+	n *lateNode
+}
+
+func (h lateHold) Release(context.Context, bool) error {
+	h.n.released.Add(1)
+	return nil
+}
+
+// A node that grants the lock after ExpireIn has no end of its own. It is released at the end.
+func TestQuorumExpireInReleasesLateNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		expires := func() error { return nil }
+		late := &lateNode{endNode: endNode{expires}, may: make(chan struct{})}
+		nodes := []dblock.Locker{&endNode{expires}, &endNode{expires}, late}
+		q, err := dblock.NewQuorum(nodes, dblock.QuorumOptions{NodeTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock := get(t, q, "k")
+		if err := lock.ExpireIn(t.Context(), 5*time.Second); err != nil {
+			t.Error(err)
+		}
+		close(late.may)
+		<-lock.Context().Done()
+		synctest.Wait()
+		if n := late.released.Load(); n != 1 {
+			t.Errorf("the late node was released %d times, want once", n)
+		}
+		if err := q.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The first of two calls is answered last: the lock ends no later than its nodes.
 func TestQuorumExpireInTwoAtOnce(t *testing.T) {
 	var calls atomic.Int32

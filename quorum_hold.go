@@ -287,7 +287,7 @@ func (h *quorumHold) lose(why Reason) (notify func()) {
 	}
 	h.notifyLost(why)
 	h.q.dequeue(h.waiter)
-	h.dropWhenTimeUp()
+	h.releaseWhenTimeUp()
 	lost, held := h.q.o.Observer.Lost, h.q.clock.Now().Sub(h.began)
 	return func() {
 		if lost != nil {
@@ -296,17 +296,26 @@ func (h *quorumHold) lose(why Reason) (notify func()) {
 	}
 }
 
-// dropWhenTimeUp drops a lock that is lost, when its time is up: it needs no Release then.
-func (h *quorumHold) dropWhenTimeUp() {
+// releaseWhenTimeUp releases what the nodes have granted of a lock that is lost, when its time is
+// up: it needs no Release then. A node that joined late, or did not answer to ExpireIn, has no end.
+func (h *quorumHold) releaseWhenTimeUp() {
 	h.mu.Lock()
 	until := h.until
 	h.mu.Unlock()
-	switch now := h.q.clock.Now(); {
-	case until.IsZero():
-	case clock.Past(now, until):
-		h.q.drop(h)
-	default:
-		h.q.clock.AfterFunc(until.Sub(now), func() { h.q.drop(h) })
+	if until.IsZero() {
+		return
+	}
+	release := func() {
+		h.q.mu.Lock()
+		defer h.q.mu.Unlock()
+		if _, kept := h.q.holds[h]; kept { // so Close has not done
+			h.q.tasks.Go(func() { h.releaseAll(context.Background()) })
+		}
+	}
+	if now := h.q.clock.Now(); clock.Past(now, until) {
+		release()
+	} else {
+		h.q.clock.AfterFunc(until.Sub(now), release)
 	}
 }
 
