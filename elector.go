@@ -76,7 +76,7 @@ func NewElector(l Locker, key string, o ElectorOptions) (*Elector, error) {
 		return nil, &InvalidError{"Locker", "it is nil"}
 	}
 	if !l.Caps().Fencing {
-		return nil, fmt.Errorf("%w: the locks of a %T have no tokens to tell terms apart by: use leases", ErrUnsupported, l)
+		return nil, fmt.Errorf("%w: the locks of a %T have no tokens that distinguish terms: use leases", ErrUnsupported, l)
 	}
 	look, ok := l.(looker)
 	if !ok {

@@ -25,8 +25,8 @@ type jobsResult struct {
 type parcel struct{ Number int }
 
 var (
-	errNobodyHome = errors.New("nobody is at home")
-	errNoAddress  = errors.New("there is no such address")
+	errAbsent    = errors.New("the recipient is absent")
+	errNoAddress = errors.New("there is no such address")
 )
 
 // jobs has two workers deliver parcels. Every tenth attempt fails at first, and every hundredth
@@ -106,7 +106,7 @@ func deliver(_ context.Context, job queue.Job[parcel]) error {
 	case job.Args.Number%100 == 0:
 		return queue.Discard(errNoAddress)
 	case job.Args.Number%10 == 0 && job.Attempt == 1:
-		return errNobodyHome
+		return errAbsent
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func TestLocksAndUnlock(t *testing.T) {
 			t.Errorf("%+v, %v", list, err)
 		}
 		invoke(t, "", "unlock", "k", "--token=1", database).wantFailure(t, 1, "token "+token)
-		invoke(t, "", "unlock", "nobody's", "--token="+token, database).wantFailure(t, 1, "nobody holds")
+		invoke(t, "", "unlock", "nobody's", "--token="+token, database).wantFailure(t, 1, "no process holds")
 		invoke(t, "", "unlock", "k", database).wantFailure(t, 2, "--token")
 		invoke(t, "", "unlock", "k", "--token="+token, database).want(t, 0, "released k")
 		invoke(t, "", "locks", database).want(t, 0, "nothing is held")

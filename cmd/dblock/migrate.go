@@ -156,10 +156,10 @@ func (s status) print(out io.Writer) error {
 }
 
 type migrateSQLCmd struct {
-	Engine string `required:"" enum:"postgres,mysql" help:"What it is for: postgres, or mysql (MariaDB too)."`
-	Format string `default:"plain" enum:"plain,goose" help:"plain, or goose: one file for that tool, with both directions."`
-	Schema string `placeholder:"NAME" help:"Where the tables go. Default: where the connection that runs it says."`
-	Down   bool   `help:"Print what drops the tables, with their data. For plain only: goose has it anyway."`
+	Engine string `required:"" enum:"postgres,mysql" help:"Server: postgres, or mysql (MariaDB too)."`
+	Format string `default:"plain" enum:"plain,goose" help:"Format: plain, or goose, which is one file with both directions."`
+	Schema string `placeholder:"NAME" help:"Schema of the tables. Default: that of the connection."`
+	Down   bool   `help:"Print what drops the tables, with their data. For the format plain only."`
 }
 
 // Validate is called while the arguments are parsed.

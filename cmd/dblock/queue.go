@@ -165,7 +165,7 @@ func counted(n int) string {
 type queueListCmd struct {
 	queueFlags
 	queueFlag
-	State string `default:"ready" help:"ready, scheduled, retrying, blocked, claimed, dead; where history is kept: completed, cancelled, discarded."`
+	State string `default:"ready" help:"State: ready, scheduled, retrying, blocked, claimed or dead. With history also completed, cancelled or discarded."`
 	Limit int    `default:"100" help:"How many at most: 1 to 1,000."`
 }
 

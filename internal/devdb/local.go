@@ -253,7 +253,7 @@ func freePort() (int, error) {
 
 func hintReadable(err error) error {
 	if errors.Is(err, os.ErrPermission) && os.Geteuid() == 0 {
-		return fmt.Errorf("%w: root starts servers as the user nobody, so every user must be able to read and run the binaries", err)
+		return fmt.Errorf("%w: root starts servers as another user, which must be able to read and run the binaries", err)
 	}
 	return err
 }

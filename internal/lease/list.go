@@ -58,7 +58,7 @@ func (a *Admin) Holder(ctx context.Context, key string) (dblock.HeldLock, error)
 		return listed.shown(), nil
 	}
 	last := dblock.HeldLock{Key: key, Fence: dblock.Fence{Key: key, Token: listed.Token}}
-	return last, fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
+	return last, fmt.Errorf("%w: no process holds %q", dblock.ErrNotHeld, key)
 }
 
 // notClosed returns ErrClosed after Close.
@@ -112,7 +112,7 @@ func (a *Admin) ForceRelease(ctx context.Context, key string, token int64) error
 		return a.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
 	}
 	if len(held) == 0 {
-		return fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
+		return fmt.Errorf("%w: no process holds %q", dblock.ErrNotHeld, key)
 	}
 	other := held[0].shown()
 	held = slices.DeleteFunc(held, func(x HeldLease) bool { return x.Token != token })

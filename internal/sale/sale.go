@@ -129,7 +129,7 @@ func (r Result) Check(sellsAll bool) error {
 	case r.Unrecorded > 0:
 		return fmt.Errorf("%d sales were confirmed to buyers and are not in the books", r.Unrecorded)
 	case r.SoldOut > 0 && r.Balance.Available > 0:
-		return fmt.Errorf("%d units were left while %d buyers were told that it is sold out", r.Balance.Available, r.SoldOut)
+		return fmt.Errorf("%d units were left while %d buyers were refused as sold out", r.Balance.Available, r.SoldOut)
 	case r.Busy > 0 && sellsAll:
 		return fmt.Errorf("%d buyers were refused as busy, and %d units were left", r.Busy, r.Balance.Available)
 	case r.Balance.Drift() != 0:

@@ -15,7 +15,7 @@ func TestCheck(t *testing.T) {
 		"":                func(*Result) {},
 		"never were":      func(r *Result) { r.Oversold = 1 },
 		"not in the":      func(r *Result) { r.Unrecorded = 1 },
-		"told that it is": func(r *Result) { r.Balance = inventory.Balance{Restocked: 6, Sold: 5, Available: 1} },
+		"refused as sold out": func(r *Result) { r.Balance = inventory.Balance{Restocked: 6, Sold: 5, Available: 1} },
 		"off by 1":        func(r *Result) { r.Balance.Restocked = 6 },
 		"got no answer":   func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
 		"the first: dow":  func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },

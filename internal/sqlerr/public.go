@@ -39,7 +39,7 @@ func Wrap(c Class, err error, what, unresolved string) error {
 	case c == Unresolved:
 		return fmt.Errorf("%w: %s: %s: %w", public, what, unresolved, err)
 	case c == Overloaded:
-		return fmt.Errorf("%w: %s: the server has no room for more locks (Postgres: max_locks_per_transaction), "+
+		return fmt.Errorf("%w: %s: the server can hold no more locks (Postgres: max_locks_per_transaction), "+
 			"nothing was written: %w", public, what, err)
 	}
 	return fmt.Errorf("%w: %s: nothing was written: %w", public, what, err)

@@ -121,7 +121,7 @@ func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (distur
 	suite.ClosePool(d, closePool)
 	again, err := s.Reserve(t.Context(), r)
 	if told == nil && !again.Replayed || suite.Definite(told) && again.Replayed {
-		err = errors.Join(err, fmt.Errorf("told %v, and again: %+v", told, again))
+		err = errors.Join(err, fmt.Errorf("the first answer is %v, the second %+v", told, again))
 	}
 	if !excused(c, struck, told) {
 		err = errors.Join(err, fmt.Errorf("struck %v, and an error without need: %w", struck, told))

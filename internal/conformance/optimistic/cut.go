@@ -142,7 +142,7 @@ func checkCut(told error, n float64, disturbed bool) error {
 	unknown := errors.Is(told, dblock.ErrOutcomeUnknown)
 	switch {
 	case n != 0 && n != 1, !unknown && (told == nil) != (n == 1):
-		return fmt.Errorf("told %w: it was written %v times", told, n)
+		return fmt.Errorf("the answer is %w, and it was written %v times", told, n)
 	case told != nil && !disturbed:
 		return fmt.Errorf("undisturbed, and yet: %w", told)
 	case errors.Is(told, context.Canceled), errors.Is(told, context.DeadlineExceeded): // before a conflict was repeated
@@ -180,7 +180,7 @@ func (faultTests[DB]) AWriteCutAnywhere(t *testing.T, b *env[DB]) {
 					return struck, err
 				}
 				if outcomes.note(told, n); told != nil && ctx.Err() == nil && !isLost(told) && !errors.Is(told, faultconn.ErrCut) {
-					return struck, fmt.Errorf("told without need: %w", told)
+					return struck, fmt.Errorf("an error without need: %w", told)
 				}
 				return struck, checkCut(told, n, struck || ctx.Err() != nil)
 			})
