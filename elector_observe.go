@@ -21,7 +21,7 @@ func (e *Elector) Leader(ctx context.Context) (HeldLock, error) {
 	return h, err
 }
 
-// Observe yields the leader, and then each change, until ctx ends; ErrNotHeld is yielded where
+// Observe yields the leader, and then each change, until ctx ends; ErrNotHeld is yielded if
 // there is no leader. It needs no Run. It looks every ElectorOptions.Poll: terms that came and went
 // in between are not seen.
 //

@@ -32,7 +32,7 @@ func (e *Elector) lead(
 	e.mu.Lock()
 	e.term = t
 	e.mu.Unlock()
-	defer func() { // where fn panics, too
+	defer func() { // if fn panics, too
 		t.end(context.Canceled)
 		_ = lock.Release(ctx)
 		e.mu.Lock()
@@ -65,7 +65,7 @@ func (t *term) ends(err error) bool {
 	return errors.Is(err, ErrFenced) || errors.As(err, &lost) && lost.Key == t.fence.Key
 }
 
-// Leading returns the term of this candidate; false where it does not lead, as far as it knows.
+// Leading returns the term of this candidate; false if it does not lead, as far as it knows.
 func (e *Elector) Leading() (term Fence, leads bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,7 +81,7 @@ func (e *Elector) Leading() (term Fence, leads bool) {
 // Called by fn itself it would wait for itself; with the context that fn was given it returns at
 // once, with ErrResigned.
 //
-// Errors: ErrNotHeld where this candidate does not lead; ctx's cause where that ended first: the
+// Errors: ErrNotHeld if this candidate does not lead; ctx's cause where that ended first: the
 // term has ended all the same.
 func (e *Elector) Resign(ctx context.Context) error {
 	e.mu.Lock()

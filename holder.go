@@ -29,7 +29,7 @@ func (m Mode) String() string {
 type Holder struct {
 	Label  string // free text of the acquirer's, or of its process
 	Member string // the holder's process, a random number in hexadecimal
-	Token  int64  // of its acquisition; 0 where the backend has none
+	Token  int64  // of its acquisition; 0 if the backend has none
 }
 
 // HeldError names a holder of the lock that was not acquired. A lock may have several holders.

@@ -55,7 +55,7 @@ type Caps struct {
 	// Durable reports whether granted locks survive a crash of the server, by its settings when the
 	// Locker was made. If not, NotDurable names the setting.
 	Durable    bool
-	NotDurable string // for people, for example "fsync = off"; empty where Durable
+	NotDurable string // for people, for example "fsync = off"; empty if Durable
 }
 
 // Do acquires the lock of key, runs fn, and releases the lock, also if fn panics. The context of fn

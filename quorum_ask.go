@@ -63,7 +63,7 @@ func (q *Quorum) request(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 	return a.grant(ctx)
 }
 
-// begin counts a call among the tasks; false where the Quorum is closed.
+// begin counts a call among the tasks; false if the Quorum is closed.
 func (q *Quorum) begin() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -72,7 +72,7 @@ func (h *quorumHold) start(ctx context.Context) (*Lock, error) {
 	return lock, nil
 }
 
-// successor makes the hold of the next waiter from one that was released; nil where too few nodes
+// successor makes the hold of the next waiter from one that was released; nil if too few nodes
 // are left.
 func (h *quorumHold) successor(next *quorumWaiter) *quorumHold {
 	h.mu.Lock()

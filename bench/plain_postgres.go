@@ -54,7 +54,7 @@ func postgresForUpdate(ctx context.Context, db *Database, r inventory.Request) e
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // which closes it where the transaction is still open
+	defer conn.Release() // which closes it if the transaction is still open
 	var left int64
 	var look, write pgx.Batch
 	look.Queue("BEGIN")

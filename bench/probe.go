@@ -26,7 +26,7 @@ type probe interface {
 	// statements is how many statements the server's clients have sent, but for the probe's own:
 	// what was sent between two calls is the difference. A statement that was prepared counts when
 	// it is executed, and only then; a ping is none, and a client's farewell is one. ok is false
-	// where the server doesn't count.
+	// if the server doesn't count.
 	statements(ctx context.Context) (n int64, ok bool, err error)
 
 	close() error

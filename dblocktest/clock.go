@@ -57,7 +57,7 @@ func (c *Clock) Advance(d time.Duration) {
 	}
 }
 
-// next moves the clock to the first call that is due, and returns it; to until where none is.
+// next moves the clock to the first call that is due, and returns it; to until if none is.
 func (c *Clock) next(until time.Time) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *Clock) next(until time.Time) func() {
 
 // AfterFunc has f called once the clock has been moved by d: by Advance, on its goroutine. Where d
 // is not positive it is called at once, on a goroutine of its own. Stop prevents the call; false
-// where it was made, or stopped before.
+// if it was made, or stopped before.
 func (c *Clock) AfterFunc(d time.Duration, f func()) interface{ Stop() bool } {
 	c.mu.Lock()
 	defer c.mu.Unlock()

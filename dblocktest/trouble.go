@@ -27,7 +27,7 @@ func (l *LeaseLocker) Lose(key string) bool {
 	return errors.Is(lock.ExpireIn(context.Background(), time.Hour), dblock.ErrLost) // it asks, and so finds out
 }
 
-// holding returns a lock of key that has not ended; nil where there is none.
+// holding returns a lock of key that has not ended; nil if there is none.
 func (l *LeaseLocker) holding(key string) *dblock.Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()

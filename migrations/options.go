@@ -13,7 +13,7 @@ import (
 
 // Options say where to migrate and how. The zero value is ready to use.
 type Options struct {
-	// Schema holds the tables, unquoted. On Postgres it is a schema, which Up creates where it is
+	// Schema holds the tables, unquoted. On Postgres it is a schema, which Up creates if it is
 	// missing; the default is the one in the connection's search_path that has the tables already,
 	// or else the first of them. On MySQL and MariaDB it is a database that must exist; the default
 	// is the connection's own.

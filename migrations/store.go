@@ -174,7 +174,7 @@ func (s *store) checkEngine(ctx context.Context, db mysql.Conn) error {
 	return nil
 }
 
-// createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs the right to create one even where it
+// createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs the right to create one even if it
 // exists.
 func (s *store) createSchema(ctx context.Context, conn *sql.Conn) error {
 	if s.target.engine != Postgres {

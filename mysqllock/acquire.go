@@ -292,7 +292,7 @@ func alike(asks []lease.AcquireRequest) bool {
 	})
 }
 
-// takeAlike fails as locked where any of the rows is.
+// takeAlike fails as locked if any of the rows is.
 func (l *leaseRows) takeAlike(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (taken, token int64, err error) {
 	var whens []any
 	var keys, insteads, gones mysql.List
@@ -310,7 +310,7 @@ func (l *leaseRows) takeAlike(ctx context.Context, by lease.By, asks []lease.Acq
 	return l.grantAtOnce(ctx, mysqldb.AcquireAlike, args)
 }
 
-// acquireSet is one SELECT that reports whether all are free, and one UPDATE where they are: what
+// acquireSet is one SELECT that reports whether all are free, and one UPDATE if they are: what
 // can't be granted as a whole locks nothing, for others to find it free.
 func (l *leaseRows) acquireSet(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	answers := make([]lease.AcquireResult, len(asks))

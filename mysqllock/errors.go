@@ -24,7 +24,7 @@ func Retryable(err error) bool {
 }
 
 // IsLockTimeout reports that a lock was not had within innodb_lock_wait_timeout, 50 s by default,
-// or within lock_wait_timeout (1205), or at once where NOWAIT asked for that (3572; 1205 on
+// or within lock_wait_timeout (1205), or at once if NOWAIT asked for that (3572; 1205 on
 // MariaDB). It looks through errors that wrap others. Only the statement is rolled back: the
 // transaction stands, with its locks, until you end it. Where innodb_deadlock_detect is off,
 // deadlocks look like this, too.
@@ -32,6 +32,6 @@ func IsLockTimeout(err error) bool { return mysql.IsLocked(err) }
 
 // IsDeadlock reports that transactions waited for each other, and this one was chosen to end
 // (1213), or sessions for each other's named locks (3058; 1213 on MariaDB). It looks through errors
-// that wrap others. All of it is Retryable; it occurs less where all take their locks in the same
+// that wrap others. All of it is Retryable; it occurs less if all take their locks in the same
 // order.
 func IsDeadlock(err error) bool { return mysql.IsDeadlock(err) }

@@ -29,7 +29,7 @@ type Guards struct {
 // what the lease protects. It sees the row as it is, whatever tx has read before. Shared leases and
 // permits are checked in the same way: a shared lease has no exclusive holder then.
 //
-// Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are the
+// Errors: dblock.ErrFenced if the lease is not ours any more: roll back. Others are the
 // driver's.
 func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var q mysqldb.Queries
@@ -47,7 +47,7 @@ func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	return fenced(ours, err, describe(f))
 }
 
-// guardPermits locks all permits of an acquisition, and none of others'; none where one is missing.
+// guardPermits locks all permits of an acquisition, and none of others'; none if one is missing.
 // Where tx has read before they were granted it does not see which they are, and has to search with
 // locks.
 func guardPermits(ctx context.Context, on mysqldb.DBTX, f dblock.Fence) (ours []int32, err error) {

@@ -39,9 +39,9 @@ type LeaseOptions struct {
 	// Watch is how often the server looks, on behalf of a process, at the keys that it waits for:
 	// in one statement that takes up to a second, on a connection that is in use only while a call
 	// waits. A release is noticed within that time. At 2 ms this costs the server about a thirtieth
-	// of a processor core for each process that waits, and twice that where it waits for 100 keys;
+	// of a processor core for each process that waits, and twice that if it waits for 100 keys;
 	// longer ones cost less. The 100 keys that were waited for longest are watched; the others are
-	// polled for, and all where the pool may open less than 8 connections. Default 2 ms; 1 ms to 1
+	// polled for, and all if the pool may open less than 8 connections. Default 2 ms; 1 ms to 1
 	// s, negative: never. A readTimeout of the DSN below 2 s comes in its way.
 	Watch time.Duration
 
@@ -101,7 +101,7 @@ const (
 // it for 1 s: 8 at most, and a quarter of the pool at most. It asks the server for its version and
 // for that of the tables.
 //
-// Errors: dblock.ErrInvalid (also where the pool has no more than one connection),
+// Errors: dblock.ErrInvalid (also if the pool has no more than one connection),
 // dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
 func NewLeaseLocker(ctx context.Context, pool *sql.DB, o LeaseOptions) (*LeaseLocker, error) {
 	if pool == nil {
@@ -181,7 +181,7 @@ func (l *LeaseLocker) Caps() dblock.Caps {
 // returns 1 s after ctx has ended, and the process goes on leaving in the background.
 //
 // Errors: ctx's, if locks were still in use; dblock.ErrUnavailable, ErrBusy, ErrConflict and
-// ErrOutcomeUnknown, where the database was not there to leave: what was still held is free when
+// ErrOutcomeUnknown, if the database was not there to leave: what was still held is free when
 // the TTL is over.
 func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
@@ -345,7 +345,7 @@ func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64)
 // where there is none. Those that are held stay so; none is given out past the new number.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
-// dblock.ErrOutcomeUnknown, dblock.ErrSchema, dblock.ErrClosed; ctx's where it has ended before.
+// dblock.ErrOutcomeUnknown, dblock.ErrSchema, dblock.ErrClosed; ctx's if it has ended before.
 func (l *LeaseLocker) SetPermits(ctx context.Context, key string, limit int) error {
 	return l.locker.SetPermits(ctx, key, limit)
 }

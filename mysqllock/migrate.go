@@ -41,7 +41,7 @@ func NewMigrationLocker(o MigrationOptions) (*MigrationLocker, error) {
 
 // SessionLock waits until conn holds the lock.
 //
-// Errors: dblock.ErrBusy where the timeout has passed; ctx's where it ended; dblock.ErrUnsupported
+// Errors: dblock.ErrBusy if the timeout has passed; ctx's if it ended; dblock.ErrUnsupported
 // if the session holds the lock already, as a proxy may share sessions. After others than the first
 // two conn is closed.
 func (l *MigrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {

@@ -19,7 +19,7 @@ type limited struct {
 	limit int
 }
 
-// acquirePermits is one UPDATE for each semaphore, and one SELECT more where not all was granted.
+// acquirePermits is one UPDATE for each semaphore, and one SELECT more if not all was granted.
 // What was held before is looked at first, so that a poll locks nothing.
 func (p *permitRows) acquirePermits(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
 	of := make(map[limited][]int)

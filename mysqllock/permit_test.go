@@ -137,7 +137,7 @@ func TestPermitsRace(t *testing.T) {
 }
 
 // TestGuardPermits locks one's own permits alone, whatever the transaction has read before, and
-// fails where one of them is missing.
+// fails if one of them is missing.
 func TestGuardPermits(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, them := r.join("us"), r.join("them")

@@ -30,7 +30,7 @@ func (d *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]leas
 	return d.leases.release(ctx, b.Requests)
 }
 
-// release is one UPDATE where all of a batch are ours, and one SELECT more where not all were
+// release is one UPDATE if all of a batch are ours, and one SELECT more if not all were
 // freed. The server counts what it freed, and does not say which. Where not all were freed, a lease
 // that has its token counts as freed if its row is free now. One without its token does not: the
 // acquisition may be under way still.
@@ -84,7 +84,7 @@ func (l *leaseRows) free(ctx context.Context, backs []lease.ReleaseRequest, at [
 	return freed, err
 }
 
-// freeAlike fails as locked where any of the rows is.
+// freeAlike fails as locked if any of the rows is.
 func (l *leaseRows) freeAlike(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
 	var keys, handles mysql.List
 	for _, i := range at {
@@ -94,7 +94,7 @@ func (l *leaseRows) freeAlike(ctx context.Context, backs []lease.ReleaseRequest,
 	return freed, err
 }
 
-// findHeld reads which rows are still ours, and notes which of the others were freed: all, where
+// findHeld reads which rows are still ours, and notes which of the others were freed: all, if
 // they are as many as were freed.
 func (l *leaseRows) findHeld(
 	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
@@ -133,7 +133,7 @@ func again(ctx context.Context, pass int) bool {
 	return pace.Sleep(ctx, rand.N(time.Millisecond<<min(pass, 3))) == nil
 }
 
-// releaseSet is one UPDATE where all of a set are ours. If some are not any more, or are locked, a
+// releaseSet is one UPDATE if all of a set are ours. If some are not any more, or are locked, a
 // SELECT counts them.
 func (l *leaseRows) releaseSet(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	answers := make([]lease.ReleaseResult, len(backs))

@@ -17,7 +17,7 @@ import (
 // openings is how often readers come again at once, after a key was opened to them.
 const openings = 3
 
-// acquireShared is one INSERT where all keys of a batch are open to readers already. Those that are
+// acquireShared is one INSERT if all keys of a batch are open to readers already. Those that are
 // free are opened, and asked for again. What was held before is looked at first, so that a poll
 // locks nothing.
 func (r *readerRows) acquireShared(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {

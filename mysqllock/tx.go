@@ -46,14 +46,14 @@ type TxOptions struct {
 // It takes five round trips, and what fn takes. If ctx ends before the commit, the connection is
 // closed. A commit that is under way when ctx ends has a second more.
 //
-// Errors: fn's own, as it is, where that is no conflict; nothing was written, unless it went on
-// after a deadlock. dblock.ErrConflict where each attempt met one, with the last of the server's;
-// nothing was written. dblock.ErrOutcomeUnknown where the connection was lost, or ctx ended, while
-// it committed: it is not run again, and may be written. dblock.ErrTxEnded where the transaction
+// Errors: fn's own, as it is, if that is no conflict; nothing was written, unless it went on
+// after a deadlock. dblock.ErrConflict if each attempt met one, with the last of the server's;
+// nothing was written. dblock.ErrOutcomeUnknown if the connection was lost, or ctx ended, while
+// it committed: it is not run again, and may be written. dblock.ErrTxEnded if the transaction
 // had ended before: fn went on after an error that rolled it back, ran a statement that commits,
-// such as CREATE TABLE, or ended it itself; a part may be written. ctx's where it ended before the
-// commit; nothing was written. dblock.ErrUnavailable where there is no connection, or it was lost
-// before the commit. dblock.ErrBusy where the server cancelled a statement of RunTx itself. Nothing
+// such as CREATE TABLE, or ended it itself; a part may be written. ctx's if it ended before the
+// commit; nothing was written. dblock.ErrUnavailable if there is no connection, or it was lost
+// before the commit. dblock.ErrBusy if the server cancelled a statement of RunTx itself. Nothing
 // was written in these cases. dblock.ErrInvalid.
 func RunTx(ctx context.Context, db *sql.DB, o TxOptions, fn func(*sql.Tx) error) error {
 	modes, err := o.modes()
@@ -104,7 +104,7 @@ func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error
 // runOn runs fn in a transaction that begin has begun, and commits it. The commit is acknowledged
 // only if the server confirms that the transaction is open. It calls after when it is over.
 func runOn(ctx context.Context, tx *mysql.Tx, fn func(*sql.Tx) error, after func()) error {
-	defer tx.Return(after) // where fn panics, too
+	defer tx.Return(after) // if fn panics, too
 	if err := fn(tx.Tx); err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (d *leaseDriver) acquireMany(ctx context.Context, by lease.By, asks []lease
 	return found.results(asks), nil
 }
 
-// unlessNone lists something of each ask; nothing where no ask has it, which is the usual case and
+// unlessNone lists something of each ask; nothing if no ask has it, which is the usual case and
 // costs least.
 func unlessNone[T any](asks []lease.AcquireRequest, of func(lease.AcquireRequest) (T, bool)) []T {
 	if !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { _, has := of(a); return has }) {

@@ -20,13 +20,13 @@ func Retryable(err error) bool {
 	return !sqlerr.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || postgres.IsConflict(err))
 }
 
-// IsLockTimeout reports that a lock was not had within lock_timeout, or at once where NOWAIT asked
+// IsLockTimeout reports that a lock was not had within lock_timeout, or at once if NOWAIT asked
 // for that (55P03). It looks through errors that wrap others. The transaction has failed: roll it
-// back, or back to a savepoint. A statement_timeout is something else, even where the statement
+// back, or back to a savepoint. A statement_timeout is something else, even if the statement
 // waited for a lock.
 func IsLockTimeout(err error) bool { return postgres.IsLocked(err) }
 
 // IsDeadlock reports that transactions waited for each other, and this one was chosen to end
-// (40P01). It looks through errors that wrap others. All of it is Retryable; it occurs less where
+// (40P01). It looks through errors that wrap others. All of it is Retryable; it occurs less if
 // all take their locks in the same order.
 func IsDeadlock(err error) bool { return postgres.IsDeadlock(err) }

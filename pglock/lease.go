@@ -162,7 +162,7 @@ func (l *LeaseLocker) Caps() dblock.Caps {
 // returns 1 s after ctx has ended, and the process goes on leaving in the background.
 //
 // Errors: ctx's, if locks were still in use; dblock.ErrUnavailable, ErrBusy, ErrConflict and
-// ErrOutcomeUnknown, where the database was not there to leave: what was still held is free when
+// ErrOutcomeUnknown, if the database was not there to leave: what was still held is free when
 // the TTL is over.
 func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
@@ -277,7 +277,7 @@ func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64)
 // where there is none. Those that are held stay so; none is given out past the new number.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
-// dblock.ErrOutcomeUnknown, dblock.ErrSchema, dblock.ErrClosed; ctx's where it has ended before.
+// dblock.ErrOutcomeUnknown, dblock.ErrSchema, dblock.ErrClosed; ctx's if it has ended before.
 func (l *LeaseLocker) SetPermits(ctx context.Context, key string, limit int) error {
 	return l.locker.SetPermits(ctx, key, limit)
 }

@@ -44,7 +44,7 @@ func NewMigrationLocker(o MigrationOptions) (*MigrationLocker, error) {
 // SessionLock waits until conn holds the lock. It asks again and again, so that a holder's CREATE
 // INDEX CONCURRENTLY does not wait for the waiters.
 //
-// Errors: dblock.ErrBusy where the timeout has passed; ctx's where it ended; dblock.ErrUnsupported
+// Errors: dblock.ErrBusy if the timeout has passed; ctx's if it ended; dblock.ErrUnsupported
 // behind a pooler, on a standby, and on servers whose advisory locks exclude no session. After
 // others than the first two conn is closed.
 func (l *MigrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {

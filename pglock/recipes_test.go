@@ -24,7 +24,7 @@ func TestRecipes(t *testing.T) {
 	}}.Run(t)
 }
 
-// TestWhoWaitsAtRepeatableReadSeesWhatWasBefore: also where LockTx is the first statement, as the
+// TestWhoWaitsAtRepeatableReadSeesWhatWasBefore: also if LockTx is the first statement, as the
 // snapshot is taken before its wait.
 func TestWhoWaitsAtRepeatableReadSeesWhatWasBefore(t *testing.T) {
 	eachWay(t, func(t *testing.T, h lockHall) {

@@ -37,7 +37,7 @@ func TestRowLocksOfOneName(t *testing.T) {
 	lockEach(t, here, "public", "one_name", nil)
 }
 
-// TestRowLocksOfViews: the server locks the rows of a view only where they come from tables.
+// TestRowLocksOfViews: the server locks the rows of a view only if they come from tables.
 func TestRowLocksOfViews(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)

@@ -110,7 +110,7 @@ func NewSessionLocker(ctx context.Context, pool *pgxpool.Pool, o SessionOptions)
 // WithLabel is seen in this process alone.
 //
 // Errors: never dblock.ErrOutcomeUnknown: what may have been granted without an answer ends with
-// its connection. dblock.ErrOverloaded also where this process has as many session locks as
+// its connection. dblock.ErrOverloaded also if this process has as many session locks as
 // MaxConns connections carry.
 func (s *SessionLocker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	return s.locker.Acquire(ctx, key, opts...)
@@ -125,6 +125,6 @@ func (s *SessionLocker) TryAcquire(ctx context.Context, key string, opts ...dblo
 func (s *SessionLocker) Caps() dblock.Caps { return s.locker.Caps() }
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and closes
-// the connections, which frees whatever is left. It closes them where ctx has ended, too; the error
+// the connections, which frees whatever is left. It closes them if ctx has ended, too; the error
 // then says that locks are still in use.
 func (s *SessionLocker) Close(ctx context.Context) error { return s.locker.Close(ctx) }

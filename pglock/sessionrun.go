@@ -54,7 +54,7 @@ func (c *sessionConn) one(ctx context.Context, statement string, step session.St
 
 // exec runs a statement that returns one value, which is good until the next one.
 func (c *sessionConn) exec(ctx context.Context, statement string, args ...[]byte) (answer []byte, err error) {
-	if c.tracer != nil { // pgx calls it only where it converts the arguments itself
+	if c.tracer != nil { // pgx calls it only if it converts the arguments itself
 		ctx = c.tracer.TraceQueryStart(ctx, c.conn, pgx.TraceQueryStartData{SQL: statement})
 		defer func() { c.tracer.TraceQueryEnd(ctx, c.conn, pgx.TraceQueryEndData{Err: err}) }()
 	}

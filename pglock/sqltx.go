@@ -53,7 +53,7 @@ func (t sqlTx) Query(ctx context.Context, query string, args ...any) (pgx.Rows, 
 
 func (t sqlTx) Rollback(context.Context) error { return t.tx.Rollback() }
 
-// withMode puts the option first, where the caller has not.
+// withMode puts the option first, if the caller has not.
 func withMode(args []any) []any {
 	if len(args) > 0 {
 		if _, has := args[0].(pgx.QueryExecMode); has {

@@ -54,14 +54,14 @@ type TxOptions struct {
 // has returned. A statement that timed out waiting for a lock (IsLockTimeout) is not run again:
 // that bound was yours.
 //
-// Errors: fn's own, as it is, where that is no conflict; nothing was written. dblock.ErrConflict
-// where each attempt met one, with the last of the server's; nothing was written.
-// dblock.ErrOutcomeUnknown where the connection was lost, or ctx ended, while it committed: it is
-// not run again, and may be written. dblock.ErrTxEnded where fn went on after a failed statement as
-// if nothing were; nothing was written; or where fn ended the transaction itself. ctx's where it
-// ended before the commit; nothing was written. dblock.ErrUnavailable where there is no connection,
-// it was lost before, or the server is a standby. dblock.ErrBusy where the server cancelled a
-// statement of RunTx itself. dblock.ErrOverloaded where the server's table of locks is full.
+// Errors: fn's own, as it is, if that is no conflict; nothing was written. dblock.ErrConflict
+// if each attempt met one, with the last of the server's; nothing was written.
+// dblock.ErrOutcomeUnknown if the connection was lost, or ctx ended, while it committed: it is
+// not run again, and may be written. dblock.ErrTxEnded if fn went on after a failed statement as
+// if nothing were; nothing was written; or if fn ended the transaction itself. ctx's if it
+// ended before the commit; nothing was written. dblock.ErrUnavailable if there is no connection,
+// it was lost before, or the server is a standby. dblock.ErrBusy if the server cancelled a
+// statement of RunTx itself. dblock.ErrOverloaded if the server's table of locks is full.
 // dblock.ErrInvalid; and the server's at COMMIT, such as of a deferred constraint. Nothing was
 // written in these cases.
 //
@@ -124,7 +124,7 @@ func runTx(ctx context.Context, pool TxBeginner, modes pgx.TxOptions, fn func(pg
 		return errBegin(ctx, err)
 	}
 	tx := &ownTx{Tx: begun}
-	defer func() { // where fn panics, too
+	defer func() { // if fn panics, too
 		if !tx.ended {
 			postgres.Rollback(ctx, tx)
 		}

@@ -41,7 +41,7 @@ func (l *saleLine) rates() []float64 {
 	return rates
 }
 
-// ratio is the median of the rounds' ratios to another line's same round; 0 where there is none.
+// ratio is the median of the rounds' ratios to another line's same round; 0 if there is none.
 func (l *saleLine) ratio(to *saleLine) float64 {
 	mine, theirs := l.rates(), to.rates()
 	var ratios []float64

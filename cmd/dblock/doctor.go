@@ -85,7 +85,7 @@ func printReport(out io.Writer, r doctor.Report) error {
 	return err
 }
 
-// problems is nil where there are none.
+// problems is nil if there are none.
 func problems(r doctor.Report) error {
 	if r.Problems == 0 {
 		return nil

@@ -151,7 +151,7 @@ var endings = map[string]func(t *testing.T, h *holding, proxy *proxy){
 	outOfReach: func(_ *testing.T, _ *holding, p *proxy) { p.cut() },
 }
 
-// ttlOf is longer where the guardian ends the command by its own clock: a tenth of it must be long
+// ttlOf is longer if the guardian ends the command by its own clock: a tenth of it must be long
 // enough for a busy machine.
 func ttlOf(ending string) string {
 	if ending == "STOP" || ending == outOfReach {

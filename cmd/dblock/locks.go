@@ -71,7 +71,7 @@ func (c *locksCmd) looker(ctx context.Context, out io.Writer) (look, closeAll fu
 type shownLock struct {
 	Key         string `json:"key"`
 	Mode        string `json:"mode"`              // exclusive, shared or permits
-	Permits     int    `json:"permits,omitempty"` // how many, where that is the mode
+	Permits     int    `json:"permits,omitempty"` // how many, if that is the mode
 	Limit       int    `json:"limit,omitempty"`   // of how many
 	Token       int64  `json:"token"`
 	Label       string `json:"label"`

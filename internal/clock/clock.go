@@ -13,7 +13,7 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
-// Timer is a call that was arranged. Stop prevents it; false where it was made, or stopped before.
+// Timer is a call that was arranged. Stop prevents it; false if it was made, or stopped before.
 // It has no name of its own, so that a clock of another package's need not know this one.
 type Timer = interface{ Stop() bool }
 

@@ -17,7 +17,7 @@ import (
 type binaries struct {
 	kind    Kind
 	daemon  string // postgres, mariadbd or mysqld
-	install string // initdb or mariadb-install-db; "" where the daemon does it
+	install string // initdb or mariadb-install-db; "" if the daemon does it
 	version string
 }
 

@@ -24,13 +24,13 @@ type Finding struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
 	Found  string `json:"found"`
-	Advice string `json:"advice"` // what to do; "" where there is nothing to do
+	Advice string `json:"advice"` // what to do; "" if there is nothing to do
 }
 
 // Report is all that was found, in the order of the checks.
 type Report struct {
 	Engine   string    `json:"engine"` // postgres or mysql, which is MariaDB too
-	Server   string    `json:"server"` // product and version; "" where none was reached
+	Server   string    `json:"server"` // product and version; "" if none was reached
 	Target   string    `json:"target"` // host, port and database, as the DSN has them; never a password
 	Problems int       `json:"problems"`
 	Warnings int       `json:"warnings"`

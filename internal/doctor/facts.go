@@ -15,7 +15,7 @@ type Facts struct {
 	TooOld                   error // what says so of the version, or nil
 	Target, Database, User   string
 
-	Cluster      string // what several nodes are behind it, for example "a Galera cluster"; "" where none shows
+	Cluster      string // what several nodes are behind it, for example "a Galera cluster"; "" if none shows
 	Pooled       bool
 	Standby      bool  // a standby or a replica: it accepts no writes
 	ReadOnly     bool  // transactions of the session are read-only by default
@@ -26,7 +26,7 @@ type Facts struct {
 	Prepares    bool          // the DSN has the driver prepare statements by name
 	ReadTimeout time.Duration // of the DSN
 
-	Schema   string // where the tables are looked for; "" where the connection's own setting names no place
+	Schema   string // where the tables are looked for; "" if the connection's own setting names no place
 	Have     int64  // the tables' version
 	Unread   error  // why the version is not known, or nil
 	Tables   []Table
@@ -43,7 +43,7 @@ type Facts struct {
 	Settings         map[string]string // by the server's name, as it shows them
 
 	Connections, MaxConnections int // open, and how many a service may have
-	Locks, LockCapacity         int // in the server's lock table; capacity 0 where there is no limit
+	Locks, LockCapacity         int // in the server's lock table; capacity 0 if there is no limit
 	Replicas                    int // that follow now, as far as this user sees
 }
 

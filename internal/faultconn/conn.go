@@ -87,7 +87,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// leave notes that the owner of a connection that is late has no more use for it; false where it is
+// leave notes that the owner of a connection that is late has no more use for it; false if it is
 // not late.
 func (c *conn) leave() bool {
 	c.mu.Lock()

@@ -165,7 +165,7 @@ func (l *myLink) tell(packet []byte) bool { _, err := l.client.Write(packet); re
 
 func (l *myLink) ask(packet []byte) bool { _, err := l.server.Write(packet); return err == nil }
 
-// next is the server's next packet; false where either side has ended.
+// next is the server's next packet; false if either side has ended.
 func (l *myLink) next() ([]byte, bool) {
 	select {
 	case packet, ok := <-l.told:

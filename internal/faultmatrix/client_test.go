@@ -44,7 +44,7 @@ type client struct {
 	leases   forcer
 	fair     forcer // whose callers wait with tickets
 	operator forcer
-	sessions dblock.Locker // nil where the server's own locks are refused
+	sessions dblock.Locker // nil if the server's own locks are refused
 	queue    *queue.Queue
 	store    *inventory.Store
 

@@ -144,7 +144,7 @@ type reply struct {
 	sent    time.Time
 }
 
-// once sends one ask, again where nothing of it was written, and puts an error into words.
+// once sends one ask, again if nothing of it was written, and puts an error into words.
 func (q *requester) once(ctx context.Context, r root.Request, adjust func(*AcquireRequest)) (reply, error) {
 	for n := 1; ; n++ {
 		if err := q.mayAcquire(); err != nil {

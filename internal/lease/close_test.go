@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// What a Locker held is given back where its process lives on with another one, too.
+// What a Locker held is given back if its process lives on with another one, too.
 
 // TestCloseInAHandOver: what was handed to a caller goes back when the Locker is closed before the
 // caller has it.

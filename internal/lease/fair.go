@@ -253,7 +253,7 @@ func (f *fairQueue) readTicket(ctx context.Context, r root.Request, t *fairWaite
 	}
 }
 
-// serve has the next one served where the key is free for it; it may be this one.
+// serve has the next one served if the key is free for it; it may be this one.
 func (f *fairQueue) serve(ctx context.Context, r root.Request, t *fairWaiter, state QueueEntry) (served bool, err error) {
 	var gone member.ID
 	switch {

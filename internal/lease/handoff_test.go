@@ -47,7 +47,7 @@ func TestACrowdIsServedInLine(t *testing.T) {
 	})
 }
 
-// TestOthersGetTheirTurn: a process hands over among its own for a second, and not for longer where
+// TestOthersGetTheirTurn: a process hands over among its own for a second, and not for longer if
 // others wait.
 func TestOthersGetTheirTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {

@@ -78,7 +78,7 @@ func (q *requester) late(mode dblock.Mode, a acquisition, granted bool, err erro
 	}
 }
 
-// background runs f beside the callers; false where the Locker is closed.
+// background runs f beside the callers; false if the Locker is closed.
 func (t *tasks) background(f func()) (begun bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

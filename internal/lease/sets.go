@@ -155,7 +155,7 @@ func (m *sets) clearBlockers(
 	for i, a := range answers {
 		key := asks[i].Key
 		switch {
-		case a.Shared: // also where a dead member held it that waited for the readers
+		case a.Shared: // also if a dead member held it that waited for the readers
 			if refused, err := m.sendReadersOff(ctx, key); refused != nil || err != nil {
 				return nil, false, refused, err
 			}

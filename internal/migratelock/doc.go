@@ -21,7 +21,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlconn"
 )
 
-// DefaultTimeout is how long a waiter waits where no Timeout is set.
+// DefaultTimeout is how long a waiter waits if no Timeout is set.
 const DefaultTimeout = time.Minute
 
 // unlockBound bounds the unlock, which runs under no context of the caller.

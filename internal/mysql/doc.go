@@ -6,7 +6,7 @@
 //   - schema.go, objects.go: whether server, session and tables meet the requirements.
 //   - database.go: where dblock's tables are, and what the server takes.
 //   - text.go, template.go: statements as text with their arguments in place, each one round trip.
-//   - batch.go: one statement for many rows, or several where the server takes no longer one.
+//   - batch.go: one statement for many rows, or several if the server takes no longer one.
 //   - rowwait.go, tablewait.go: the bounds on waits for rows and for tables.
 //   - bind.go: statements with names and values of the host's own.
 //   - insertid.go: a number that comes back with an UPDATE.

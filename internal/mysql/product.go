@@ -38,7 +38,7 @@ func productOf(version, comment string) Product {
 	}
 }
 
-// SessionLocks is nil where named locks (GET_LOCK) exclude all other sessions that ask for them by
+// SessionLocks is nil if named locks (GET_LOCK) exclude all other sessions that ask for them by
 // this DSN. Else the error matches dblock.ErrUnsupported, and says what does not exclude there and
 // what to use instead. That it is nil proves nothing of a second primary, which a failover may have
 // left, nor of a proxy that does not show.

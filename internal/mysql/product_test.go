@@ -35,7 +35,7 @@ func TestSessionLocksByWhatWasRead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		s    Server
-		want string // in the refusal; "" where there is none
+		want string // in the refusal; "" if there is none
 	}{
 		"alone":                {Server{Settings: map[string]string{"wsrep_on": "OFF", "read_only": "OFF"}}, ""},
 		"a node":               {Server{Settings: map[string]string{"wsrep_on": "ON", "wsrep_provider": "/usr/lib/galera/libgalera_smm.so"}}, "Galera"},

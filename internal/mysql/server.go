@@ -16,7 +16,7 @@ type Server struct {
 	Comment  string // the text of @@version_comment
 	Product  Product
 	MariaDB  bool   // of the two families; false: MySQL
-	Database string // "" where the DSN names none
+	Database string // "" if the DSN names none
 	User     string // user@host, as the server knows the account
 
 	// ConnID is the session's number, as the list of processes shows it.
@@ -153,7 +153,7 @@ func (s *Server) On(setting string) bool {
 	return true
 }
 
-// Number is a variable that is a number; 0 where there is none.
+// Number is a variable that is a number; 0 if there is none.
 func (s *Server) Number(setting string) int64 {
 	n, err := strconv.ParseFloat(s.Settings[setting], 64) // MariaDB has some with a fraction
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *Server) Number(setting string) int64 {
 	return int64(n)
 }
 
-// Seconds is a variable that is a time in seconds; 0 where the server does not have it.
+// Seconds is a variable that is a time in seconds; 0 if the server does not have it.
 func (s *Server) Seconds(setting string) time.Duration {
 	d, err := time.ParseDuration(fmt.Sprintf("%ss", s.Settings[setting]))
 	if err != nil {

@@ -27,7 +27,7 @@ const listensWithin = 5 * time.Minute
 // Behind a pooler in transaction mode no notification arrives, and no statement fails. So it has
 // pool send it something first.
 //
-// Errors: dblock.ErrUnsupported where there is a pooler and nothing came; the driver's.
+// Errors: dblock.ErrUnsupported if there is a pooler and nothing came; the driver's.
 func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(), received func(payload string)) error {
 	conn, err := Connect(ctx, pool, func(*pgx.ConnConfig) {})
 	if err != nil {

@@ -35,7 +35,7 @@ func productOf(version string) Product {
 	return PostgreSQL
 }
 
-// SessionLocks is nil where advisory locks of a session exclude all other sessions that ask for
+// SessionLocks is nil if advisory locks of a session exclude all other sessions that ask for
 // them by this DSN. Else the error matches dblock.ErrUnsupported, and says what does not exclude
 // there and what to use instead. That it is nil proves nothing of a second primary, which a
 // failover may have left.

@@ -154,7 +154,7 @@ func (s *Server) settle(results []*pgconn.Result) {
 	s.LockCapacity = s.Number("max_locks_per_transaction") * (s.Number("max_connections") + s.Number("max_prepared_transactions"))
 }
 
-// Number is a setting that is a number; 0 where there is none.
+// Number is a setting that is a number; 0 if there is none.
 func (s *Server) Number(setting string) int {
 	n, err := strconv.Atoi(s.Settings[setting])
 	if err != nil {

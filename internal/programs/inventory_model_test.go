@@ -64,7 +64,7 @@ func (s orderState) until(o *inventoryOp) orderState {
 	return s
 }
 
-// next are the states after a call. There is none where the answer is untrue.
+// next are the states after a call. There is none if the answer is untrue.
 func (s orderState) next(o *inventoryOp) []orderState {
 	if o.Answer == unresolved {
 		return append(s.after(o), s)

@@ -134,7 +134,7 @@ const (
 			FROM dblock_reservation WHERE limited AND state IN (1, 2) AND sku LIKE '%[1]s-%%') AS x GROUP BY who`
 )
 
-// judgeBooks looks at the books. It sees nothing where a fault has hit its connection.
+// judgeBooks looks at the books. It sees nothing if a fault has hit its connection.
 func (p *place) judgeBooks(ctx context.Context, v *verdict, run string) {
 	_ = p.each(ctx, fmt.Sprintf(booksSQL, run), func(rows rowScanner) error {
 		var sku string

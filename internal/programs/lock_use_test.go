@@ -153,7 +153,7 @@ func (c *lockClient) shut(l dblock.Locker, s lockStep) {
 	documented("Close", l.Close(ctx), dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrOutcomeUnknown, dblock.ErrClosed, context.DeadlineExceeded)
 }
 
-// guarded counts under a lock that is held by one. It is the guard that keeps counts right where
+// guarded counts under a lock that is held by one. It is the guard that keeps counts right if
 // the lock has been lost.
 func (c *lockClient) guarded(lock *dblock.Lock, l dblock.Locker, s lockStep) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

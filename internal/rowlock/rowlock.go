@@ -95,7 +95,7 @@ func CheckClaim(o dblock.RowLock, n int) error {
 	return nil
 }
 
-// Held is the error of a lock that was not had; wait is what ended the wait, nil where nothing was
+// Held is the error of a lock that was not had; wait is what ended the wait, nil if nothing was
 // waited for.
 func Held(key string, wait error) error {
 	return &dblock.HeldError{Key: key, Holder: dblock.Holder{Label: "another transaction"}, Wait: wait}

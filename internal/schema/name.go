@@ -14,7 +14,7 @@ func QuotePostgres(name string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
-// QuoteMySQL quotes a name of a database or table for MySQL and MariaDB; also where sql_mode has
+// QuoteMySQL quotes a name of a database or table for MySQL and MariaDB; also if sql_mode has
 // ANSI_QUOTES.
 func QuoteMySQL(name string) string {
 	return "`" + strings.ReplaceAll(name, "`", "``") + "`"

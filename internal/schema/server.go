@@ -83,7 +83,7 @@ const UseUTF8 = "create a database with ENCODING 'UTF8' TEMPLATE template0 and m
 const MariaDB = "MariaDB"
 
 // MySQLServer checks the version of a server of the MySQL family, as VERSION() gives it, and
-// returns the product: "MySQL" or "MariaDB". The name is also right where err is a
+// returns the product: "MySQL" or "MariaDB". The name is also right if err is a
 // *dblock.ServerVersionError.
 func MySQLServer(version string) (name string, err error) {
 	name, oldest, need := "MySQL", oldestMySQL, "8.0.16"

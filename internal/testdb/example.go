@@ -7,7 +7,7 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// ExampleDSN is DSN for Example functions, which have no testing.TB. It panics where a test would
+// ExampleDSN is DSN for Example functions, which have no testing.TB. It panics if a test would
 // fail; done drops the database.
 func ExampleDSN(kind devdb.Kind) (dsn string, done func()) {
 	tb := &exampleTB{}

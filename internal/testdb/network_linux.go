@@ -33,7 +33,7 @@ const (
 // Networks reports whether tests can have networks of their own here, to cut them. That takes
 // iproute2, util-linux and the right to make network namespaces: root's, or any user's where the
 // system allows user namespaces. Where it is missing a line says so, and such tests are not
-// selected. DBLOCK_TEST_NETWORK=0 does without them, and 1 asks for them: then it panics where they
+// selected. DBLOCK_TEST_NETWORK=0 does without them, and 1 asks for them: then it panics if they
 // are missing.
 var Networks = sync.OnceValue(func() bool {
 	if v := os.Getenv(envNetwork); v == "0" {

@@ -38,7 +38,7 @@ func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
 	}
 }
 
-// createTable fails where the table exists already, that is, in a shared database.
+// createTable fails if the table exists already, that is, in a shared database.
 func createTable(t *testing.T, kind devdb.Kind) {
 	t.Helper()
 	const create = "CREATE TABLE t (a int)"

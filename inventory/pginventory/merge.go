@@ -20,7 +20,7 @@ func (d *database) Transact(ctx context.Context, ask driver.ReadRequest, decide 
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // which closes it where the transaction is still open
+	defer conn.Release() // which closes it if the transaction is still open
 	var begin statements
 	begin.add(postgres.BeginReadCommitted)
 	begin.add(bound, lockTimeoutMs(ctx))

@@ -21,7 +21,7 @@ func (d *database) Move(ctx context.Context, fn func(driver.MoveTx) error) error
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // which closes it where the transaction is still open
+	defer conn.Release() // which closes it if the transaction is still open
 	tx := &moveTx{send: d.inBatch(conn)}
 	tx.begin.add(postgres.BeginReadCommitted)
 	tx.begin.addBound(lockWait(ctx), &tx.unconfirmed)

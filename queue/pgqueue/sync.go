@@ -27,7 +27,7 @@ func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.Sy
 	if err != nil {
 		return got, sqlerr.Unwritten(err)
 	}
-	defer conn.Release() // which closes it where the transaction is still open
+	defer conn.Release() // which closes it if the transaction is still open
 	begin := []string{postgres.BeginReadCommitted}
 	if x.Ends() > 0 {
 		begin = append(begin, waitForRows(x))

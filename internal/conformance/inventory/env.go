@@ -156,7 +156,7 @@ func (s *env) expire(ctx context.Context, key string, moment int64) error {
 		"UPDATE dblock_reservation SET expires_at = '%s' WHERE reservation_key = '%s' AND state = 1", at, key)))
 }
 
-// sound fails where the books of any SKU don't balance, or an order is in them twice.
+// sound fails if the books of any SKU don't balance, or an order is in them twice.
 func (s *env) sound(t *testing.T) {
 	t.Helper()
 	for _, b := range suite.Must(s.Audit(t.Context()))(t) {

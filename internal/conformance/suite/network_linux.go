@@ -94,7 +94,7 @@ func Take(t *testing.T, l dblock.Locker, key string) <-chan Taken {
 	return got
 }
 
-// Check fails if the lock was free too late, or too early for its holder. It returns false where
+// Check fails if the lock was free too late, or too early for its holder. It returns false if
 // the machine was so busy that it was lost before the cut.
 func (n *Silence) Check(t *testing.T, freed time.Duration, why dblock.Reason) (atTheCut bool) {
 	t.Helper()

@@ -201,7 +201,7 @@ type Failure struct {
 type briefly struct{}
 
 // Briefly is a context in which statements wait no longer for a lock than the statements of others
-// usually have it, or not at all where the server can't bound a wait so closely. Then they fail as
+// usually have it, or not at all if the server can't bound a wait so closely. Then they fail as
 // sqlerr.Busy.
 func Briefly(ctx context.Context) context.Context { return context.WithValue(ctx, briefly{}, true) }
 
@@ -298,7 +298,7 @@ var ErrTxReadOnly = errors.New("the transaction is read-only")
 // Tx is a caller's transaction, known to be one of the driver's.
 type Tx interface {
 	// Decide does what Transact does, below a savepoint: an error, or a plan of nothing, leaves the
-	// transaction as it was. ErrTxEnded where it has ended. If decide says again, it reads again
+	// transaction as it was. ErrTxEnded if it has ended. If decide says again, it reads again
 	// and decides again, with all locks kept. decide may call Due and Move.
 	Decide(ctx context.Context, ask ReadRequest, decide func(Books) (plan Plan, again bool, err error)) error
 	// Due is that of Driver, as the transaction sees it, and has buyers. After an error the
@@ -306,16 +306,16 @@ type Tx interface {
 	Due(ctx context.Context, buyers []string, limit int) ([]Due, error)
 	// Move does what Move of Driver does, below a savepoint, and makes nothing new. It passes over
 	// every row that is locked, whatever fn asks for. An error leaves the transaction as it was.
-	// ErrTxEnded where it has ended.
+	// ErrTxEnded if it has ended.
 	Move(ctx context.Context, fn func(MoveTx) error) error
 }
 
 // AdjustTx is the transaction of one adjustment.
 type AdjustTx interface {
 	InsertAdjustment(ctx context.Context, a Adjustment) error
-	// AdjustStock adds a.Delta to bucket 0; false where there is no such SKU, or too little in it.
+	// AdjustStock adds a.Delta to bucket 0; false if there is no such SKU, or too little in it.
 	AdjustStock(ctx context.Context, a Adjustment) (bool, error)
-	// LockStock locks all buckets of an SKU, in order; none where there is no such SKU. Without
+	// LockStock locks all buckets of an SKU, in order; none if there is no such SKU. Without
 	// wait it leaves out those that another transaction has locked.
 	LockStock(ctx context.Context, sku string, wait bool) ([]Bucket, error)
 	// AddStock adds to buckets of one SKU, and makes those that are missing.
