@@ -3,6 +3,7 @@ package pgoptimistic_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -237,5 +238,67 @@ func TestUpdateCostsLittle(t *testing.T) {
 	t.Logf("%v allocations, by hand %v", ours, byHand)
 	if ours > byHand+4 {
 		t.Errorf("%v allocations, by hand %v", ours, byHand)
+	}
+}
+
+// TestNestedUpdatesOfAFullPool: two updates under locks have both connections of the pool, and each
+// makes another update. One of the two rolls back, and both are done.
+func TestNestedUpdatesOfAFullPool(t *testing.T) {
+	t.Parallel()
+	ctx, host := t.Context(), testdb.Postgres(t)
+	if _, err := host.Exec(ctx, "CREATE TABLE account (id BIGINT PRIMARY KEY, n BIGINT NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Exec(ctx, "INSERT INTO account SELECT i, 0 FROM generate_series(1, 4) i"); err != nil {
+		t.Fatal(err)
+	}
+	cfg := host.Config()
+	cfg.MaxConns = 2
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var loads, locked sync.WaitGroup
+	locked.Add(2)
+	type row struct{ id int64 }
+	load := func(id int64) func(context.Context, pgoptimistic.DB) (row, error) {
+		return func(context.Context, pgoptimistic.DB) (row, error) { return row{id}, nil }
+	}
+	save := func(_ context.Context, db pgoptimistic.DB, r row) (row, error) {
+		_, err := db.Exec(ctx, "UPDATE account SET n = n + 1 WHERE id = $1", r.id)
+		return r, err
+	}
+	for id := range int64(2) {
+		loads.Go(func() {
+			saves, attempts := 0, 0
+			outer := func(ctx context.Context, r *row) error {
+				if attempts++; attempts == 1 {
+					return nil
+				}
+				if attempts == 2 {
+					locked.Done()
+					locked.Wait()
+				}
+				inner := func(context.Context, *row) error { return nil }
+				_, err := pgoptimistic.Update(ctx, pool, load(r.id+2), inner, save, pgoptimistic.LockRowAfter(1, "account", "id", r.id+2))
+				return err
+			}
+			saveAgain := func(ctx context.Context, db pgoptimistic.DB, r row) (row, error) {
+				if saves++; saves == 1 { // the next attempt is under the lock
+					return r, &optimistic.StaleError{Table: "account", Key: r.id}
+				}
+				return save(ctx, db, r)
+			}
+			_, err := pgoptimistic.Update(ctx, pool, load(id+1), outer, saveAgain, pgoptimistic.LockRowAfter(1, "account", "id", id+1))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	loads.Wait()
+	var n int
+	if err := host.QueryRow(ctx, "SELECT sum(n) FROM account WHERE n > 0").Scan(&n); err != nil || n < 4 {
+		t.Errorf("%d updates, %v, want 4", n, err)
 	}
 }

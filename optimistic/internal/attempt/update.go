@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -144,15 +146,37 @@ func Do[DB any, O Option](
 	})
 }
 
-// locked runs fn in a transaction, under the lock.
+// locked runs fn in a transaction, under the lock. Within an attempt that keeps others waiting it
+// waits for a connection for nestedWait: the outer attempts may have all connections of the pool,
+// and each may wait for one more.
 func (d *Driver[DB]) locked(ctx context.Context, db DB, lock func(context.Context, DB) error, fn func(DB) error) error {
-	return d.InTx(ctx, db, func(tx DB) error {
+	began := func() bool { return true }
+	within := ctx
+	if depthOf(ctx) > 1 {
+		var cancel context.CancelCauseFunc
+		within, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		began = time.AfterFunc(nestedWait, func() { cancel(errNoConnection) }).Stop
+	}
+	err := d.InTx(within, db, func(tx DB) error {
+		if !began() {
+			return errNoConnection
+		}
 		if err := lock(ctx, tx); err != nil {
 			return d.Unwritten(ctx, err)
 		}
 		return fn(tx)
 	})
+	if err != nil && context.Cause(within) == errNoConnection && ctx.Err() == nil {
+		return errNoConnection
+	}
+	return err
 }
+
+// errNoConnection is of a nested update for which the pool has no connection. It is treated as a
+// lock that did not come in time.
+var errNoConnection = fmt.Errorf("%w: the pool has had no connection for a nested update for %v: "+
+	"each of them needs one more than the outer update", dblock.ErrNotAcquired, nestedWait)
 
 // Unwritten says what the error of a statement means that has left nothing written: it reads, or
 // its transaction is rolled back.
