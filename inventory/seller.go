@@ -37,12 +37,13 @@ type orderQueue = batch.Queue[order, outcome]
 
 func newSeller(d driver.Driver, o Options, r *retrier, c *skuCache, a *allotments, sw *sweeper) *seller {
 	s := &seller{driver: d, caps: d.Caps(), o: o, retry: r, cache: c, allotments: a, sweeper: sw}
+	o.MaxInFlight = s.inFlight(o.MaxInFlight)
 	perSKU, inFlight := 1, o.MaxInFlight
 	if s.caps.Batches { // the stock is locked last: a second statement writes its orders meanwhile
 		perSKU = 2
 	}
 	if o.Direct {
-		inFlight = mergedInFlight // Options.MaxInFlight is for those that are not merged
+		inFlight = s.inFlight(mergedInFlight) // Options.MaxInFlight is for those that are not merged
 		s.direct = batch.New(batch.Options[order, outcome]{
 			Run:         s.sellDirect,
 			Key:         func(o order) string { return o.SKU },
@@ -57,10 +58,6 @@ func newSeller(d driver.Driver, o Options, r *retrier, c *skuCache, a *allotment
 }
 
 func (s *seller) newQueue(run func(context.Context, []order, bool) ([]result, error), perSKU, inFlight int) *orderQueue {
-	waiters := maxWaiters
-	if n := s.caps.Connections; n > 0 {
-		waiters = min(waiters, n/2) // half of the pool is left to others
-	}
 	return batch.New(batch.Options[order, outcome]{
 		Run:         run,
 		Key:         func(o order) string { return o.lane() },
@@ -72,10 +69,31 @@ func (s *seller) newQueue(run func(context.Context, []order, bool) ([]result, er
 		MaxQueue:    s.o.MaxQueue,
 		MaxInFlight: inFlight,
 		PerKey:      perSKU,
-		Waiters:     waiters,
+		Waiters:     s.waiters(),
 		MaxWait:     s.o.Timeout,
 		Name:        laneName,
 	})
+}
+
+// waiters is how many statements may wait for orders apart. Half of the pool is left to others.
+func (s *seller) waiters() int {
+	switch n := s.caps.Connections; {
+	case n == 0:
+		return maxWaiters
+	case s.caps.Hooked:
+		return min(maxWaiters, (n-1)/2)
+	default:
+		return min(maxWaiters, n/2)
+	}
+}
+
+// inFlight is how many other statements may run at once. Where there is a hook, a connection is
+// left for what it reads by the host's pool.
+func (s *seller) inFlight(most int) int {
+	if n := s.caps.Connections; n > 0 && s.caps.Hooked {
+		return max(1, min(most, n-1-s.waiters()))
+	}
+	return most
 }
 
 func (s *seller) close(ctx context.Context) error {
