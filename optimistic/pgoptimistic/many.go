@@ -117,7 +117,14 @@ func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, 
 	if err != nil {
 		return nil, false, err
 	}
-	answer, err := db.Query(ctx, text, args...)
+	on, taken, err := acquire(ctx, db)
+	if err != nil {
+		return nil, false, err
+	}
+	if taken != nil {
+		defer taken.Release()
+	}
+	answer, err := on.Query(ctx, text, args...)
 	if err != nil {
 		return nil, false, marked(err)
 	}

@@ -3,11 +3,34 @@ package pgoptimistic
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
+// acquire takes a connection for a statement that writes, if db is a pool. If none comes in time,
+// nothing was sent.
+func acquire(ctx context.Context, db DB) (on DB, taken *pgxpool.Conn, err error) {
+	pool, is := db.(*pgxpool.Pool)
+	if !is {
+		return db, nil, nil
+	}
+	if taken, err = pool.Acquire(ctx); err != nil {
+		return nil, nil, sqlerr.Unwritten(err)
+	}
+	return taken, taken, nil
+}
+
 // Write runs one statement, which returns the version as the server has stored it.
 func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (hit int64, next driver.Raw, err error) {
+	on, taken, err := acquire(ctx, db)
+	if err != nil {
+		return 0, next, err
+	}
+	if taken != nil {
+		defer taken.Release()
+	}
 	args := make([]any, 0, 2+len(p.Token)+len(s.Names))
 	args = append(args, r.Key)
 	switch s.Op {
@@ -15,7 +38,7 @@ func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt,
 		args = expected(args, p.Kind, r.Expected)
 	}
 	if s.Op == driver.Delete || s.Op == driver.DeleteAny {
-		tag, err := db.Exec(ctx, s.Text, args...)
+		tag, err := on.Exec(ctx, s.Text, args...)
 		return tag.RowsAffected(), next, marked(err)
 	}
 	if p.Kind == driver.UUID {
@@ -24,7 +47,7 @@ func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt,
 	for _, name := range s.Names {
 		args = append(args, r.Set[name])
 	}
-	rows, err := db.Query(ctx, s.Text, args...)
+	rows, err := on.Query(ctx, s.Text, args...)
 	if err != nil {
 		return 0, next, marked(err)
 	}
