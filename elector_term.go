@@ -13,7 +13,7 @@ type term struct {
 	fence Fence
 	ctx   context.Context
 	end   context.CancelCauseFunc
-	done  chan struct{} // closed once the lock was given back
+	done  chan struct{} // closed once the lock was released
 }
 
 // lead runs fn under the lock; stop reports that Run is to return err.
@@ -21,7 +21,7 @@ func (e *Elector) lead(
 	ctx context.Context, lock *Lock, fn func(ctx context.Context, term Fence) error,
 ) (stop, resigned bool, err error) {
 	var failed error
-	defer func() { // after the lock was given back
+	defer func() { // after the lock was released
 		if failed != nil {
 			e.failed(failed)
 		}
@@ -76,7 +76,7 @@ func (e *Elector) Leading() (term Fence, leads bool) {
 }
 
 // Resign gives up the term of this candidate: the context that fn was given ends with ErrResigned,
-// and Resign waits, while ctx lives, until fn has returned and the lock was given back. The
+// and Resign waits, while ctx lives, until fn has returned and the lock was released. The
 // candidate then yields for a while, so that another one leads (see ElectorOptions.YieldTime).
 // Called by fn itself it would wait for itself; with the context that fn was given it returns at
 // once, with ErrResigned.

@@ -180,7 +180,7 @@ func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 	return l.held.hold.ExpireIn(ctx, d)
 }
 
-// Release gives the lock back. It works under a context that has ended, and a second call returns
+// Release releases the lock. It works under a context that has ended, and a second call returns
 // what the first one did. It waits about 1 s for the server. If the answer does not come in time,
 // or a guarded transaction is still open, it is nil too: the lock has ended for this process, and
 // the release is repeated in the background until the database confirms it.

@@ -34,7 +34,7 @@ type Locker interface {
 	Caps() Caps
 
 	// Close refuses further calls, ends the contexts of all locks that are held, and waits, while
-	// ctx lives, until they are released. What they held is given back, also when ctx ends.
+	// ctx lives, until they are released. What they held is released, also when ctx ends.
 	Close(ctx context.Context) error
 }
 

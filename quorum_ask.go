@@ -138,7 +138,7 @@ func (a *asked) grant(ctx context.Context) (*Lock, error) {
 	return lock, nil
 }
 
-// giveUp gives back what was granted, and says why the lock was not acquired. It waits for that
+// giveUp releases what was granted, and says why the lock was not acquired. It waits for that
 // only while ctx lives.
 func (a *asked) giveUp(ctx context.Context) error {
 	a.later(func(x nodeResult) {

@@ -319,7 +319,7 @@ func (h *quorumHold) releaseWhenTimeUp() {
 	}
 }
 
-// Release hands the lock off to the next caller of this process, or gives it back on all nodes. If
+// Release hands the lock off to the next caller of this process, or releases it on all nodes. If
 // a majority of them did not have it any more, it was lost.
 func (h *quorumHold) Release(ctx context.Context, _ bool) error {
 	held := h.stop(ReasonReleased)
@@ -372,7 +372,7 @@ func (q *Quorum) drop(h *quorumHold) {
 	}
 }
 
-// releaseAll gives back what nodes have granted, and counts those that had lost it. One that does
+// releaseAll releases what nodes have granted, and counts those that had lost it. One that does
 // not answer in time goes on doing so in the background.
 func (q *Quorum) releaseAll(ctx context.Context, nodes []*Lock) (lost int) {
 	errs := q.each(context.WithoutCancel(ctx), nodes, func(ctx context.Context, node *Lock) error { return node.Release(ctx) })

@@ -61,7 +61,7 @@ func TestQuorumLetsLateNodesJoin(t *testing.T) {
 			t.Error("lost, though two nodes have it")
 		}
 		giveBack(t, lock)
-		nodes[2].answersAfter(time.Minute) // and what comes after the release is given back
+		nodes[2].answersAfter(time.Minute) // and what is granted after Release is released
 		lock = get(t, q, "k")
 		time.Sleep(time.Second)
 		giveBack(t, lock)
@@ -118,7 +118,7 @@ func TestQuorumValidUntil(t *testing.T) {
 	})
 }
 
-// What is over when it is granted is given back.
+// What is over when it is granted is released.
 func TestQuorumRefusesWhatCameTooLate(t *testing.T) {
 	onCluster(t, func(t *testing.T, c cluster) {
 		q, nodes := c.process(t, "", dblock.QuorumOptions{})

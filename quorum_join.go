@@ -17,7 +17,7 @@ func (h *quorumHold) misses(node int) bool {
 }
 
 // answered takes the answer of a node that is not waited for any more. What it has granted joins
-// the lock, or what that was handed off as, or is given back; nil: it has granted nothing.
+// the lock, or what that was handed off as, or is released; nil: it has granted nothing.
 func (h *quorumHold) answered(node int, lock *Lock) {
 	h.mu.Lock()
 	next := h.next
@@ -27,7 +27,7 @@ func (h *quorumHold) answered(node int, lock *Lock) {
 		case lock != nil && h.joins():
 			h.nodes[node] = lock
 			h.pauses.tries = 0
-			if h.notifyLost != nil { // else start sees to it
+			if h.notifyLost != nil { // else start watches it
 				h.watch(lock)
 			}
 			lock = nil
@@ -88,7 +88,7 @@ func (h *quorumHold) rejoin() {
 	}
 }
 
-// rejoinNode asks one node, after it has given back what it had granted before.
+// rejoinNode asks one node, after it has released what it had granted before.
 func (h *quorumHold) rejoinNode(node int, before *Lock, r request) {
 	ctx, cancel := context.WithCancelCause(h.ctx)
 	defer cancel(nil)

@@ -101,7 +101,7 @@ func TestQuorumRegainsNothingOnceLost(t *testing.T) {
 	})
 }
 
-// Close gives back what its callers did not release, though the nodes stay open.
+// Close releases what its callers did not release, though the nodes stay open.
 func TestQuorumCloseReleases(t *testing.T) {
 	onCluster(t, func(t *testing.T, c cluster) {
 		q, nodes := c.process(t, "", dblock.QuorumOptions{})

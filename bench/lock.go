@@ -10,9 +10,9 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// Locker takes and gives back exclusive locks, in whatever way is to be measured.
+// Locker takes and releases exclusive locks, in whatever way is to be measured.
 type Locker interface {
-	// Lock waits until the client holds the key, and returns how to give it back.
+	// Lock waits until the client holds the key, and returns how to release it.
 	Lock(ctx context.Context, key string) (unlock func(context.Context) error, err error)
 
 	Close() error

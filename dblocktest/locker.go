@@ -27,7 +27,7 @@ type LeaseOptions struct {
 	Margin time.Duration
 
 	// Poll is how often a process asks again for a key that it waits for, give or take a half. It
-	// is woken before that when the key is given back. Default 1 s; 10 ms to 1 min.
+	// is woken before that when the key is released. Default 1 s; 10 ms to 1 min.
 	Poll time.Duration
 
 	// Label describes the locks of this process for operators, as WithLabel does for one lock.

@@ -29,7 +29,7 @@ func NewServer(c *Clock) *Server {
 
 // Check says what a guard would in a database, such as pglock.LeaseLocker.Guard: whether the lock
 // that f names is still its holder's. As there, a lock counts as its holder's until another holder
-// has it or it was given back, even if its time is up. It is for the fake of a service's storage,
+// has it or it was released, even if its time is up. It is for the fake of a service's storage,
 // before each write.
 //
 // Errors: dblock.ErrFenced.

@@ -31,7 +31,7 @@ func (s *seller) reserveIn(ctx context.Context, caller driver.CallerTx, o order)
 
 // decideIn decides an order in a caller's transaction. It waits for what others have locked. An
 // order over its limit has the buyer's expired holds swept and is decided again while its own rows
-// stay locked: only the first decision waits, so no sweeps wait crosswise.
+// stay locked: only the first decision waits, so no sweeps deadlock.
 func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (result, error) {
 	ask := asked([]order{o})
 	ask.Wait, ask.WaitQuotas = true, true

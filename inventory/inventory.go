@@ -113,7 +113,7 @@ type Adjustment struct {
 	// ID makes the adjustment idempotent, as Request.Key does an order. 1 to 255 bytes.
 	ID string
 
-	// SKU names the stock. One that is new comes into being with its first adjustment.
+	// SKU names the stock. A new one is created with its first adjustment.
 	SKU string
 
 	// Delta is how many units come in, or, negative, go out: -MaxQty to MaxQty. 0 makes the SKU

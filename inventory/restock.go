@@ -9,8 +9,8 @@ import (
 )
 
 // Restock changes the stock of a.SKU by a.Delta: up for a delivery or a return, down for a
-// write-off. An SKU that is new comes into being, unless Delta is negative. Sent again under the
-// same ID it changes nothing and says replayed.
+// write-off. A new SKU is created, unless Delta is negative. Sent again under the same ID it
+// changes nothing and says replayed.
 //
 // Errors: ErrSoldOut (a negative Delta that exceeds what is left), ErrUnknownSKU, ErrKeyReused,
 // ErrRejected, and of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown,

@@ -10,7 +10,7 @@ import (
 
 // Retryable reports that the whole transaction should be run again, from its first statement, as
 // RunTx does: it gave way to others, or err is dblock.ErrConflict. It looks through errors that
-// wrap others. It is true for deadlocks (1213; 3058, after which named locks are to be given back
+// wrap others. It is true for deadlocks (1213; 3058, after which named locks are to be released
 // first) and for a row that has changed (1020, MariaDB with innodb_snapshot_isolation). It is also
 // true for what a cluster refuses at COMMIT (1213, 3101, 1180 with error 149), and for all of
 // SQLSTATE 40001. To send the one statement again is wrong: most of these have ended the

@@ -175,8 +175,8 @@ func (l *LeaseLocker) Caps() dblock.Caps {
 }
 
 // Close ends the contexts of all locks, and waits, while ctx lives, until they are released. What
-// is still held when ctx ends is given back, too: its owner may still work. With the last Lease of
-// a pool and TTL the heartbeat ends, and all that is left is free in one statement. With another
+// is still held when ctx ends is released, too: its owner may still work. With the last LeaseLocker
+// of a pool and TTL the heartbeat ends, and all that is left is free in one statement. With another
 // Lease in the process the rest is released in the background. If the server does not answer, Close
 // returns 1 s after ctx has ended, and the process goes on leaving in the background.
 //

@@ -48,7 +48,7 @@ func (l *MigrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error
 	return l.of.SessionLock(ctx, conn)
 }
 
-// SessionUnlock gives the lock back, whether ctx has ended or not, within 5 s. An error says that
+// SessionUnlock releases the lock, whether ctx has ended or not, within 5 s. An error says that
 // this could not be confirmed, and that conn was closed for it, which frees the lock, too. What was
 // migrated stays migrated.
 func (l *MigrationLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {

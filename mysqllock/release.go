@@ -65,7 +65,7 @@ func release(
 	}
 }
 
-// free gives back those at the given places.
+// free releases those at the given places.
 func (l *leaseRows) free(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
 	if len(at) == 1 {
 		return l.freeOne(ctx, backs[at[0]])

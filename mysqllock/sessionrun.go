@@ -19,7 +19,7 @@ import (
 // These servers take longer to read a statement than to lock what it names. So what is asked for
 // most is prepared, in a few sizes, and the rest of a batch is one more statement: text.
 
-// batch is a prepared statement: so many locks that are taken, or given back.
+// batch is a prepared statement: so many locks that are taken, or released.
 type batch struct {
 	takes bool
 	n     int

@@ -67,7 +67,7 @@ func batchesOn(t *testing.T, db *sql.DB) *sessionConn {
 		if has, err := ours.Has(t.Context(), takes); err != nil || !slices.Equal(has, got) {
 			t.Errorf("it was told of %v, and has %v: %v", got, has, err)
 		}
-		// One statement of all kinds: what it has is given back, others are looked at, and taken.
+		// One statement of all kinds: what it has is released, others are looked at, and taken.
 		frees := batchOf(t, e, session.Free, n)[n/2:]
 		var looks []session.Step
 		for _, s := range frees {

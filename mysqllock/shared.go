@@ -275,7 +275,7 @@ func (d *leaseDriver) Reap(ctx context.Context, mode dblock.Mode, key string, go
 	return err
 }
 
-// freeShared gives back those at the given places.
+// freeShared releases those at the given places.
 func (r *readerRows) freeShared(ctx context.Context, backs []lease.ReleaseRequest, at []int) (freed int64, err error) {
 	return r.endShared(ctx, pick(backs, at))
 }

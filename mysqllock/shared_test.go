@@ -229,7 +229,7 @@ func TestOverInABatch(t *testing.T) {
 		if got := r.acquire(us, contended)[0]; !got.Shared || got.Held {
 			r.Errorf("a poll of what is shared: %+v", got)
 		}
-		// What was granted over readers and is given back leaves them there.
+		// What was granted over readers and is released leaves them there.
 		r.release(lease.ReleaseRequest{Key: "b", Handle: asks[1].Handle})
 		if got := r.acquire(us, ask("b"))[0]; !got.Shared {
 			r.Errorf("after a writer gave up: %+v", got)

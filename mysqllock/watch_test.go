@@ -90,7 +90,7 @@ func (r rig) hold(l *LeaseLocker, key string) *dblock.Lock {
 	return lock
 }
 
-// longWait is how long a waiter waits before the key is given back.
+// longWait is how long a waiter waits before the key is released.
 const longWait = 3 * time.Second
 
 // TestALongWaitIsWatched: a waiter that has waited long sends a statement a second or so, and gets

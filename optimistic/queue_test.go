@@ -56,8 +56,8 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestWhoComesLaterStandsBehind: a first attempt waits for those in line, but for those of another
-// row, or where none is known.
+// TestWhoComesLaterStandsBehind: a first attempt waits for those in the queue, but for those of
+// another row, or where none is known.
 func TestWhoComesLaterStandsBehind(t *testing.T) {
 	t.Parallel()
 	err := queued("behind").Run(t.Context(), func(ctx context.Context, attempt int, _ bool) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// TestPassesNothingOnBesideReaders gives back a key that was granted over its readers, while a call
+// TestPassesNothingOnBesideReaders releases a key that was granted over its readers, while a call
 // waits with a ticket. It is not granted to that call: the readers are still there.
 func TestPassesNothingOnBesideReaders(t *testing.T) {
 	t.Parallel()

@@ -64,7 +64,7 @@ func (e *sessionDriver) MaxLocks() int { return e.maxLocks }
 // Classify returns the class of an error.
 func (e *sessionDriver) Classify(err error) sqlerr.Class { return postgres.Classify(err) }
 
-// channel of the session locks that were given back while others waited.
+// channel of the session locks that were released while others waited.
 const sessionChannel = "dblock_session"
 
 // Open connects as the host's pool does.

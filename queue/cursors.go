@@ -14,8 +14,8 @@ const (
 	maxCursors = 16
 
 	// cursorSlack is how far before what was claimed last a claim begins: jobs are committed a
-	// little later than they get their place in line. In a backlog it does not matter, as they wait
-	// anyway.
+	// little later than they get their place in the queue. In a backlog it does not matter, as they
+	// wait anyway.
 	cursorSlack = time.Second
 
 	// wholeEvery is how often at least a claim begins at the start, so that what stands before the

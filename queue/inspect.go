@@ -50,7 +50,7 @@ func ParseJobState(word string) (JobState, error) {
 	return 0, &dblock.InvalidError{Field: "state", Reason: fmt.Sprintf("there is no %q; there are ready, scheduled, retrying, blocked, claimed, dead, completed, cancelled and discarded", word)}
 }
 
-// Errors of looking after jobs.
+// Errors of changes to jobs.
 var (
 	// ErrNoJob: there is no such job: it has ended, and no history of it is kept, or it never was.
 	ErrNoJob = errors.New("queue: there is no such job")

@@ -29,7 +29,7 @@ type Queue struct {
 	handlers   *registry   // has the handlers
 	notices    *notices    // wakes workers, and notifies other processes, of jobs
 	promoter   *promoter   // has jobs be ready whose time has come
-	reconciler *reconciler // gives back claims without a reply
+	reconciler *reconciler // releases claims without a reply
 	election   *election   // of the one worker that does the maintenance
 	begins     *batch.Queue[beginning, driver.Beginning]
 	managing   semaphore // Cancel, Discard and Retry

@@ -39,14 +39,14 @@ func (s *claimSet) has(id driver.ID) bool {
 	return has
 }
 
-// reconciler gives back the claims that the database has for this process, and that it does not
+// reconciler releases the claims that the database has for this process, and that it does not
 // know of: their replies were lost.
 type reconciler struct {
 	q      *Queue
 	claims claimSet
 
 	mu   sync.Mutex
-	life *member.Incarnation // the last one whose claims are looked after
+	life *member.Incarnation // the last one whose claims are reconciled
 }
 
 // reconciles does so with each heartbeat of a life.

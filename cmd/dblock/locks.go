@@ -127,7 +127,7 @@ type unlockCmd struct {
 	Token int64  `required:"" help:"The token of the acquisition to end, as dblock locks shows it. Readers that share a lock have one token, and all end."`
 }
 
-// Run gives back a lock that another process holds.
+// Run releases a lock that another process holds.
 func (c *unlockCmd) Run(ctx context.Context, s streams) error {
 	return c.withLeases(ctx, func(l leases) error {
 		if err := l.ForceRelease(ctx, c.Key, c.Token); err != nil {

@@ -1,4 +1,5 @@
-// Command dblock looks after dblock's tables and shows what the toolkit does. See dblock --help.
+// Command dblock migrates and inspects dblock's tables, changes locks and jobs, and measures the
+// toolkit. See dblock --help.
 package main
 
 import (

@@ -15,7 +15,7 @@ VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/
 ON DUPLICATE KEY UPDATE available = dblock_stock.available + VALUES(available), epoch = dblock_stock.epoch + 1
 `
 
-// Rows that are missing come into being.
+// Missing rows are created.
 func (q *Queries) AddStock(ctx context.Context, db DBTX, sku []byte, bucket int32, available int64) error {
 	_, err := db.ExecContext(ctx, AddStock, sku, bucket, available)
 	return err

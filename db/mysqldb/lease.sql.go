@@ -1507,7 +1507,7 @@ type WatchLeasesRow struct {
 // at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
 // committed, and may yet be undone (see FreeLeases). What is known under its token is passed over.
 // The empty key, which no lease has, and the counting over a step keep an optimizer from reading a
-// single row once for all steps. That a holder has gone without giving back, or that its time is
+// single row once for all steps. That a holder has gone without a release, or that its time is
 // up, is looked for at every sixteenth step; the time does not pass within a statement.
 func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParams) ([]WatchLeasesRow, error) {
 	query := WatchLeases

@@ -127,12 +127,12 @@ type ClaimJobsParams struct {
 }
 
 // A claim is three of these in one transaction: jobs are written down as the member's, taken from
-// those that are ready by their whole key, and read. It does nothing once the member has beaten
-// twice more, so that a claim whose answer was lost can be cleared up for good, nor where the queue
-// is paused. The conditions are counts, as a server would make a join of EXISTS, and lock those
-// rows, too. A row whose time is zero is left: in strict mode the server would refuse the whole
-// claim. Of one priority it looks at what became ready from a time on alone: rows before it were
-// taken, and can't be purged yet.
+// those that are ready by their whole key, and read. It does nothing once the member has sent two
+// more heartbeats: a claim whose reply was lost is then reconciled for good. It does nothing if the
+// queue is paused. The conditions are counts, as a server would make a join of EXISTS, and lock
+// those rows, too. A row whose time is zero is left: in strict mode the server would refuse the
+// whole claim. Of one priority it looks at what became ready from a time on alone: rows before it
+// were taken, and can't be purged yet.
 func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (int64, error) {
 	query := ClaimJobs
 	var queryParams []interface{}

@@ -18,7 +18,7 @@ FROM ROWS FROM (
 ON CONFLICT (sku, bucket) DO UPDATE SET available = s.available + excluded.available, epoch = s.epoch + 1
 `
 
-// Rows that are missing come into being.
+// Missing rows are created.
 func (q *Queries) AddStock(ctx context.Context, db DBTX, skus []string, buckets []int32, qtys []int64) error {
 	_, err := db.Exec(ctx, AddStock, skus, buckets, qtys)
 	return err

@@ -28,13 +28,13 @@ type InsertOrdersParams struct {
 	HoldUs          int64
 }
 
-// All orders of a batch, of one SKU and without a limit, or none: these are sent together, in one
-// round trip and one transaction, the stock last: where too little is left the table's check fails.
-// So the stock is locked for the flush alone, and the next batch can be written meanwhile. Where
-// there is no such stock the orders fail, for their SKU is NULL then: it may come into being before
-// the statement that takes from it, and is never deleted. (unnest in the select list takes a tenth
-// less time than in FROM, which keeps all rows in a store first; and one statement for all would
-// keep what the others return.)
+// All orders of a batch, of one SKU and without a limit, or none. These are sent together, in one
+// round trip and one transaction, the stock last: if too little is left the table's check fails. So
+// the stock is locked for the flush alone, and the next batch can be written meanwhile. If there is
+// no such stock the orders fail, for their SKU is NULL then. It may be created before the statement
+// that takes from it, and is never deleted. (unnest in the select list takes a tenth less time than
+// in FROM, which keeps all rows in a store first; and one statement for all would keep what the
+// others return.)
 func (q *Queries) InsertOrders(ctx context.Context, db DBTX, arg InsertOrdersParams) error {
 	_, err := db.Exec(ctx, InsertOrders,
 		arg.ReservationKeys,
@@ -64,8 +64,7 @@ type InsertQuotasParams struct {
 }
 
 // Of buyers, each given once: a quota that exists fails the batch. (That takes half the time of ON
-// CONFLICT.) They are inserted in their order, so that two batches of an SKU never wait for each
-// other crosswise.
+// CONFLICT.) They are inserted in their order, so that two batches of an SKU never deadlock.
 func (q *Queries) InsertQuotas(ctx context.Context, db DBTX, arg InsertQuotasParams) error {
 	_, err := db.Exec(ctx, InsertQuotas,
 		arg.Sku,
@@ -137,7 +136,7 @@ type SellNewRow struct {
 // key by key: a join might read the whole table, by a plan that was made when it was small. If
 // another transaction writes one of these keys at this moment, the statement fails. Quotas come
 // before orders, and of a buyer's all count or none. They are made and locked in one pass, in the
-// order of buyers, so that two batches of an SKU never wait for each other crosswise.
+// order of buyers, so that two batches of an SKU never deadlock.
 func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (SellNewRow, error) {
 	row := db.QueryRow(ctx, SellNew,
 		arg.ReservationKeys,

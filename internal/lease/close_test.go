@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// What a Locker held is given back if its process lives on with another one, too.
+// What a Locker held is released if its process lives on with another one, too.
 
 // TestCloseInAHandOver: what was handed to a caller goes back when the Locker is closed before the
 // caller has it.
@@ -63,7 +63,7 @@ func TestCloseWhileAHandOverIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloseWhileAReleaseIsRepeated: a lease whose release failed is still given back after Close.
+// TestCloseWhileAReleaseIsRepeated: a lease whose release failed is still released after Close.
 func TestCloseWhileAReleaseIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)

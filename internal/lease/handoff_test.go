@@ -201,7 +201,7 @@ func TestAHandOverWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestAHandOverThatFails: the lock is given back, and the next one asks for itself.
+// TestAHandOverThatFails: the lock is released, and the next one asks for itself.
 func TestAHandOverThatFails(t *testing.T) {
 	for _, is := range []sqlerr.Class{sqlerr.Unclassified, sqlerr.Retryable, sqlerr.Busy, sqlerr.Unavailable} {
 		t.Run(strconv.Itoa(int(is)), func(t *testing.T) {

@@ -230,7 +230,7 @@ func (h *hold) observeLost(why dblock.Reason) func() {
 // held is for how long the lock has been held.
 func (h *hold) held() time.Duration { return h.l.o.Clock.Now().Sub(h.began) }
 
-// Release hands the lease over to the next one of this process, or gives it back. If the server did
+// Release hands the lease over to the next one of this process, or releases it. If the server did
 // not have it any more, it was lost. The error is that of a server that refuses.
 func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	h.unregister()

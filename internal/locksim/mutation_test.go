@@ -49,7 +49,7 @@ func (m mutation) answer(by lease.By, a lease.AcquireResult) lease.AcquireResult
 	return a
 }
 
-// back changes what is given back.
+// back changes what is released.
 func (m mutation) back(w *world, b lease.ReleaseRequest) lease.ReleaseRequest {
 	if m == handle {
 		b.Handle, b.Token = w.holderOf(b.Key), 0

@@ -25,7 +25,7 @@ func (w *world) name(asks []lease.AcquireRequest) string {
 	return strings.Join(names, " ")
 }
 
-// nameBacks names what is given back.
+// nameBacks names what is released.
 func (w *world) nameBacks(backs []lease.ReleaseRequest) string {
 	names := make([]string, len(backs))
 	for i, b := range backs {

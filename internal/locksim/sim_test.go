@@ -69,7 +69,7 @@ func (w *world) play() {
 			stop()
 		}
 	}
-	time.Sleep(max(0, w.faults-w.now()) + 10*w.ttl) // what was late has arrived, and what is unused was given back
+	time.Sleep(max(0, w.faults-w.now()) + 10*w.ttl) // what was late has arrived, and what is unused was released
 	w.leaks()
 	for _, p := range alive {
 		if err := p.close(longest); err != nil {

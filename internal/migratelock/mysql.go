@@ -66,7 +66,7 @@ func (m *MySQL) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// SessionUnlock gives the lock back. It doesn't look at whether ctx has ended. An error says that
+// SessionUnlock releases the lock. It doesn't look at whether ctx has ended. An error says that
 // this could not be confirmed, and that conn was closed for it.
 func (m *MySQL) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return unlock(ctx, conn, m.Close, func(ctx context.Context) (bool, error) {

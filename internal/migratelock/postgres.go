@@ -71,7 +71,7 @@ func (p *Postgres) Refuse(ctx context.Context, conn *sql.Conn, err error) error 
 	return errTaking(ctx, err)
 }
 
-// SessionUnlock gives the lock back. It doesn't look at whether ctx has ended. An error says that
+// SessionUnlock releases the lock. It doesn't look at whether ctx has ended. An error says that
 // this could not be confirmed, and that conn was closed for it.
 func (p *Postgres) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return unlock(ctx, conn, p.Close, func(ctx context.Context) (held bool, err error) {

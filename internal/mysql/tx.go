@@ -58,7 +58,7 @@ func Begin(ctx context.Context, db *sql.DB, modes string, first func(*sql.Conn) 
 	}
 }
 
-// BeginOn is Begin on a connection, which it gives back after an error.
+// BeginOn is Begin on a connection, which it returns after an error.
 func BeginOn(ctx context.Context, conn *sql.Conn, modes string) (*Tx, error) {
 	t := &Tx{conn: conn, closed: make(chan struct{})}
 	err := t.begin(ctx, modes)

@@ -12,13 +12,13 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	good := Result{Sold: 5, SoldOut: 3, Balance: inventory.Balance{Restocked: 5, Sold: 5}}
 	for want, spoil := range map[string]func(*Result){
-		"":                func(*Result) {},
-		"never were":      func(r *Result) { r.Oversold = 1 },
-		"not in the":      func(r *Result) { r.Unrecorded = 1 },
+		"":                    func(*Result) {},
+		"never were":          func(r *Result) { r.Oversold = 1 },
+		"not in the":          func(r *Result) { r.Unrecorded = 1 },
 		"refused as sold out": func(r *Result) { r.Balance = inventory.Balance{Restocked: 6, Sold: 5, Available: 1} },
-		"off by 1":        func(r *Result) { r.Balance.Restocked = 6 },
-		"got no answer":   func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
-		"the first: dow":  func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
+		"off by 1":            func(r *Result) { r.Balance.Restocked = 6 },
+		"got no answer":       func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
+		"the first: dow":      func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
 	} {
 		for _, sellsAll := range []bool{false, true} {
 			r := good

@@ -51,8 +51,8 @@ func TestBatchesOfManySKUsNeverDeadlock(t *testing.T) {
 }
 
 // TestTheSameOrdersFromTwoProcessesNeverDeadlock: a batch that goes the short way writes its orders
-// and then takes the stock, one that is decided under the lock goes the other way round. They meet
-// crosswise in an order that a buyer sends twice at once.
+// and then takes the stock, one that is decided under the lock goes the other way round. They lock
+// in opposite orders if a buyer sends an order twice at once.
 func TestTheSameOrdersFromTwoProcessesNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	const processes, buyers, each = 3, 32, 15
@@ -97,7 +97,7 @@ func openProcesses(t *testing.T, options ...[]pginventory.Option) (pool *pgxpool
 	return pool, stores
 }
 
-// TestControlDeadlocks locks two rows crosswise: the count sees it.
+// TestControlDeadlocks locks two rows in opposite orders: the count sees it.
 func TestControlDeadlocks(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)

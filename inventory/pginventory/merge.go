@@ -105,7 +105,7 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 		return driver.Books{}, err
 	}
 	skipped, err := d.skipped(ctx, on, ask, books.Stock)
-	if err == nil && ask.Wait && len(skipped) > 0 { // it waited, and rows came into being meanwhile
+	if err == nil && ask.Wait && len(skipped) > 0 { // it waited, and rows were created meanwhile
 		if books.Stock, err = d.lockStock(ctx, on, ask.SKUs); err != nil {
 			return books, err
 		}
@@ -144,10 +144,10 @@ func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask driver.ReadReq
 	return skipped, err
 }
 
-// lockStock locks all buckets of SKUs. A statement that waits for a row locks none that came into
-// being after it began, and what was in the one may be in the other: that was a process's first
+// lockStock locks all buckets of SKUs. A statement that waits for a row locks none that was created
+// after it began, and what was in the one may be in the other: that was a process's first
 // allotment. A transaction that locks more than one row of an SKU locks the first one before, so
-// that none waits for another crosswise.
+// that none deadlocks with another.
 func (d *database) lockStock(ctx context.Context, on pgdb.DBTX, skus []string) (map[string][]driver.Bucket, error) {
 	for {
 		rows, err := d.q.LockStock(ctx, on, skus)

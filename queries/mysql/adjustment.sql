@@ -13,7 +13,7 @@ UPDATE dblock_stock s
 SET s.available = s.available + sqlc.arg(delta), s.epoch = s.epoch + 1
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(least);
 
--- Rows that are missing come into being.
+-- Missing rows are created.
 -- name: AddStock :exec
 INSERT INTO dblock_stock (sku, bucket, available)
 VALUES /*dblock:rows*/(?, ?, ?)/*dblock:end*/

@@ -1,6 +1,5 @@
--- Rows are locked in one order everywhere, so that two batches never wait for each other crosswise:
--- quotas, stock by SKU and bucket, then reservations, by key; or, of reservations that exist, these
--- first.
+-- Rows are locked in one order everywhere, so that two batches never deadlock: quotas, stock by SKU
+-- and bucket, then reservations by key. Reservations that exist are locked first.
 
 -- Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would
 -- lock in shared mode what is there, and two that did so would each wait for the other.

@@ -13,7 +13,7 @@ UPDATE dblock_stock s
 SET available = s.available + sqlc.arg(delta), epoch = s.epoch + 1
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(least);
 
--- Rows that are missing come into being.
+-- Missing rows are created.
 -- name: AddStock :exec
 INSERT INTO dblock_stock AS s (sku, bucket, available)
 SELECT n.sku, n.bucket, n.qty

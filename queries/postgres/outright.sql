@@ -23,13 +23,13 @@ SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc
 FROM taken
 WHERE pg_catalog.set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
 
--- All orders of a batch, of one SKU and without a limit, or none: these are sent together, in one
--- round trip and one transaction, the stock last: where too little is left the table's check fails.
--- So the stock is locked for the flush alone, and the next batch can be written meanwhile. Where
--- there is no such stock the orders fail, for their SKU is NULL then: it may come into being before
--- the statement that takes from it, and is never deleted. (unnest in the select list takes a tenth
--- less time than in FROM, which keeps all rows in a store first; and one statement for all would
--- keep what the others return.)
+-- All orders of a batch, of one SKU and without a limit, or none. These are sent together, in one
+-- round trip and one transaction, the stock last: if too little is left the table's check fails. So
+-- the stock is locked for the flush alone, and the next batch can be written meanwhile. If there is
+-- no such stock the orders fail, for their SKU is NULL then. It may be created before the statement
+-- that takes from it, and is never deleted. (unnest in the select list takes a tenth less time than
+-- in FROM, which keeps all rows in a store first; and one statement for all would keep what the
+-- others return.)
 -- name: InsertOrders :exec
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
 SELECT pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]),
@@ -38,8 +38,7 @@ SELECT pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]),
        CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END;
 
 -- Of buyers, each given once: a quota that exists fails the batch. (That takes half the time of ON
--- CONFLICT.) They are inserted in their order, so that two batches of an SKU never wait for each
--- other crosswise.
+-- CONFLICT.) They are inserted in their order, so that two batches of an SKU never deadlock.
 -- name: InsertQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 SELECT sqlc.arg(sku)::text, n.buyer, n.qty, sqlc.arg(most)::bigint
@@ -57,7 +56,7 @@ RETURNING s.available;
 -- key by key: a join might read the whole table, by a plan that was made when it was small. If
 -- another transaction writes one of these keys at this moment, the statement fails. Quotas come
 -- before orders, and of a buyer's all count or none. They are made and locked in one pass, in the
--- order of buyers, so that two batches of an SKU never wait for each other crosswise.
+-- order of buyers, so that two batches of an SKU never deadlock.
 -- name: SellNew :one
 WITH fresh AS MATERIALIZED (
     SELECT a.reservation_key, a.buyer, a.qty

@@ -152,7 +152,7 @@ func (e *syncTx) lock(*driver.SyncBatch, *driver.SyncResult) error {
 	return lockKeysNow(e.ctx, e.on, keys, groups)
 }
 
-// free gives back the keys of jobs that have ended, which are locked: unique keys, and the places
+// free releases the keys of jobs that have ended, which are locked: unique keys, and the places
 // in groups to the jobs that wait for them.
 func (e *syncTx) free(*driver.SyncBatch, *driver.SyncResult) error {
 	unique, ended := make(map[key][]byte), make(map[key]int32)

@@ -121,9 +121,9 @@ type copier interface {
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
 }
 
-// copyJobs enqueues jobs without unique keys. What is ready gets its place in line in the order of
-// the jobs, which differ by a microsecond. Jobs of groups without a delay are returned: they are to
-// be placed.
+// copyJobs enqueues jobs without unique keys. Ready jobs get their places in the queue in the order
+// of the jobs, which differ by a microsecond. Jobs of groups without a delay are returned: they are
+// to be placed.
 func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs []driver.Insert) (grouped []driver.Insert, err error) {
 	rows, err := on.Query(ctx, pgdb.TimeToEnqueue)
 	if err != nil {

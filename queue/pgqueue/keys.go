@@ -15,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// keyTries is how often jobs are inserted whose unique keys others had, and gave back before they
+// keyTries is how often jobs are inserted whose unique keys others had, and released before they
 // could be named.
 const keyTries = 100
 

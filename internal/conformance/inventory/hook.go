@@ -209,8 +209,8 @@ func (mergeTests) AHookWaitsForOneOrder(t *testing.T, s *env) {
 	assert.NoError(t, (<-answers).err)
 }
 
-// AHookIsRunAgain has the hooks of two Stores lock the owner's rows crosswise: the victim of the
-// deadlock runs again, and no caller gets an error.
+// AHookIsRunAgain has the hooks of two Stores lock the owner's rows in opposite orders: the victim
+// of the deadlock runs again, and no caller gets an error.
 func (mergeTests) AHookIsRunAgain(t *testing.T, s *env) {
 	var victims atomic.Int64
 	var locked sync.WaitGroup

@@ -75,7 +75,7 @@
 //   - ModesCostFewRoundTrips: Readers and permits cost as few statements as exclusive locks.
 //   - ReadersRaiseTogether: Readers pass a fence together, until a writer raises it.
 //   - CostsOneGrantEach: A grant by ticket has the same price, however many wait.
-//   - WhoGivesUpIsServed: A waiter that gives up while it is served gives the lock back.
+//   - WhoGivesUpIsServed: A waiter that gives up while it is served releases the lock.
 //   - AReleaseBesideAWait: A waiter that a concurrent release did not see is still served.
 //   - FreesAllPermits: Permits are freed although one of their rows is locked.
 //   - AWriterLeavesNoTrace: After a writer waited, readers of another process get the key at once.

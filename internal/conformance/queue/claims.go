@@ -130,7 +130,7 @@ func (mainTests) FindsAClaimThatItDoesNotKnow(t *testing.T, d *env) {
 	all, gone := enqueue(t, other, keyed("run")...), enqueue(t, other, keyed("note")...)
 	d.claimAll(t)
 	for _, id := range gone {
-		suite.Must(other.Cancel(suite.Soon(t), id))(t) // it may have been given back
+		suite.Must(other.Cancel(suite.Soon(t), id))(t) // it may have been released
 	}
 	close(held.end)
 	d.empty(t)

@@ -42,7 +42,7 @@ type Quota struct{ SKU, Buyer string }
 
 // ReadRequest is what a transaction locks and reads before it decides, in this order.
 type ReadRequest struct {
-	Quotas []Quota  // sorted, no two the same; rows that are missing come into being.
+	Quotas []Quota  // sorted, no two the same; missing rows are created.
 	SKUs   []string // sorted, no two the same; all buckets are locked.
 	Keys   []string // what is recorded under them is read, and not locked.
 	Bucket int32    // of the one SKU, this bucket alone is locked; 0: all are.
@@ -91,7 +91,7 @@ type Books struct {
 
 // Plan is what a transaction writes. One without Insert ends it without a write.
 type Plan struct {
-	Insert []Row   // sorted by key and line, so that two batches never wait for each other crosswise
+	Insert []Row   // sorted by key and line, so that two batches never deadlock
 	Count  []Count // sorted by quota
 	Take   []Units // sorted by SKU and bucket
 }

@@ -174,7 +174,7 @@ const (
 	LongWait = 50 * time.Millisecond
 )
 
-// Ends is how many jobs it gives back.
+// Ends is how many jobs it releases.
 func (x *SyncBatch) Ends() int { return len(x.Completed) + len(x.Rescheduled) + len(x.Discarded) }
 
 // SyncResult is what became of it. Fewer than were sent: the claims of the others are not the
