@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,8 +49,8 @@ func TestErrorsSpeakPlainly(t *testing.T) {
 	}
 }
 
-// TestHelpSpeaksPlainly reads the help of every command, flag and argument. It is whole sentences of
-// at most 25 words, without banned words. That of a command has at most 120 characters.
+// TestHelpSpeaksPlainly reads the help of every command, flag and argument. It is whole sentences
+// of at most 25 words, without banned words. That of a command has at most 120 characters.
 func TestHelpSpeaksPlainly(t *testing.T) {
 	t.Parallel()
 	banned, commands, flags := bannedWords(t), 0, 0
@@ -87,6 +88,26 @@ func TestHelpSpeaksPlainly(t *testing.T) {
 	}
 }
 
+// TestCommentsAreNarrow: a line of a comment has at most 100 columns, a tab being four. Code and
+// the output of examples may have more.
+func TestCommentsAreNarrow(t *testing.T) {
+	t.Parallel()
+	eachGoFile(t, func(file string) error {
+		source, err := os.ReadFile(file)
+		output, number := false, 0
+		for line := range strings.Lines(string(source)) {
+			number++
+			text, isComment := strings.CutPrefix(strings.TrimLeft(line, "\t"), "//")
+			output = isComment && (output || strings.Contains(strings.ToLower(text), "output:"))
+			width := utf8.RuneCountInString(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    "))
+			if isComment && !output && width > 100 && !strings.HasPrefix(text, "\t") {
+				t.Errorf("%s:%d: a comment has %d columns", file, number, width)
+			}
+		}
+		return err
+	})
+}
+
 // bannedWords are the words that .vale/styles/dblock bans.
 func bannedWords(t *testing.T) *regexp.Regexp {
 	t.Helper()
@@ -111,25 +132,37 @@ func bannedWords(t *testing.T) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(words, "|") + `)\b`)
 }
 
-// eachFile parses the module's own files that are neither tests nor generated.
+// eachFile parses the module's own files that are not tests.
 func eachFile(t *testing.T, f func(*token.FileSet, *ast.File)) {
 	t.Helper()
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (file == "db" || file == "examples" || entry.Name() == "testdata" || file != "." && strings.HasPrefix(entry.Name(), ".")):
-			return fs.SkipDir
-		case entry.IsDir(), !strings.HasSuffix(file, ".go"), strings.HasSuffix(file, "_test.go"):
+	eachGoFile(t, func(file string) error {
+		if strings.HasSuffix(file, "_test.go") {
 			return nil
 		}
 		files := token.NewFileSet()
 		parsed, err := parser.ParseFile(files, file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
+		if err == nil {
+			f(files, parsed)
 		}
-		f(files, parsed)
-		return nil
+		return err
+	})
+}
+
+// eachGoFile names the files of Go, but for those that sqlc and ent have generated.
+func eachGoFile(t *testing.T, f func(file string) error) {
+	t.Helper()
+	generated := []string{"db", filepath.Join("examples", "optimistic", "ent")}
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		switch hidden := file != "." && strings.HasPrefix(entry.Name(), "."); {
+		case err != nil:
+			return err
+		case entry.IsDir() && (hidden || slices.Contains(generated, file)):
+			return fs.SkipDir
+		case entry.IsDir(), !strings.HasSuffix(file, ".go"):
+			return nil
+		default:
+			return f(file)
+		}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -176,8 +209,8 @@ func name(e ast.Expr) string {
 	}
 }
 
-// isLower reports whether a text begins in lower case, or with data, an identifier, a keyword of SQL
-// or the name of a product.
+// isLower reports whether a text begins in lower case, or with data, an identifier, a keyword of
+// SQL or the name of a product.
 func isLower(text string) bool {
 	first, _, _ := strings.Cut(text, " ")
 	r, size := utf8.DecodeRuneInString(first)

@@ -65,8 +65,9 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 	})
 }
 
-// TestWaitsForTheCounterOfTickets: another session's statement of several rows keeps the lock of the
-// AUTO_INCREMENT counter, as MariaDB does by default. A call without a ticket is busy, and tries again.
+// TestWaitsForTheCounterOfTickets: another session's statement of several rows keeps the lock of
+// the AUTO_INCREMENT counter, as MariaDB does by default. A call without a ticket is busy, and
+// tries again.
 func TestWaitsForTheCounterOfTickets(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, waits := r.join("us"), ask("a")

@@ -7,8 +7,8 @@
 //     (MariaDB and MySQL share the variable; the server's VERSION() decides), DBLOCK_REDIS_URL or
 //     DBLOCK_ETCD_URL;
 //  2. local binaries: DBLOCK_POSTGRES_BIN (a folder with postgres and initdb), DBLOCK_MYSQLD (a
-//     mariadbd or mysqld), DBLOCK_SERVERS_DIR (what scripts/fetch-servers.sh brought), and the places
-//     where packages put them;
+//     mariadbd or mysqld), DBLOCK_SERVERS_DIR (what scripts/fetch-servers.sh brought), and the
+//     places where packages put them;
 //  3. Options.Fallback, where the tests put Docker.
 //
 // A started server lives in a folder of its own below the temporary folder, listens on 127.0.0.1

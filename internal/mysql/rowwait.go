@@ -11,8 +11,8 @@ import (
 )
 
 // rowWait is how long MariaDB lets a statement wait for a row, in seconds. It waits as long for a
-// table, but for a second at least. MySQL takes no such bound with a statement: there the session is
-// bounded, or the statement passes over what is locked.
+// table, but for a second at least. MySQL takes no such bound with a statement: there the session
+// is bounded, or the statement passes over what is locked.
 type rowWait int
 
 const (

@@ -45,7 +45,10 @@ func TestAWriteWithoutAConnectionIsBusy(t *testing.T) {
 	for name, write := range map[string]func(context.Context) error{
 		"Update": func(ctx context.Context) error { _, err := table.Update(ctx, pool, 1, 1, set); return err },
 		"Any":    func(ctx context.Context) error { _, err := table.Any().Update(ctx, pool, 1, set); return err },
-		"Upsert": func(ctx context.Context) error { _, err := table.Upsert(ctx, pool, 1, optimistic.At(int64(1)), set); return err },
+		"Upsert": func(ctx context.Context) error {
+			_, err := table.Upsert(ctx, pool, 1, optimistic.At(int64(1)), set)
+			return err
+		},
 		"Delete": func(ctx context.Context) error { return table.Delete(ctx, pool, 1, 1) },
 		"UpdateMany": func(ctx context.Context) error {
 			_, err := table.UpdateMany(ctx, pool, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}}, optimistic.UpdateEachRow)

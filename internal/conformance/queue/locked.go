@@ -247,7 +247,7 @@ func (mainTests) ALockedJobStopsNoEnds(t *testing.T, d *env) {
 	d.rows(t, "dead", 1)
 }
 
-// The table of dead jobs is locked. More jobs die than the worker runs at once; others end meanwhile.
+// The table of dead jobs is locked. More jobs die than the worker runs at once. Others end.
 func (mainTests) ALockedDeadTableStopsNoEnds(t *testing.T, d *env) {
 	wo := queue.WorkerOptions{Concurrency: 2, Ahead: -1}
 	var did, died once
