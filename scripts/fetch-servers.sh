@@ -186,7 +186,7 @@ fetch() { # NAME : built in a folder of its own and renamed when complete
 
 [[ $# -gt 0 ]] || set -- mysql
 mkdir -p "$servers_dir"
-[[ -O $servers_dir ]] || die "$servers_dir belongs to somebody else: set DBLOCK_SERVERS_DIR to a folder of your own"
+[[ -O $servers_dir ]] || die "$servers_dir belongs to another user: set DBLOCK_SERVERS_DIR to a folder of your own"
 partial=
 trap '[[ -z $partial ]] || rm -rf "$partial"' EXIT
 for name in "$@"; do
