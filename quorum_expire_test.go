@@ -153,6 +153,61 @@ func TestQuorumExpireInReleasesLateNodes(t *testing.T) {
 	})
 }
 
+// losingNode notes the ends that it is asked for, and can lose its lock.
+type losingNode struct {
+	endNode
+	holds []*time.Duration // WithMaxHold, of each request
+	lose  func(dblock.Reason)
+}
+
+func (n *losingNode) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	r, err := root.NewRequest(key, opts)
+	if err != nil {
+		return nil, err
+	}
+	n.holds = append(n.holds, r.MaxHold)
+	lock, lose := root.NewLock(ctx, n, r, endHold{&n.endNode, time.Now().Add(time.Hour)})
+	n.lose = lose
+	return lock, nil
+}
+
+// A node that is regained after ExpireIn has no end, as a later call could not move it out. The end
+// of WithMaxHold it has.
+func TestQuorumRegainsNodesWithoutTheEndOfExpireIn(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]dblock.Option{"no end": nil, "an end": {dblock.WithMaxHold(time.Hour)}} {
+		synctest.Test(t, func(t *testing.T) {
+			expires := func() error { return nil }
+			losing := &losingNode{endNode: endNode{expires}}
+			q, err := dblock.NewQuorum([]dblock.Locker{losing, &endNode{expires}, &endNode{expires}}, dblock.QuorumOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock, err := q.Acquire(t.Context(), "k", opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if err := lock.ExpireIn(t.Context(), time.Minute); err != nil {
+				t.Error(err)
+			}
+			losing.lose(dblock.ReasonExpired)
+			time.Sleep(10 * time.Second)
+			switch {
+			case len(losing.holds) != 2:
+				t.Fatalf("%s: the node was asked %d times, want twice", name, len(losing.holds))
+			case opts == nil && losing.holds[1] != nil:
+				t.Errorf("%s: the node was regained for %v", name, *losing.holds[1])
+			case opts != nil && (losing.holds[1] == nil || *losing.holds[1] < 50*time.Minute):
+				t.Errorf("%s: the node was not regained for the rest of an hour", name)
+			}
+			if err := errors.Join(lock.Release(t.Context()), q.Close(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // The first of two calls is answered last: the lock ends no later than its nodes.
 func TestQuorumExpireInTwoAtOnce(t *testing.T) {
 	var calls atomic.Int32

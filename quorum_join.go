@@ -66,17 +66,18 @@ func (h *quorumHold) planRejoin() {
 	}
 }
 
-// rejoin asks the nodes that are missing.
+// rejoin asks the nodes that are missing. What they grant has the end of WithMaxHold, and no other:
+// it could not be moved out, and is released when the lock ends.
 func (h *quorumHold) rejoin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.rejoinTimer = nil
-	r := h.waiter.request
-	if !h.until.IsZero() {
-		left := h.until.Add(h.slack).Sub(h.q.clock.Now())
+	r, now := h.waiter.request, h.q.clock.Now()
+	if r.MaxHold != nil {
+		left := h.latestEnd.Add(h.slack).Sub(now)
 		r.MaxHold = &left
 	}
-	if h.why != "" || r.MaxHold != nil && *r.MaxHold < leastWait {
+	if h.why != "" || !h.until.IsZero() && h.until.Sub(now) < leastWait {
 		return
 	}
 	for i := range h.nodes {
