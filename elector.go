@@ -47,9 +47,9 @@ type ElectorOptions struct {
 	// candidates that poll; at most 1 h.
 	YieldTime time.Duration
 
-	// Failed is called with each error after which Run continues: an error that kept it from
-	// campaigning for a while, or one that fn returned after its term had ended. Run waits for it,
-	// so it must not block. Its panics are ignored. Default: nothing is called.
+	// Failed is called with each error after which Run continues: an error that kept it from trying
+	// to lead for a while, or one that fn returned after its term had ended. Run waits for it, so
+	// it must not block. Its panics are ignored. Default: nothing is called.
 	Failed func(err error)
 }
 

@@ -307,7 +307,7 @@ func reenter(ctx context.Context, owner any, r request) (*Lock, error) {
 	return nil, nil
 }
 
-// again makes a child where r asks for one of the same mode; live is false once the hold has ended.
+// again makes a child if r asks for one of the same mode; live is false once the hold has ended.
 func (h *held) again(ctx context.Context, r request) (child *Lock, live bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -26,8 +26,8 @@ type Locker interface {
 	// session they end it. docs/locks.md has the same list.
 	Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
 
-	// TryAcquire never waits for a holder: where there is one it returns a *HeldError, which
-	// matches ErrNotAcquired. Other errors are those of Acquire, ErrBusy and ErrConflict.
+	// TryAcquire never waits for a holder: if there is one, it returns a *HeldError, which matches
+	// ErrNotAcquired. Other errors are those of Acquire, ErrBusy and ErrConflict.
 	TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
 
 	// Caps says what this kind of lock promises.

@@ -151,9 +151,9 @@ func checkNode(nodes []Locker, i int) error {
 // it is released on the nodes, so that other processes get it.
 //
 // Errors: as for Locker.Acquire. A *HeldError names the holder of key on one of the nodes;
-// ErrUnavailable, which matches the context's error too where that ended the wait, says that too
-// few nodes have answered. Whatever had been granted by then is released, in the background if
-// ctx has ended.
+// ErrUnavailable, which matches the context's error too if that ended the wait, says that too few
+// nodes have answered. Whatever had been granted by then is released, in the background if ctx has
+// ended.
 func (q *Quorum) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	r, err := newRequest(1, key, opts)
 	if err != nil {

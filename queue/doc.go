@@ -68,9 +68,9 @@
 //
 //	enqueuer     merges calls of Enqueue into statements
 //	registry     has the handlers
-//	notices      tells the workers of this process, and other processes, of jobs
-//	promoter     has jobs be ready whose time has come
-//	reconciler   gives back claims whose replies were lost
+//	notices      notifies the workers of this process, and other processes, of jobs
+//	promoter     makes jobs ready whose time has come
+//	reconciler   releases claims whose replies were lost
 //	election     elects one worker for the maintenance
 //	statements   bounds the statements of the driver, which all of these use
 //
@@ -78,6 +78,6 @@
 //	  buffer         jobs that were claimed and have not begun
 //	  syncer         ends and claims jobs, with an outbox of ends and a claimer
 //	  payloadReader  reads large payloads
-//	  canceller      hears of jobs that are to be cancelled, and of a pause
+//	  canceller      is notified of jobs that are to be cancelled, and of a pause
 //	  maintainer     does the maintenance while it is elected
 package queue
