@@ -203,7 +203,7 @@ var alone = map[string][]string{
 	"pglock": {
 		"locktx.go",  // the advisory locks that end with a transaction
 		"sqltx.go",   // a transaction is pgx's or database/sql's
-		"between.go", // a refusal fails the transaction, unless a savepoint stands before it
+		"savepoint.go", // a refusal fails the transaction, unless a savepoint stands before it
 		"view.go",    // the look at a table goes with the statement that locks
 	},
 	"mysqllock": {

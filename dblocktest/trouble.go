@@ -135,7 +135,7 @@ func (l *LeaseLocker) disturb(ctx context.Context, call string, run func() error
 			return &memlease.Failure{As: sqlerr.Unavailable, Err: errMuted}
 		}
 		l.unresolved.Store(false)
-	case "Release", "PassOn":
+	case "Release", "HandOff":
 		if l.unresolved.Load() && lease.Reconciles(ctx) {
 			return &memlease.Failure{As: sqlerr.Unresolved, Err: errUnresolved}
 		}

@@ -31,7 +31,7 @@ type target struct {
 	schema string // never empty: what the connection's setting means was asked once
 	server string // "MySQL" or "MariaDB", if the engine is MySQL
 	direct bool   // no pooler between, as far as can be seen
-	owner  pgdb.StrangeOwnerRow
+	owner  pgdb.ForeignOwnerRow
 	close  func() error
 }
 
@@ -128,7 +128,7 @@ func (t *target) inspectPostgres(ctx context.Context, conn *sql.Conn) error {
 	if err := postgres.CheckOwners(untrusted); err != nil {
 		return err
 	}
-	if err := conn.QueryRowContext(ctx, pgdb.StrangeOwner, t.schema).Scan(&t.owner.Stranger, &t.owner.MayCreate); err != nil {
+	if err := conn.QueryRowContext(ctx, pgdb.ForeignOwner, t.schema).Scan(&t.owner.Stranger, &t.owner.MayCreate); err != nil {
 		return fmt.Errorf("dblock: looking for the owners of the tables: %w", err)
 	}
 	t.direct, err = direct(ctx, conn)

@@ -265,7 +265,7 @@ func (l *leaseRows) see(
 }
 
 // refused says why a request was not granted. A key with readers only has no holder.
-func refused(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) lease.AcquireResult {
+func refused(r mysqldb.ReadLeasesRow, a lease.AcquireRequest) lease.AcquireResult {
 	answer := lease.AcquireResult{MemberGone: !r.Alive}
 	switch {
 	case r.Shared && !a.DespiteReaders && freeFor(r, a):
@@ -281,7 +281,7 @@ func refused(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) lease.AcquireResult
 }
 
 // freeFor reports whether a key has no exclusive holder, or one that the request knows to be gone.
-func freeFor(r mysqldb.SeeLeasesRow, a lease.AcquireRequest) bool {
+func freeFor(r mysqldb.ReadLeasesRow, a lease.AcquireRequest) bool {
 	return r.Held == 0 || r.MemberID.Valid && id(r.MemberID.String) == a.DeadMember
 }
 

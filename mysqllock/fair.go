@@ -104,8 +104,8 @@ func pick[T any](of []T, at []int) []T {
 
 // Entry reads one row.
 func (d *leaseDriver) Entry(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.QueueEntry, error) {
-	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.SeeTurnRow, error) {
-		return d.q.SeeTurn(ctx, on, mysqldb.SeeTurnParams{Handle: handle[:], Ticket: ticket, Waiting: handle[:], LeaseKey: []byte(key)})
+	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.ReadTicketRow, error) {
+		return d.q.ReadTicket(ctx, on, mysqldb.ReadTicketParams{Handle: handle[:], Ticket: ticket, Waiting: handle[:], LeaseKey: []byte(key)})
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return lease.QueueEntry{Missing: true, Waits: true}, nil
@@ -210,7 +210,7 @@ func (t *ticketRows) heldOf(ctx context.Context, backs []lease.ReleaseRequest) (
 // passOn gives a key to the next waiter, or back if there is none.
 func (t *ticketRows) passOn(ctx context.Context, b lease.ReleaseRequest) (lease.ReleaseResult, error) {
 	passed, err := t.next(ctx, b.Key, b.Handle, func(on mysqldb.DBTX, ticket int64) (int64, error) {
-		return t.q.PassOn(ctx, on, []byte(b.Key), b.Handle[:], ticket)
+		return t.q.HandOff(ctx, on, []byte(b.Key), b.Handle[:], ticket)
 	})
 	if passed || err != nil {
 		return lease.ReleaseResult{Freed: passed}, err

@@ -72,8 +72,8 @@ func (d *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseR
 
 // Get reads one lease.
 func (d *leaseDriver) Get(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
-	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.LookAtLeaseRow, error) {
-		return d.q.LookAtLease(ctx, on, []byte(key))
+	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.GetLeaseRow, error) {
+		return d.q.GetLease(ctx, on, []byte(key))
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return d.getShared(ctx, key)
@@ -92,8 +92,8 @@ func (d *leaseDriver) Get(ctx context.Context, key string) (l lease.HeldLease, h
 
 // getShared reads a holder of a key that none holds exclusively, or else the key's last token.
 func (d *leaseDriver) getShared(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
-	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.LookAtSharedOrPermitsRow, error) {
-		return d.q.LookAtSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
+	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.GetSharedOrPermitsRow, error) {
+		return d.q.GetSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
 	})
 	switch {
 	case err == nil:

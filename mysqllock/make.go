@@ -87,9 +87,9 @@ func (l *leaseRows) makeRows(ctx context.Context, by lease.By, asks []lease.Acqu
 	for _, a := range asks {
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}
-	statement := mysqldb.MakeLeasesSkipping
+	statement := mysqldb.InsertLeasesSkipping
 	if l.db.MariaDB {
-		statement = mysqldb.MakeLeases
+		statement = mysqldb.InsertLeases
 	} else if deadline, has := ctx.Deadline(); has && time.Until(deadline) < 2*boundWait {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 2*boundWait)

@@ -128,8 +128,8 @@ func (p *permitRows) permitToken(ctx context.Context, asks []lease.AcquireReques
 func (p *permitRows) seePermits(
 	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
 ) (usable, beyond int, err error) {
-	rows, err := read(ctx, p.conns, func(on mysqldb.DBTX) ([]mysqldb.SeePermitsRow, error) {
-		return p.q.SeePermits(ctx, on, by.Member[:], by.Heartbeat, []byte(asks[at[0]].Key))
+	rows, err := read(ctx, p.conns, func(on mysqldb.DBTX) ([]mysqldb.ReadPermitsRow, error) {
+		return p.q.ReadPermits(ctx, on, by.Member[:], by.Heartbeat, []byte(asks[at[0]].Key))
 	})
 	if err != nil {
 		return 0, 0, err
@@ -165,7 +165,7 @@ func (p *permitRows) makeSemaphore(ctx context.Context, key string, limit int) e
 		return err
 	}
 	return p.bounded(ctx, mysql.Briefly, func(on mysqldb.DBTX) error {
-		return p.q.MakeSemaphore(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
+		return p.q.InsertSemaphore(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
 	})
 }
 
@@ -194,7 +194,7 @@ func (p *permitRows) makePermits(ctx context.Context, key string, limit int) err
 			args = append(args, []byte(key), int64(slot+n))
 		}
 		err = p.bounded(ctx, mysql.Briefly, func(on mysqldb.DBTX) error {
-			_, err := on.ExecContext(ctx, mysqldb.MakePermits, args...)
+			_, err := on.ExecContext(ctx, mysqldb.InsertPermits, args...)
 			return err
 		})
 	}

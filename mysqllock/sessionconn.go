@@ -151,7 +151,7 @@ func (e *sessionDriver) Note(ctx context.Context, keys map[session.ID]string) er
 	if _, err := on.ExecContext(ctx, mysqldb.NoteSessionKeys, args...); err != nil {
 		return err
 	}
-	return e.q.ForgetSessionKeys(ctx, on)
+	return e.q.DeleteSessionKeys(ctx, on)
 }
 
 // sessionConn is a connection that has session locks.

@@ -194,11 +194,11 @@ func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.Acquire
 }
 
 // seeKeys reads the rows of some keys.
-func (l *leaseRows) seeKeys(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (map[string]mysqldb.SeeLeasesRow, error) {
-	rows, err := read(ctx, l.conns, func(on mysqldb.DBTX) ([]mysqldb.SeeLeasesRow, error) {
-		return l.q.SeeLeases(ctx, on, by.Member[:], by.Heartbeat, askedKeys(asks))
+func (l *leaseRows) seeKeys(ctx context.Context, by lease.By, asks []lease.AcquireRequest) (map[string]mysqldb.ReadLeasesRow, error) {
+	rows, err := read(ctx, l.conns, func(on mysqldb.DBTX) ([]mysqldb.ReadLeasesRow, error) {
+		return l.q.ReadLeases(ctx, on, by.Member[:], by.Heartbeat, askedKeys(asks))
 	})
-	seen := make(map[string]mysqldb.SeeLeasesRow, len(rows))
+	seen := make(map[string]mysqldb.ReadLeasesRow, len(rows))
 	for _, r := range rows {
 		seen[string(r.LeaseKey)] = r
 	}
@@ -212,12 +212,12 @@ func (l *leaseRows) makeUnheld(ctx context.Context, shared bool, keys []string) 
 	if len(keys) == 0 {
 		return nil
 	}
-	statement, args := mysqldb.MakeFreeLeases, []any(nil)
+	statement, args := mysqldb.InsertFreeLeases, []any(nil)
 	switch {
 	case !l.db.MariaDB:
-		statement = mysqldb.MakeUnheldSkipping
+		statement = mysqldb.InsertUnheldSkipping
 	case shared:
-		statement = mysqldb.MakeShared
+		statement = mysqldb.InsertShared
 	}
 	for _, key := range keys {
 		args = append(args, []byte(key))
@@ -244,8 +244,8 @@ func (l *leaseRows) makeUnheld(ctx context.Context, shared bool, keys []string) 
 
 // Readers is one statement in a snapshot of its own.
 func (d *leaseDriver) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
-	rows, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([]mysqldb.SeeReadersRow, error) {
-		return d.q.SeeReaders(ctx, on, []byte(key))
+	rows, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([]mysqldb.ReadReadersRow, error) {
+		return d.q.ReadReaders(ctx, on, []byte(key))
 	})
 	readers := make([]lease.Holder, len(rows))
 	for i, r := range rows {

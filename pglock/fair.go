@@ -38,7 +38,7 @@ func (d *leaseDriver) enqueue(ctx context.Context, by lease.By, asks []lease.Acq
 // Entry reads one row. Another process has written a grant: it counts once the synchronous
 // standbys have it.
 func (d *leaseDriver) Entry(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.QueueEntry, error) {
-	r, err := d.q.SeeTurn(ctx, d.db, postgres.UUID(handle), ticket, key)
+	r, err := d.q.ReadTicket(ctx, d.db, postgres.UUID(handle), ticket, key)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lease.QueueEntry{Missing: true, Waits: true}, nil
 	}
@@ -69,16 +69,16 @@ func (d *leaseDriver) Serve(ctx context.Context, key string, gone member.ID) (bo
 func (d *leaseDriver) passOn(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	keys, handles := keysAndHandles(lease.MayWait(backs))
 	if len(keys) > 0 {
-		if _, err := d.q.WithdrawTickets(ctx, d.db, keys, handles, batchTimeout(ctx, len(backs))); err != nil {
+		if _, err := d.q.DeleteTickets(ctx, d.db, keys, handles, batchTimeout(ctx, len(backs))); err != nil {
 			return nil, ofBatch(err, len(backs))
 		}
 	}
 	keys, handles = keysAndHandles(backs)
-	rows, err := notifying(d, func(on pgdb.DBTX, notify bool) ([]pgdb.PassOnRow, error) {
-		return d.q.PassOn(ctx, on, pgdb.PassOnParams{LeaseKeys: keys, Handles: handles, LockTimeout: lockTimeout(ctx), Notify: notify})
+	rows, err := notifying(d, func(on pgdb.DBTX, notify bool) ([]pgdb.HandOffRow, error) {
+		return d.q.HandOff(ctx, on, pgdb.HandOffParams{LeaseKeys: keys, Handles: handles, LockTimeout: lockTimeout(ctx), Notify: notify})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return releaseResults(backs, alike(rows, func(r pgdb.PassOnRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) })), nil
+	return releaseResults(backs, alike(rows, func(r pgdb.HandOffRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) })), nil
 }

@@ -65,7 +65,7 @@ func (d *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseR
 
 // Get reads one lease.
 func (d *leaseDriver) Get(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
-	r, err := d.q.LookAtLease(ctx, d.db, key)
+	r, err := d.q.GetLease(ctx, d.db, key)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return d.getShared(ctx, key)
 	}
@@ -81,7 +81,7 @@ func (d *leaseDriver) Get(ctx context.Context, key string) (l lease.HeldLease, h
 
 // getShared reads a holder of a key that none holds exclusively, or else the key's last token.
 func (d *leaseDriver) getShared(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
-	r, err := d.q.LookAtSharedOrPermits(ctx, d.db, key)
+	r, err := d.q.GetSharedOrPermits(ctx, d.db, key)
 	switch {
 	case err == nil:
 		return lease.HeldLease{

@@ -157,7 +157,7 @@ func (e *sessionDriver) Note(ctx context.Context, keys map[session.ID]string) er
 	if err := e.q.NoteSessionKeys(ctx, on, e.namespace, ids, names); err != nil {
 		return err
 	}
-	return e.q.ForgetSessionKeys(ctx, on)
+	return e.q.DeleteSessionKeys(ctx, on)
 }
 
 // sessionConn is a connection that has session locks.
@@ -173,7 +173,7 @@ type sessionConn struct {
 
 // Has looks the locks up.
 func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, error) {
-	rows, err := c.q.OwnSessionLocks(ctx, c.conn)
+	rows, err := c.q.HeldSessionLocks(ctx, c.conn)
 	if err != nil {
 		return nil, err
 	}
@@ -189,8 +189,8 @@ func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, er
 const waitBits = 7255594130963576273
 
 // lockRow is the row of the lock that a step is about.
-func lockRow(s session.Step) pgdb.OwnSessionLocksRow {
-	row := pgdb.OwnSessionLocksRow{LockID: keyOf(s.ID)}
+func lockRow(s session.Step) pgdb.HeldSessionLocksRow {
+	row := pgdb.HeldSessionLocksRow{LockID: keyOf(s.ID)}
 	switch s.Op {
 	case session.TakeShared, session.FreeShared, session.DropShared:
 		row.Shared = true

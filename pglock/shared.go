@@ -37,7 +37,7 @@ func (d *leaseDriver) acquireShared(ctx context.Context, by lease.By, asks []lea
 
 // Readers is one statement in a snapshot of its own.
 func (d *leaseDriver) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
-	rows, err := d.q.SeeReaders(ctx, d.db, key)
+	rows, err := d.q.ReadReaders(ctx, d.db, key)
 	readers := make([]lease.Holder, len(rows))
 	for i, r := range rows {
 		readers[i] = lease.Holder{

@@ -48,7 +48,7 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 func (q *Queue) revive(ctx context.Context, ids []driver.ID) (revived int, err error) {
 	err = q.db.again(ctx, "retrying dead jobs", func(ctx context.Context) (err error) {
 		return q.managing.do(ctx, func() (err error) {
-			revived, err = q.driver.Admin().Revive(ctx, ids)
+			revived, err = q.driver.Admin().RetryJob(ctx, ids)
 			return err
 		})
 	})

@@ -88,24 +88,7 @@ func (q *Queries) Enqueue(ctx context.Context, db DBTX, arg EnqueueParams) (int6
 	return result.RowsAffected()
 }
 
-const NextTicket = `-- name: NextTicket :one
-SELECT q.ticket
-FROM dblock_ticket q
-JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMESTAMP(6)
-WHERE q.lease_key = ? AND NOT q.served AND q.handle <> CAST(? AS BINARY)
-ORDER BY q.ticket
-LIMIT 1
-`
-
-// The next waiter of a key: the lowest ticket whose member is alive.
-func (q *Queries) NextTicket(ctx context.Context, db DBTX, leaseKey []byte, handle interface{}) (int64, error) {
-	row := db.QueryRowContext(ctx, NextTicket, leaseKey, handle)
-	var ticket int64
-	err := row.Scan(&ticket)
-	return ticket, err
-}
-
-const PassOn = `-- name: PassOn :execrows
+const HandOff = `-- name: HandOff :execrows
 UPDATE (
     SELECT l.lease_key FROM dblock_lease l FORCE INDEX (PRIMARY)
     WHERE l.lease_key = ? AND l.handle = CAST(? AS BINARY) AND NOT l.shared
@@ -122,12 +105,29 @@ WHERE n.ticket = CAST(? AS SIGNED) AND NOT n.served
 `
 
 // Passes a key that this process holds to the next waiter, unless readers may have it.
-func (q *Queries) PassOn(ctx context.Context, db DBTX, leaseKey []byte, handle interface{}, ticket int64) (int64, error) {
-	result, err := db.ExecContext(ctx, PassOn, leaseKey, handle, ticket)
+func (q *Queries) HandOff(ctx context.Context, db DBTX, leaseKey []byte, handle interface{}, ticket int64) (int64, error) {
+	result, err := db.ExecContext(ctx, HandOff, leaseKey, handle, ticket)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+const NextTicket = `-- name: NextTicket :one
+SELECT q.ticket
+FROM dblock_ticket q
+JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMESTAMP(6)
+WHERE q.lease_key = ? AND NOT q.served AND q.handle <> CAST(? AS BINARY)
+ORDER BY q.ticket
+LIMIT 1
+`
+
+// The next waiter of a key: the lowest ticket whose member is alive.
+func (q *Queries) NextTicket(ctx context.Context, db DBTX, leaseKey []byte, handle interface{}) (int64, error) {
+	row := db.QueryRowContext(ctx, NextTicket, leaseKey, handle)
+	var ticket int64
+	err := row.Scan(&ticket)
+	return ticket, err
 }
 
 const QueuedKeys = `-- name: QueuedKeys :many
@@ -172,7 +172,7 @@ func (q *Queries) QueuedKeys(ctx context.Context, db DBTX, leaseKeys [][]byte) (
 	return items, nil
 }
 
-const SeeTurn = `-- name: SeeTurn :one
+const ReadTicket = `-- name: ReadTicket :one
 SELECT CAST(CASE WHEN l.handle = CAST(? AS BINARY) AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN l.token ELSE 0 END AS SIGNED) AS granted,
        CAST(CASE WHEN l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS held,
        l.handle, l.shared, l.member_id, l.label, l.token,
@@ -191,14 +191,14 @@ WHERE l.lease_key = ?
 LIMIT 1
 `
 
-type SeeTurnParams struct {
+type ReadTicketParams struct {
 	Handle   interface{}
 	Ticket   int64
 	Waiting  interface{}
 	LeaseKey []byte
 }
 
-type SeeTurnRow struct {
+type ReadTicketRow struct {
 	Granted     int64
 	Held        int64
 	Handle      sql.NullString
@@ -215,14 +215,14 @@ type SeeTurnRow struct {
 // What has become of a call that waits: the key is its own, or another holder's, or free, for
 // example for readers; and whether its ticket is there, and counts. A row that readers may have is
 // no grant: a process of an older version may have served the ticket beside them.
-func (q *Queries) SeeTurn(ctx context.Context, db DBTX, arg SeeTurnParams) (SeeTurnRow, error) {
-	row := db.QueryRowContext(ctx, SeeTurn,
+func (q *Queries) ReadTicket(ctx context.Context, db DBTX, arg ReadTicketParams) (ReadTicketRow, error) {
+	row := db.QueryRowContext(ctx, ReadTicket,
 		arg.Handle,
 		arg.Ticket,
 		arg.Waiting,
 		arg.LeaseKey,
 	)
-	var i SeeTurnRow
+	var i ReadTicketRow
 	err := row.Scan(
 		&i.Granted,
 		&i.Held,

@@ -516,6 +516,111 @@ func (q *Queries) FreeWaitedFor(ctx context.Context, db DBTX, leaseKeys [][]byte
 	return items, nil
 }
 
+const GetLease = `-- name: GetLease :one
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label, l.data,
+       CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
+       (SELECT COUNT(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = l.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.lease_key = ?
+  AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+  AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+LIMIT 1
+`
+
+type GetLeaseRow struct {
+	LeaseKey    []byte
+	Token       int64
+	Handle      sql.NullString
+	MemberID    sql.NullString
+	Label       []byte
+	MemberLabel []byte
+	Data        sql.NullString
+	AgeUs       int64
+	RemainingUs int64
+	Waiters     int64
+}
+
+// One row of ListLeases, with its data.
+func (q *Queries) GetLease(ctx context.Context, db DBTX, leaseKey []byte) (GetLeaseRow, error) {
+	row := db.QueryRowContext(ctx, GetLease, leaseKey)
+	var i GetLeaseRow
+	err := row.Scan(
+		&i.LeaseKey,
+		&i.Token,
+		&i.Handle,
+		&i.MemberID,
+		&i.Label,
+		&i.MemberLabel,
+		&i.Data,
+		&i.AgeUs,
+		&i.RemainingUs,
+		&i.Waiters,
+	)
+	return i, err
+}
+
+const GetSharedOrPermits = `-- name: GetSharedOrPermits :one
+SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
+       CAST(held.permits AS SIGNED) AS permits, CAST(held.limited_to AS SIGNED) AS limited_to, COALESCE(m.label, '') AS member_label, held.data,
+       CAST(TIMESTAMPDIFF(MICROSECOND, held.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(held.held_until, m.expires_at), COALESCE(m.expires_at, held.held_until))), 0) AS SIGNED) AS remaining_us,
+       (SELECT COUNT(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = ? AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+FROM (
+    SELECT 1 AS mode, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, r.data, 0 AS permits, 0 AS limited_to
+    FROM dblock_reader r WHERE r.lease_key = ?
+    UNION ALL
+    SELECT 2, p.token, p.handle, p.member_id, p.held_until, p.changed_at, p.label, p.data, p.together, s.permits
+    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
+    WHERE p.lease_key = ? AND p.handle IS NOT NULL
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
+  AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+LIMIT 1
+`
+
+type GetSharedOrPermitsRow struct {
+	Mode        int64
+	Token       int64
+	Handle      []byte
+	MemberID    sql.NullString
+	Label       []byte
+	Permits     int64
+	LimitedTo   int64
+	MemberLabel []byte
+	Data        sql.NullString
+	AgeUs       int64
+	RemainingUs int64
+	Waiters     int64
+}
+
+// One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
+func (q *Queries) GetSharedOrPermits(ctx context.Context, db DBTX, waitedKey []byte, sharedKey []byte, permitsKey []byte) (GetSharedOrPermitsRow, error) {
+	row := db.QueryRowContext(ctx, GetSharedOrPermits, waitedKey, sharedKey, permitsKey)
+	var i GetSharedOrPermitsRow
+	err := row.Scan(
+		&i.Mode,
+		&i.Token,
+		&i.Handle,
+		&i.MemberID,
+		&i.Label,
+		&i.Permits,
+		&i.LimitedTo,
+		&i.MemberLabel,
+		&i.Data,
+		&i.AgeUs,
+		&i.RemainingUs,
+		&i.Waiters,
+	)
+	return i, err
+}
+
 const HeldByMember = `-- name: HeldByMember :many
 SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, held.handle
 FROM (
@@ -682,6 +787,117 @@ func (q *Queries) HoldingLeases(ctx context.Context, db DBTX, leaseKeys [][]byte
 	return items, nil
 }
 
+const InsertFreeLeases = `-- name: InsertFreeLeases :exec
+INSERT IGNORE INTO dblock_lease (lease_key, token)
+VALUES /*dblock:rows*/(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)/*dblock:end*/
+`
+
+// Makes rows that are missing. They have no holder.
+func (q *Queries) InsertFreeLeases(ctx context.Context, db DBTX, leaseKey []byte) error {
+	_, err := db.ExecContext(ctx, InsertFreeLeases, leaseKey)
+	return err
+}
+
+const InsertLeases = `-- name: InsertLeases :execresult
+INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
+SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
+       TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
+FROM (
+    SELECT m.member_id FROM dblock_member m
+    WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+) me
+STRAIGHT_JOIN ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
+/*dblock:end*/) ask
+ON true
+`
+
+type InsertLeasesParams struct {
+	MemberID []byte
+	Beat     int64
+	LeaseKey interface{}
+	Handle   interface{}
+	Keeper   interface{}
+	HoldUs   int64
+	Label    interface{}
+	Data     interface{}
+}
+
+// Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON
+// DUPLICATE KEY UPDATE, which would wait for a guarded row. It would wait for a row or a gap that
+// another transaction has locked: on MariaDB it is set not to. All have the same token, the
+// statement's insert id.
+func (q *Queries) InsertLeases(ctx context.Context, db DBTX, arg InsertLeasesParams) (sql.Result, error) {
+	return db.ExecContext(ctx, InsertLeases,
+		arg.MemberID,
+		arg.Beat,
+		arg.LeaseKey,
+		arg.Handle,
+		arg.Keeper,
+		arg.HoldUs,
+		arg.Label,
+		arg.Data,
+	)
+}
+
+const InsertLeasesSkipping = `-- name: InsertLeasesSkipping :execresult
+INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
+SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
+       TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
+FROM (
+    SELECT m.member_id FROM dblock_member m
+    WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+) me
+STRAIGHT_JOIN ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
+/*dblock:end*/) ask
+ON true
+WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key)
+`
+
+type InsertLeasesSkippingParams struct {
+	MemberID []byte
+	Beat     int64
+	LeaseKey interface{}
+	Handle   interface{}
+	Keeper   interface{}
+	HoldUs   int64
+	Label    interface{}
+	Data     interface{}
+}
+
+// InsertLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT
+// locks nothing and sees rows that other transactions have not committed: the statement passes over
+// those. It cannot see a locked gap. It waits for the gap, at most for the lock wait timeout of the
+// session, and grants the lease if the gap becomes free.
+func (q *Queries) InsertLeasesSkipping(ctx context.Context, db DBTX, arg InsertLeasesSkippingParams) (sql.Result, error) {
+	return db.ExecContext(ctx, InsertLeasesSkipping,
+		arg.MemberID,
+		arg.Beat,
+		arg.LeaseKey,
+		arg.Handle,
+		arg.Keeper,
+		arg.HoldUs,
+		arg.Label,
+		arg.Data,
+	)
+}
+
+const InsertUnheldSkipping = `-- name: InsertUnheldSkipping :exec
+INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
+SELECT ask.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1 + ask.shared, ask.shared
+FROM ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS SIGNED) AS shared
+/*dblock:end*/) ask
+WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key)
+`
+
+// InsertFreeLeases and InsertShared for MySQL: see InsertLeasesSkipping.
+func (q *Queries) InsertUnheldSkipping(ctx context.Context, db DBTX, leaseKey interface{}, shared int64) error {
+	_, err := db.ExecContext(ctx, InsertUnheldSkipping, leaseKey, shared)
+	return err
+}
+
 const LastToken = `-- name: LastToken :one
 SELECT l.token FROM dblock_lease l WHERE l.lease_key = ? LIMIT 1
 `
@@ -821,222 +1037,6 @@ func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) 
 	return items, nil
 }
 
-const LookAtLease = `-- name: LookAtLease :one
-SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label, l.data,
-       CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
-       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
-            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
-       (SELECT COUNT(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = l.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
-FROM dblock_lease l
-LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE l.lease_key = ?
-  AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
-  AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
-LIMIT 1
-`
-
-type LookAtLeaseRow struct {
-	LeaseKey    []byte
-	Token       int64
-	Handle      sql.NullString
-	MemberID    sql.NullString
-	Label       []byte
-	MemberLabel []byte
-	Data        sql.NullString
-	AgeUs       int64
-	RemainingUs int64
-	Waiters     int64
-}
-
-// One row of ListLeases, with its data.
-func (q *Queries) LookAtLease(ctx context.Context, db DBTX, leaseKey []byte) (LookAtLeaseRow, error) {
-	row := db.QueryRowContext(ctx, LookAtLease, leaseKey)
-	var i LookAtLeaseRow
-	err := row.Scan(
-		&i.LeaseKey,
-		&i.Token,
-		&i.Handle,
-		&i.MemberID,
-		&i.Label,
-		&i.MemberLabel,
-		&i.Data,
-		&i.AgeUs,
-		&i.RemainingUs,
-		&i.Waiters,
-	)
-	return i, err
-}
-
-const LookAtSharedOrPermits = `-- name: LookAtSharedOrPermits :one
-SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
-       CAST(held.permits AS SIGNED) AS permits, CAST(held.limited_to AS SIGNED) AS limited_to, COALESCE(m.label, '') AS member_label, held.data,
-       CAST(TIMESTAMPDIFF(MICROSECOND, held.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
-       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
-            LEAST(COALESCE(held.held_until, m.expires_at), COALESCE(m.expires_at, held.held_until))), 0) AS SIGNED) AS remaining_us,
-       (SELECT COUNT(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = ? AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
-FROM (
-    SELECT 1 AS mode, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, r.data, 0 AS permits, 0 AS limited_to
-    FROM dblock_reader r WHERE r.lease_key = ?
-    UNION ALL
-    SELECT 2, p.token, p.handle, p.member_id, p.held_until, p.changed_at, p.label, p.data, p.together, s.permits
-    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
-    WHERE p.lease_key = ? AND p.handle IS NOT NULL
-) held
-LEFT JOIN dblock_member m ON m.member_id = held.member_id
-WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
-  AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
-LIMIT 1
-`
-
-type LookAtSharedOrPermitsRow struct {
-	Mode        int64
-	Token       int64
-	Handle      []byte
-	MemberID    sql.NullString
-	Label       []byte
-	Permits     int64
-	LimitedTo   int64
-	MemberLabel []byte
-	Data        sql.NullString
-	AgeUs       int64
-	RemainingUs int64
-	Waiters     int64
-}
-
-// One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
-func (q *Queries) LookAtSharedOrPermits(ctx context.Context, db DBTX, waitedKey []byte, sharedKey []byte, permitsKey []byte) (LookAtSharedOrPermitsRow, error) {
-	row := db.QueryRowContext(ctx, LookAtSharedOrPermits, waitedKey, sharedKey, permitsKey)
-	var i LookAtSharedOrPermitsRow
-	err := row.Scan(
-		&i.Mode,
-		&i.Token,
-		&i.Handle,
-		&i.MemberID,
-		&i.Label,
-		&i.Permits,
-		&i.LimitedTo,
-		&i.MemberLabel,
-		&i.Data,
-		&i.AgeUs,
-		&i.RemainingUs,
-		&i.Waiters,
-	)
-	return i, err
-}
-
-const MakeFreeLeases = `-- name: MakeFreeLeases :exec
-INSERT IGNORE INTO dblock_lease (lease_key, token)
-VALUES /*dblock:rows*/(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)/*dblock:end*/
-`
-
-// Makes rows that are missing. They have no holder.
-func (q *Queries) MakeFreeLeases(ctx context.Context, db DBTX, leaseKey []byte) error {
-	_, err := db.ExecContext(ctx, MakeFreeLeases, leaseKey)
-	return err
-}
-
-const MakeLeases = `-- name: MakeLeases :execresult
-INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
-SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
-       TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
-FROM (
-    SELECT m.member_id FROM dblock_member m
-    WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
-) me
-STRAIGHT_JOIN ( /*dblock:asks*/
-    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
-/*dblock:end*/) ask
-ON true
-`
-
-type MakeLeasesParams struct {
-	MemberID []byte
-	Beat     int64
-	LeaseKey interface{}
-	Handle   interface{}
-	Keeper   interface{}
-	HoldUs   int64
-	Label    interface{}
-	Data     interface{}
-}
-
-// Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON
-// DUPLICATE KEY UPDATE, which would wait for a guarded row. It would wait for a row or a gap that
-// another transaction has locked: on MariaDB it is set not to. All have the same token, the
-// statement's insert id.
-func (q *Queries) MakeLeases(ctx context.Context, db DBTX, arg MakeLeasesParams) (sql.Result, error) {
-	return db.ExecContext(ctx, MakeLeases,
-		arg.MemberID,
-		arg.Beat,
-		arg.LeaseKey,
-		arg.Handle,
-		arg.Keeper,
-		arg.HoldUs,
-		arg.Label,
-		arg.Data,
-	)
-}
-
-const MakeLeasesSkipping = `-- name: MakeLeasesSkipping :execresult
-INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
-SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
-       TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
-FROM (
-    SELECT m.member_id FROM dblock_member m
-    WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
-) me
-STRAIGHT_JOIN ( /*dblock:asks*/
-    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
-/*dblock:end*/) ask
-ON true
-WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key)
-`
-
-type MakeLeasesSkippingParams struct {
-	MemberID []byte
-	Beat     int64
-	LeaseKey interface{}
-	Handle   interface{}
-	Keeper   interface{}
-	HoldUs   int64
-	Label    interface{}
-	Data     interface{}
-}
-
-// MakeLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT
-// locks nothing and sees rows that other transactions have not committed: the statement passes over
-// those. It cannot see a locked gap. It waits for the gap, at most for the lock wait timeout of the
-// session, and grants the lease if the gap becomes free.
-func (q *Queries) MakeLeasesSkipping(ctx context.Context, db DBTX, arg MakeLeasesSkippingParams) (sql.Result, error) {
-	return db.ExecContext(ctx, MakeLeasesSkipping,
-		arg.MemberID,
-		arg.Beat,
-		arg.LeaseKey,
-		arg.Handle,
-		arg.Keeper,
-		arg.HoldUs,
-		arg.Label,
-		arg.Data,
-	)
-}
-
-const MakeUnheldSkipping = `-- name: MakeUnheldSkipping :exec
-INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
-SELECT ask.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1 + ask.shared, ask.shared
-FROM ( /*dblock:asks*/
-    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS SIGNED) AS shared
-/*dblock:end*/) ask
-WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key)
-`
-
-// MakeFreeLeases and MakeShared for MySQL: see MakeLeasesSkipping.
-func (q *Queries) MakeUnheldSkipping(ctx context.Context, db DBTX, leaseKey interface{}, shared int64) error {
-	_, err := db.ExecContext(ctx, MakeUnheldSkipping, leaseKey, shared)
-	return err
-}
-
 const OthersWait = `-- name: OthersWait :one
 SELECT EXISTS (
     SELECT 1 FROM dblock_lease_waiter w
@@ -1052,6 +1052,83 @@ func (q *Queries) OthersWait(ctx context.Context, db DBTX, leaseKey []byte, memb
 	var waits bool
 	err := row.Scan(&waits)
 	return waits, err
+}
+
+const ReadLeases = `-- name: ReadLeases :many
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, l.shared,
+       EXISTS (
+           SELECT 1 FROM dblock_member me
+           WHERE me.member_id = ? AND me.beat <= CAST(? AS SIGNED) + 1 AND me.expires_at > +UTC_TIMESTAMP(6)
+       ) AS alive,
+       CAST(CASE WHEN l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS held,
+       CAST(CASE WHEN l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS holder_dead,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.lease_key IN (/*SLICE:lease_keys*/?)
+LIMIT 18446744073709551615
+`
+
+type ReadLeasesRow struct {
+	LeaseKey    []byte
+	Token       int64
+	Handle      sql.NullString
+	MemberID    sql.NullString
+	Label       []byte
+	Shared      bool
+	Alive       bool
+	Held        int64
+	HolderDead  int64
+	RemainingUs int64
+}
+
+// The holders of keys, and the free keys, as one snapshot shows them: a holder's member that it
+// lacks is gone.
+func (q *Queries) ReadLeases(ctx context.Context, db DBTX, memberID []byte, beat int64, leaseKeys [][]byte) ([]ReadLeasesRow, error) {
+	query := ReadLeases
+	var queryParams []interface{}
+	queryParams = append(queryParams, memberID)
+	queryParams = append(queryParams, beat)
+	if len(leaseKeys) > 0 {
+		for _, v := range leaseKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(leaseKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadLeasesRow
+	for rows.Next() {
+		var i ReadLeasesRow
+		if err := rows.Scan(
+			&i.LeaseKey,
+			&i.Token,
+			&i.Handle,
+			&i.MemberID,
+			&i.Label,
+			&i.Shared,
+			&i.Alive,
+			&i.Held,
+			&i.HolderDead,
+			&i.RemainingUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ReleaseAlike = `-- name: ReleaseAlike :execrows
@@ -1201,83 +1278,6 @@ func (q *Queries) ReleaseSet(ctx context.Context, db DBTX, leaseKey interface{},
 		return 0, err
 	}
 	return result.RowsAffected()
-}
-
-const SeeLeases = `-- name: SeeLeases :many
-SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, l.shared,
-       EXISTS (
-           SELECT 1 FROM dblock_member me
-           WHERE me.member_id = ? AND me.beat <= CAST(? AS SIGNED) + 1 AND me.expires_at > +UTC_TIMESTAMP(6)
-       ) AS alive,
-       CAST(CASE WHEN l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS held,
-       CAST(CASE WHEN l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS holder_dead,
-       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
-            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us
-FROM dblock_lease l
-LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE l.lease_key IN (/*SLICE:lease_keys*/?)
-LIMIT 18446744073709551615
-`
-
-type SeeLeasesRow struct {
-	LeaseKey    []byte
-	Token       int64
-	Handle      sql.NullString
-	MemberID    sql.NullString
-	Label       []byte
-	Shared      bool
-	Alive       bool
-	Held        int64
-	HolderDead  int64
-	RemainingUs int64
-}
-
-// The holders of keys, and the free keys, as one snapshot shows them: a holder's member that it
-// lacks is gone.
-func (q *Queries) SeeLeases(ctx context.Context, db DBTX, memberID []byte, beat int64, leaseKeys [][]byte) ([]SeeLeasesRow, error) {
-	query := SeeLeases
-	var queryParams []interface{}
-	queryParams = append(queryParams, memberID)
-	queryParams = append(queryParams, beat)
-	if len(leaseKeys) > 0 {
-		for _, v := range leaseKeys {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(leaseKeys))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
-	}
-	rows, err := db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SeeLeasesRow
-	for rows.Next() {
-		var i SeeLeasesRow
-		if err := rows.Scan(
-			&i.LeaseKey,
-			&i.Token,
-			&i.Handle,
-			&i.MemberID,
-			&i.Label,
-			&i.Shared,
-			&i.Alive,
-			&i.Held,
-			&i.HolderDead,
-			&i.RemainingUs,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const StatementLimits = `-- name: StatementLimits :one

@@ -267,6 +267,26 @@ func (q *Queries) HoldingPermits(ctx context.Context, db DBTX, leaseKeys [][]byt
 	return items, nil
 }
 
+const InsertPermits = `-- name: InsertPermits :exec
+INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES /*dblock:rows*/(?, ?)/*dblock:end*/
+`
+
+// Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
+// reader of it finds them all.
+func (q *Queries) InsertPermits(ctx context.Context, db DBTX, leaseKey []byte, slot int32) error {
+	_, err := db.ExecContext(ctx, InsertPermits, leaseKey, slot)
+	return err
+}
+
+const InsertSemaphore = `-- name: InsertSemaphore :exec
+INSERT IGNORE INTO dblock_semaphore (lease_key, permits) VALUES (?, ?)
+`
+
+func (q *Queries) InsertSemaphore(ctx context.Context, db DBTX, leaseKey []byte, permits int32) error {
+	_, err := db.ExecContext(ctx, InsertSemaphore, leaseKey, permits)
+	return err
+}
+
 const LatestPermit = `-- name: LatestPermit :one
 SELECT CAST(COALESCE(MAX(p.slot), 0) AS SIGNED) AS slot FROM dblock_permit p WHERE p.lease_key = ?
 LIMIT 1
@@ -277,26 +297,6 @@ func (q *Queries) LatestPermit(ctx context.Context, db DBTX, leaseKey []byte) (i
 	var slot int64
 	err := row.Scan(&slot)
 	return slot, err
-}
-
-const MakePermits = `-- name: MakePermits :exec
-INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES /*dblock:rows*/(?, ?)/*dblock:end*/
-`
-
-// Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
-// reader of it finds them all.
-func (q *Queries) MakePermits(ctx context.Context, db DBTX, leaseKey []byte, slot int32) error {
-	_, err := db.ExecContext(ctx, MakePermits, leaseKey, slot)
-	return err
-}
-
-const MakeSemaphore = `-- name: MakeSemaphore :exec
-INSERT IGNORE INTO dblock_semaphore (lease_key, permits) VALUES (?, ?)
-`
-
-func (q *Queries) MakeSemaphore(ctx context.Context, db DBTX, leaseKey []byte, permits int32) error {
-	_, err := db.ExecContext(ctx, MakeSemaphore, leaseKey, permits)
-	return err
 }
 
 const PermitSlots = `-- name: PermitSlots :many
@@ -361,31 +361,7 @@ func (q *Queries) PermitSlots(ctx context.Context, db DBTX, leaseKeys [][]byte, 
 	return items, nil
 }
 
-const ReleasePermits = `-- name: ReleasePermits :execrows
-UPDATE (
-    SELECT p.lease_key, p.slot
-    FROM ( /*dblock:asks*/
-        SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS SIGNED) AS slot, CAST(? AS BINARY) AS handle
-    /*dblock:end*/) ask
-    STRAIGHT_JOIN dblock_permit p FORCE INDEX (PRIMARY) ON p.lease_key = ask.lease_key AND p.slot = ask.slot
-    WHERE p.handle = ask.handle
-    LIMIT 1000000
-    FOR UPDATE SKIP LOCKED
-) ours
-STRAIGHT_JOIN dblock_permit t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key AND t.slot = ours.slot
-SET t.handle = NULL, t.together = 0, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
-`
-
-// Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over.
-func (q *Queries) ReleasePermits(ctx context.Context, db DBTX, leaseKey interface{}, slot int64, handle interface{}) (int64, error) {
-	result, err := db.ExecContext(ctx, ReleasePermits, leaseKey, slot, handle)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-const SeePermits = `-- name: SeePermits :many
+const ReadPermits = `-- name: ReadPermits :many
 SELECT CAST(seen.limited_to AS SIGNED) AS limited_to, CAST(seen.held AS SIGNED) AS held, CAST(seen.usable AS SIGNED) AS usable, CAST(seen.beyond AS SIGNED) AS beyond,
        CAST(seen.token AS SIGNED) AS token, seen.member_id, seen.label,
        EXISTS (
@@ -407,7 +383,7 @@ LEFT JOIN dblock_member m ON m.member_id = seen.member_id
 LIMIT 18446744073709551615
 `
 
-type SeePermitsRow struct {
+type ReadPermitsRow struct {
 	LimitedTo   int64
 	Held        int64
 	Usable      int64
@@ -422,15 +398,15 @@ type SeePermitsRow struct {
 
 // A semaphore's number, how many of its permits are free, and the holders of the others, a row
 // each. Without a lock: it grants nothing.
-func (q *Queries) SeePermits(ctx context.Context, db DBTX, memberID []byte, beat int64, leaseKey []byte) ([]SeePermitsRow, error) {
-	rows, err := db.QueryContext(ctx, SeePermits, memberID, beat, leaseKey)
+func (q *Queries) ReadPermits(ctx context.Context, db DBTX, memberID []byte, beat int64, leaseKey []byte) ([]ReadPermitsRow, error) {
+	rows, err := db.QueryContext(ctx, ReadPermits, memberID, beat, leaseKey)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SeePermitsRow
+	var items []ReadPermitsRow
 	for rows.Next() {
-		var i SeePermitsRow
+		var i ReadPermitsRow
 		if err := rows.Scan(
 			&i.LimitedTo,
 			&i.Held,
@@ -454,6 +430,30 @@ func (q *Queries) SeePermits(ctx context.Context, db DBTX, memberID []byte, beat
 		return nil, err
 	}
 	return items, nil
+}
+
+const ReleasePermits = `-- name: ReleasePermits :execrows
+UPDATE (
+    SELECT p.lease_key, p.slot
+    FROM ( /*dblock:asks*/
+        SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS SIGNED) AS slot, CAST(? AS BINARY) AS handle
+    /*dblock:end*/) ask
+    STRAIGHT_JOIN dblock_permit p FORCE INDEX (PRIMARY) ON p.lease_key = ask.lease_key AND p.slot = ask.slot
+    WHERE p.handle = ask.handle
+    LIMIT 1000000
+    FOR UPDATE SKIP LOCKED
+) ours
+STRAIGHT_JOIN dblock_permit t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key AND t.slot = ours.slot
+SET t.handle = NULL, t.together = 0, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
+`
+
+// Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over.
+func (q *Queries) ReleasePermits(ctx context.Context, db DBTX, leaseKey interface{}, slot int64, handle interface{}) (int64, error) {
+	result, err := db.ExecContext(ctx, ReleasePermits, leaseKey, slot, handle)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const SetPermits = `-- name: SetPermits :exec

@@ -102,23 +102,6 @@ func (q *Queries) BegunJobs(ctx context.Context, db DBTX, memberID interface{}, 
 	return items, nil
 }
 
-const BuryJobs = `-- name: BuryJobs :execrows
-INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
-SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.unique_key, j.group_key, j.group_most, ask.failure, j.payload
-FROM ( /*dblock:asks*/
-    SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS attempt, CAST(? AS BINARY) AS failure
-/*dblock:end*/) ask
-STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
-`
-
-func (q *Queries) BuryJobs(ctx context.Context, db DBTX, jobID interface{}, attempt int64, failure interface{}) (int64, error) {
-	result, err := db.ExecContext(ctx, BuryJobs, jobID, attempt, failure)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
 const CountJobs = `-- name: CountJobs :one
 SELECT COUNT(*) AS standing FROM dblock_queue_job j WHERE j.job_id IN (/*SLICE:job_ids*/?)
 LIMIT 1
@@ -142,17 +125,17 @@ func (q *Queries) CountJobs(ctx context.Context, db DBTX, jobIds [][]byte) (int6
 	return standing, err
 }
 
-const DeferJobs = `-- name: DeferJobs :execrows
-INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
-SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority, ask.retry
+const DiscardJobs = `-- name: DiscardJobs :execrows
+INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
+SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.unique_key, j.group_key, j.group_most, ask.failure, j.payload
 FROM ( /*dblock:asks*/
-    SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS delay_us, CAST(? AS SIGNED) AS retry
+    SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS attempt, CAST(? AS BINARY) AS failure
 /*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 `
 
-func (q *Queries) DeferJobs(ctx context.Context, db DBTX, jobID interface{}, delayUs int64, retry int64) (int64, error) {
-	result, err := db.ExecContext(ctx, DeferJobs, jobID, delayUs, retry)
+func (q *Queries) DiscardJobs(ctx context.Context, db DBTX, jobID interface{}, attempt int64, failure interface{}) (int64, error) {
+	result, err := db.ExecContext(ctx, DiscardJobs, jobID, attempt, failure)
 	if err != nil {
 		return 0, err
 	}
@@ -186,7 +169,7 @@ ON c.member_id = ? AND c.claim_id = ? AND c.job_id = ask.job_id
 
 // To end jobs of a claim, its rows are deleted first, which proves that they were there; what
 // becomes of the jobs comes after that in the same transaction. Fewer rows than were sent: some are
-// lost, and LockPlaces returns the others.
+// lost, and LockClaimed returns the others.
 //
 // Rows are joined by their whole key. With a list of keys the server reads a small table whole, and
 // waits for rows that others have locked.
@@ -222,7 +205,7 @@ func (q *Queries) FinishJobs(ctx context.Context, db DBTX, jobID interface{}) (i
 	return result.RowsAffected()
 }
 
-const LockPlaces = `-- name: LockPlaces :many
+const LockClaimed = `-- name: LockClaimed :many
 SELECT c.job_id
 FROM ( /*dblock:asks*/
     SELECT ? AS job_id
@@ -233,8 +216,8 @@ LIMIT 18446744073709551615
 FOR UPDATE
 `
 
-func (q *Queries) LockPlaces(ctx context.Context, db DBTX, jobID []byte, memberID []byte, claimID []byte) ([][]byte, error) {
-	rows, err := db.QueryContext(ctx, LockPlaces, jobID, memberID, claimID)
+func (q *Queries) LockClaimed(ctx context.Context, db DBTX, jobID []byte, memberID []byte, claimID []byte) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, LockClaimed, jobID, memberID, claimID)
 	if err != nil {
 		return nil, err
 	}
@@ -325,6 +308,23 @@ STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 
 func (q *Queries) ReadyAgainSince(ctx context.Context, db DBTX, jobID interface{}, readyUs int64) (int64, error) {
 	result, err := db.ExecContext(ctx, ReadyAgainSince, jobID, readyUs)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const RescheduleJobs = `-- name: RescheduleJobs :execrows
+INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
+SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority, ask.retry
+FROM ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS delay_us, CAST(? AS SIGNED) AS retry
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
+`
+
+func (q *Queries) RescheduleJobs(ctx context.Context, db DBTX, jobID interface{}, delayUs int64, retry int64) (int64, error) {
+	result, err := db.ExecContext(ctx, RescheduleJobs, jobID, delayUs, retry)
 	if err != nil {
 		return 0, err
 	}

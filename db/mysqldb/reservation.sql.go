@@ -10,6 +10,22 @@ import (
 	"strings"
 )
 
+const AddQuotas = `-- name: AddQuotas :exec
+
+INSERT INTO dblock_quota (sku, buyer, used, most)
+VALUES /*dblock:rows*/(?, ?, 0, 0)/*dblock:end*/
+ON DUPLICATE KEY UPDATE used = dblock_quota.used
+`
+
+// Rows are locked in one order everywhere, so that two batches never deadlock: quotas, stock by SKU
+// and bucket, then reservations by key. Reservations that exist are locked first.
+// Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would
+// lock in shared mode what is there, and two that did so would each wait for the other.
+func (q *Queries) AddQuotas(ctx context.Context, db DBTX, sku []byte, buyer []byte) error {
+	_, err := db.ExecContext(ctx, AddQuotas, sku, buyer)
+	return err
+}
+
 const CountQuotas = `-- name: CountQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 VALUES /*dblock:rows*/(?, ?, ?, ?)/*dblock:end*/
@@ -625,20 +641,89 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, sku interface{}) ([]Lo
 	return items, nil
 }
 
-const MakeQuotas = `-- name: MakeQuotas :exec
-
-INSERT INTO dblock_quota (sku, buyer, used, most)
-VALUES /*dblock:rows*/(?, ?, 0, 0)/*dblock:end*/
-ON DUPLICATE KEY UPDATE used = dblock_quota.used
+const ReadQuotas = `-- name: ReadQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+LIMIT 18446744073709551615
 `
 
-// Rows are locked in one order everywhere, so that two batches never deadlock: quotas, stock by SKU
-// and bucket, then reservations by key. Reservations that exist are locked first.
-// Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would
-// lock in shared mode what is there, and two that did so would each wait for the other.
-func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, sku []byte, buyer []byte) error {
-	_, err := db.ExecContext(ctx, MakeQuotas, sku, buyer)
-	return err
+type ReadQuotasRow struct {
+	Sku   []byte
+	Buyer []byte
+	Used  int64
+}
+
+func (q *Queries) ReadQuotas(ctx context.Context, db DBTX, sku interface{}, buyer interface{}) ([]ReadQuotasRow, error) {
+	rows, err := db.QueryContext(ctx, ReadQuotas, sku, buyer)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadQuotasRow
+	for rows.Next() {
+		var i ReadQuotasRow
+		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ReadUnits = `-- name: ReadUnits :many
+SELECT s.sku, CAST(SUM(s.available) AS SIGNED) AS units
+FROM dblock_stock s
+WHERE s.sku IN (/*SLICE:skus*/?)
+GROUP BY s.sku
+LIMIT 18446744073709551615
+`
+
+type ReadUnitsRow struct {
+	Sku   []byte
+	Units int64
+}
+
+// What is left of each SKU in all its buckets, as committed: no row is locked.
+func (q *Queries) ReadUnits(ctx context.Context, db DBTX, skus [][]byte) ([]ReadUnitsRow, error) {
+	query := ReadUnits
+	var queryParams []interface{}
+	if len(skus) > 0 {
+		for _, v := range skus {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(skus))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadUnitsRow
+	for rows.Next() {
+		var i ReadUnitsRow
+		if err := rows.Scan(&i.Sku, &i.Units); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const Reservations = `-- name: Reservations :many
@@ -694,91 +779,6 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys [][
 			&i.Limited,
 			&i.LeftUs,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const SeeQuotas = `-- name: SeeQuotas :many
-SELECT q.sku, q.buyer, q.used
-FROM ( /*dblock:asks*/
-    SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
-/*dblock:end*/) ask
-STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
-LIMIT 18446744073709551615
-`
-
-type SeeQuotasRow struct {
-	Sku   []byte
-	Buyer []byte
-	Used  int64
-}
-
-func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, sku interface{}, buyer interface{}) ([]SeeQuotasRow, error) {
-	rows, err := db.QueryContext(ctx, SeeQuotas, sku, buyer)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SeeQuotasRow
-	for rows.Next() {
-		var i SeeQuotasRow
-		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const SeeUnits = `-- name: SeeUnits :many
-SELECT s.sku, CAST(SUM(s.available) AS SIGNED) AS units
-FROM dblock_stock s
-WHERE s.sku IN (/*SLICE:skus*/?)
-GROUP BY s.sku
-LIMIT 18446744073709551615
-`
-
-type SeeUnitsRow struct {
-	Sku   []byte
-	Units int64
-}
-
-// What is left of each SKU in all its buckets, as committed: no row is locked.
-func (q *Queries) SeeUnits(ctx context.Context, db DBTX, skus [][]byte) ([]SeeUnitsRow, error) {
-	query := SeeUnits
-	var queryParams []interface{}
-	if len(skus) > 0 {
-		for _, v := range skus {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(skus))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
-	}
-	rows, err := db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SeeUnitsRow
-	for rows.Next() {
-		var i SeeUnitsRow
-		if err := rows.Scan(&i.Sku, &i.Units); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -9,12 +9,12 @@ import (
 	"context"
 )
 
-const ForgetSessionKeys = `-- name: ForgetSessionKeys :exec
+const DeleteSessionKeys = `-- name: DeleteSessionKeys :exec
 DELETE FROM dblock_session_key WHERE noted_at < UTC_TIMESTAMP() - INTERVAL 1 DAY
 `
 
-func (q *Queries) ForgetSessionKeys(ctx context.Context, db DBTX) error {
-	_, err := db.ExecContext(ctx, ForgetSessionKeys)
+func (q *Queries) DeleteSessionKeys(ctx context.Context, db DBTX) error {
+	_, err := db.ExecContext(ctx, DeleteSessionKeys)
 	return err
 }
 

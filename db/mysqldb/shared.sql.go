@@ -234,6 +234,17 @@ func (q *Queries) HoldingReaders(ctx context.Context, db DBTX, leaseKeys [][]byt
 	return items, nil
 }
 
+const InsertShared = `-- name: InsertShared :exec
+INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
+VALUES /*dblock:rows*/(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), true)/*dblock:end*/
+`
+
+// Makes a row that is missing. See InsertLeases.
+func (q *Queries) InsertShared(ctx context.Context, db DBTX, leaseKey []byte) error {
+	_, err := db.ExecContext(ctx, InsertShared, leaseKey)
+	return err
+}
+
 const KeysRead = `-- name: KeysRead :many
 SELECT DISTINCT r.lease_key FROM dblock_reader r WHERE r.lease_key IN (/*SLICE:lease_keys*/?)
 LIMIT 18446744073709551615
@@ -272,17 +283,6 @@ func (q *Queries) KeysRead(ctx context.Context, db DBTX, leaseKeys [][]byte) ([]
 	return items, nil
 }
 
-const MakeShared = `-- name: MakeShared :exec
-INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
-VALUES /*dblock:rows*/(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), true)/*dblock:end*/
-`
-
-// Makes a row that is missing. See MakeLeases.
-func (q *Queries) MakeShared(ctx context.Context, db DBTX, leaseKey []byte) error {
-	_, err := db.ExecContext(ctx, MakeShared, leaseKey)
-	return err
-}
-
 const OpenShared = `-- name: OpenShared :execrows
 UPDATE (
     SELECT l.lease_key
@@ -307,6 +307,56 @@ func (q *Queries) OpenShared(ctx context.Context, db DBTX, leaseKey []byte, gone
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+const ReadReaders = `-- name: ReadReaders :many
+SELECT r.member_id, r.label, r.token,
+       CAST(CASE WHEN r.held_until <= +UTC_TIMESTAMP(6) OR r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS ended,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(r.held_until, m.expires_at), COALESCE(m.expires_at, r.held_until))), 0) AS SIGNED) AS remaining_us
+FROM dblock_reader r
+LEFT JOIN dblock_member m ON m.member_id = r.member_id
+WHERE r.lease_key = ?
+LIMIT 1000
+`
+
+type ReadReadersRow struct {
+	MemberID    sql.NullString
+	Label       []byte
+	Token       int64
+	Ended       int64
+	RemainingUs int64
+}
+
+// The shared holders of a key, in a statement of its own: after a writer has made itself the holder
+// no more come, and so what is not seen here is none of them.
+func (q *Queries) ReadReaders(ctx context.Context, db DBTX, leaseKey []byte) ([]ReadReadersRow, error) {
+	rows, err := db.QueryContext(ctx, ReadReaders, leaseKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadReadersRow
+	for rows.Next() {
+		var i ReadReadersRow
+		if err := rows.Scan(
+			&i.MemberID,
+			&i.Label,
+			&i.Token,
+			&i.Ended,
+			&i.RemainingUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ReaderHandles = `-- name: ReaderHandles :many
@@ -385,56 +435,6 @@ func (q *Queries) ReleaseShared(ctx context.Context, db DBTX, leaseKey interface
 		return 0, err
 	}
 	return result.RowsAffected()
-}
-
-const SeeReaders = `-- name: SeeReaders :many
-SELECT r.member_id, r.label, r.token,
-       CAST(CASE WHEN r.held_until <= +UTC_TIMESTAMP(6) OR r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS ended,
-       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
-            LEAST(COALESCE(r.held_until, m.expires_at), COALESCE(m.expires_at, r.held_until))), 0) AS SIGNED) AS remaining_us
-FROM dblock_reader r
-LEFT JOIN dblock_member m ON m.member_id = r.member_id
-WHERE r.lease_key = ?
-LIMIT 1000
-`
-
-type SeeReadersRow struct {
-	MemberID    sql.NullString
-	Label       []byte
-	Token       int64
-	Ended       int64
-	RemainingUs int64
-}
-
-// The shared holders of a key, in a statement of its own: after a writer has made itself the holder
-// no more come, and so what is not seen here is none of them.
-func (q *Queries) SeeReaders(ctx context.Context, db DBTX, leaseKey []byte) ([]SeeReadersRow, error) {
-	rows, err := db.QueryContext(ctx, SeeReaders, leaseKey)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SeeReadersRow
-	for rows.Next() {
-		var i SeeReadersRow
-		if err := rows.Scan(
-			&i.MemberID,
-			&i.Label,
-			&i.Token,
-			&i.Ended,
-			&i.RemainingUs,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const SweepClaimed = `-- name: SweepClaimed :execrows

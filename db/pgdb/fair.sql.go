@@ -11,6 +11,27 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const DeleteTickets = `-- name: DeleteTickets :execrows
+DELETE FROM dblock_ticket d
+WHERE (d.lease_key, d.ticket) IN (
+    SELECT q.lease_key, q.ticket FROM dblock_ticket q
+    WHERE q.lease_key = ANY($1::text[]) AND q.handle = ANY($2::uuid[])
+      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
+    ORDER BY q.lease_key, q.ticket
+    FOR UPDATE OF q
+)
+`
+
+// Withdraws tickets: afterwards they are granted nothing. A ticket that is granted at this moment
+// is waited for.
+func (q *Queries) DeleteTickets(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID, lockTimeout string) (int64, error) {
+	result, err := db.Exec(ctx, DeleteTickets, leaseKeys, handles, lockTimeout)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const Enqueue = `-- name: Enqueue :many
 
 INSERT INTO dblock_ticket (lease_key, handle, member_id, detached, hold_us, label, data)
@@ -73,7 +94,7 @@ func (q *Queries) Enqueue(ctx context.Context, db DBTX, arg EnqueueParams) ([]En
 	return items, nil
 }
 
-const PassOn = `-- name: PassOn :many
+const HandOff = `-- name: HandOff :many
 WITH ask AS MATERIALIZED (
     SELECT pg_catalog.unnest($1::text[]) AS lease_key, pg_catalog.unnest($2::uuid[]) AS handle
 ), ours AS MATERIALIZED (
@@ -126,14 +147,14 @@ JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
 WHERE (SELECT count(*) FROM passed) < pg_catalog.cardinality($1::text[])
 `
 
-type PassOnParams struct {
+type HandOffParams struct {
 	LeaseKeys   []string
 	Handles     []pgtype.UUID
 	LockTimeout string
 	Notify      bool
 }
 
-type PassOnRow struct {
+type HandOffRow struct {
 	LeaseKey string
 	Handle   pgtype.UUID
 	Freed    bool
@@ -147,8 +168,8 @@ type PassOnRow struct {
 // readers first. It returns what was freed, and what was held when it began: of that, what was not
 // freed was locked. The new holder is notified by its handle, or else those that wait without
 // tickets.
-func (q *Queries) PassOn(ctx context.Context, db DBTX, arg PassOnParams) ([]PassOnRow, error) {
-	rows, err := db.Query(ctx, PassOn,
+func (q *Queries) HandOff(ctx context.Context, db DBTX, arg HandOffParams) ([]HandOffRow, error) {
+	rows, err := db.Query(ctx, HandOff,
 		arg.LeaseKeys,
 		arg.Handles,
 		arg.LockTimeout,
@@ -158,9 +179,9 @@ func (q *Queries) PassOn(ctx context.Context, db DBTX, arg PassOnParams) ([]Pass
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PassOnRow
+	var items []HandOffRow
 	for rows.Next() {
-		var i PassOnRow
+		var i HandOffRow
 		if err := rows.Scan(
 			&i.LeaseKey,
 			&i.Handle,
@@ -177,7 +198,7 @@ func (q *Queries) PassOn(ctx context.Context, db DBTX, arg PassOnParams) ([]Pass
 	return items, nil
 }
 
-const SeeTurn = `-- name: SeeTurn :one
+const ReadTicket = `-- name: ReadTicket :one
 SELECT CASE WHEN l.handle = $1 AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) THEN l.token ELSE 0 END::bigint AS granted,
        (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
        l.handle, l.shared, l.member_id AS holder, l.label AS holder_label, l.token AS holder_token,
@@ -192,7 +213,7 @@ LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = $3
 `
 
-type SeeTurnRow struct {
+type ReadTicketRow struct {
 	Granted     int64
 	Held        bool
 	Handle      pgtype.UUID
@@ -211,9 +232,9 @@ type SeeTurnRow struct {
 // example for readers; and whether its ticket is there, and counts. A row that readers may have is
 // no grant: a process of an older version may have served the ticket beside them. unconfirmed: see
 // ConfirmCommits.
-func (q *Queries) SeeTurn(ctx context.Context, db DBTX, handle pgtype.UUID, ticket int64, leaseKey string) (SeeTurnRow, error) {
-	row := db.QueryRow(ctx, SeeTurn, handle, ticket, leaseKey)
-	var i SeeTurnRow
+func (q *Queries) ReadTicket(ctx context.Context, db DBTX, handle pgtype.UUID, ticket int64, leaseKey string) (ReadTicketRow, error) {
+	row := db.QueryRow(ctx, ReadTicket, handle, ticket, leaseKey)
+	var i ReadTicketRow
 	err := row.Scan(
 		&i.Granted,
 		&i.Held,
@@ -322,27 +343,6 @@ WHERE (d.lease_key, d.ticket) IN (
 // Tickets of members that are gone.
 func (q *Queries) SweepTickets(ctx context.Context, db DBTX, most int32) (int64, error) {
 	result, err := db.Exec(ctx, SweepTickets, most)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const WithdrawTickets = `-- name: WithdrawTickets :execrows
-DELETE FROM dblock_ticket d
-WHERE (d.lease_key, d.ticket) IN (
-    SELECT q.lease_key, q.ticket FROM dblock_ticket q
-    WHERE q.lease_key = ANY($1::text[]) AND q.handle = ANY($2::uuid[])
-      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
-    ORDER BY q.lease_key, q.ticket
-    FOR UPDATE OF q
-)
-`
-
-// Withdraws tickets: afterwards they are granted nothing. A ticket that is granted at this moment
-// is waited for.
-func (q *Queries) WithdrawTickets(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID, lockTimeout string) (int64, error) {
-	result, err := db.Exec(ctx, WithdrawTickets, leaseKeys, handles, lockTimeout)
 	if err != nil {
 		return 0, err
 	}

@@ -271,6 +271,108 @@ func (q *Queries) ExpireLeases(ctx context.Context, db DBTX, arg ExpireLeasesPar
 	return result.RowsAffected(), nil
 }
 
+const GetLease = `-- name: GetLease :one
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(l.changed_at) THEN clock_timestamp() - l.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(l.held_until, m.expires_at)) THEN LEAST(l.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
+       (SELECT count(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.lease_key = $1
+  AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+  AND (l.member_id IS NULL OR m.expires_at > clock_timestamp())
+`
+
+type GetLeaseRow struct {
+	LeaseKey    string
+	Token       int64
+	Handle      pgtype.UUID
+	MemberID    pgtype.UUID
+	Label       string
+	MemberLabel string
+	Data        []byte
+	AgeUs       int64
+	RemainingUs int64
+	Waiters     int64
+}
+
+// One row of ListLeases, with its data.
+func (q *Queries) GetLease(ctx context.Context, db DBTX, leaseKey string) (GetLeaseRow, error) {
+	row := db.QueryRow(ctx, GetLease, leaseKey)
+	var i GetLeaseRow
+	err := row.Scan(
+		&i.LeaseKey,
+		&i.Token,
+		&i.Handle,
+		&i.MemberID,
+		&i.Label,
+		&i.MemberLabel,
+		&i.Data,
+		&i.AgeUs,
+		&i.RemainingUs,
+		&i.Waiters,
+	)
+	return i, err
+}
+
+const GetSharedOrPermits = `-- name: GetSharedOrPermits :one
+SELECT held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
+       held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label, held.data,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(held.changed_at) THEN clock_timestamp() - held.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(held.held_until, m.expires_at)) THEN LEAST(held.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
+       (SELECT count(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = $1 AND w.expires_at > clock_timestamp()) AS waiters
+FROM (
+    SELECT 1 AS mode, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, r.data, 0 AS permits, 0 AS limited_to
+    FROM dblock_reader r WHERE r.lease_key = $1
+    UNION ALL
+    SELECT 2, p.token, p.handle, p.member_id, p.held_until, p.changed_at, p.label, p.data, p.together, s.permits
+    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
+    WHERE p.lease_key = $1 AND p.handle IS NOT NULL
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > clock_timestamp())
+  AND (held.member_id IS NULL OR m.expires_at > clock_timestamp())
+LIMIT 1
+`
+
+type GetSharedOrPermitsRow struct {
+	Mode        int16
+	Token       int64
+	Handle      pgtype.UUID
+	MemberID    pgtype.UUID
+	Label       string
+	Permits     int32
+	LimitedTo   int32
+	MemberLabel string
+	Data        []byte
+	AgeUs       int64
+	RemainingUs int64
+	Waiters     int64
+}
+
+// One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
+func (q *Queries) GetSharedOrPermits(ctx context.Context, db DBTX, leaseKey string) (GetSharedOrPermitsRow, error) {
+	row := db.QueryRow(ctx, GetSharedOrPermits, leaseKey)
+	var i GetSharedOrPermitsRow
+	err := row.Scan(
+		&i.Mode,
+		&i.Token,
+		&i.Handle,
+		&i.MemberID,
+		&i.Label,
+		&i.Permits,
+		&i.LimitedTo,
+		&i.MemberLabel,
+		&i.Data,
+		&i.AgeUs,
+		&i.RemainingUs,
+		&i.Waiters,
+	)
+	return i, err
+}
+
 const HeldByMember = `-- name: HeldByMember :many
 SELECT l.lease_key, 0::smallint AS mode, l.handle::uuid AS handle FROM dblock_lease l
 WHERE l.member_id = $1::uuid AND l.handle IS NOT NULL
@@ -400,6 +502,20 @@ func (q *Queries) HoldingLeases(ctx context.Context, db DBTX, leaseKeys []string
 	return items, nil
 }
 
+const InsertFreeLeases = `-- name: InsertFreeLeases :exec
+INSERT INTO dblock_lease (lease_key, token)
+SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
+FROM (SELECT pg_catalog.unnest($1::text[]) AS lease_key) ask
+ORDER BY ask.lease_key
+ON CONFLICT (lease_key) DO NOTHING
+`
+
+// Makes rows that are missing. They have no holder.
+func (q *Queries) InsertFreeLeases(ctx context.Context, db DBTX, leaseKeys []string) error {
+	_, err := db.Exec(ctx, InsertFreeLeases, leaseKeys)
+	return err
+}
+
 const LastToken = `-- name: LastToken :one
 SELECT l.token FROM dblock_lease l WHERE l.lease_key = $1
 `
@@ -512,122 +628,6 @@ func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) 
 		return nil, err
 	}
 	return items, nil
-}
-
-const LookAtLease = `-- name: LookAtLease :one
-SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,
-       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(l.changed_at) THEN clock_timestamp() - l.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
-       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(l.held_until, m.expires_at)) THEN LEAST(l.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
-       (SELECT count(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
-FROM dblock_lease l
-LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE l.lease_key = $1
-  AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
-  AND (l.member_id IS NULL OR m.expires_at > clock_timestamp())
-`
-
-type LookAtLeaseRow struct {
-	LeaseKey    string
-	Token       int64
-	Handle      pgtype.UUID
-	MemberID    pgtype.UUID
-	Label       string
-	MemberLabel string
-	Data        []byte
-	AgeUs       int64
-	RemainingUs int64
-	Waiters     int64
-}
-
-// One row of ListLeases, with its data.
-func (q *Queries) LookAtLease(ctx context.Context, db DBTX, leaseKey string) (LookAtLeaseRow, error) {
-	row := db.QueryRow(ctx, LookAtLease, leaseKey)
-	var i LookAtLeaseRow
-	err := row.Scan(
-		&i.LeaseKey,
-		&i.Token,
-		&i.Handle,
-		&i.MemberID,
-		&i.Label,
-		&i.MemberLabel,
-		&i.Data,
-		&i.AgeUs,
-		&i.RemainingUs,
-		&i.Waiters,
-	)
-	return i, err
-}
-
-const LookAtSharedOrPermits = `-- name: LookAtSharedOrPermits :one
-SELECT held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
-       held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label, held.data,
-       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(held.changed_at) THEN clock_timestamp() - held.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
-       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(held.held_until, m.expires_at)) THEN LEAST(held.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
-       (SELECT count(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = $1 AND w.expires_at > clock_timestamp()) AS waiters
-FROM (
-    SELECT 1 AS mode, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, r.data, 0 AS permits, 0 AS limited_to
-    FROM dblock_reader r WHERE r.lease_key = $1
-    UNION ALL
-    SELECT 2, p.token, p.handle, p.member_id, p.held_until, p.changed_at, p.label, p.data, p.together, s.permits
-    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
-    WHERE p.lease_key = $1 AND p.handle IS NOT NULL
-) held
-LEFT JOIN dblock_member m ON m.member_id = held.member_id
-WHERE (held.held_until IS NULL OR held.held_until > clock_timestamp())
-  AND (held.member_id IS NULL OR m.expires_at > clock_timestamp())
-LIMIT 1
-`
-
-type LookAtSharedOrPermitsRow struct {
-	Mode        int16
-	Token       int64
-	Handle      pgtype.UUID
-	MemberID    pgtype.UUID
-	Label       string
-	Permits     int32
-	LimitedTo   int32
-	MemberLabel string
-	Data        []byte
-	AgeUs       int64
-	RemainingUs int64
-	Waiters     int64
-}
-
-// One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
-func (q *Queries) LookAtSharedOrPermits(ctx context.Context, db DBTX, leaseKey string) (LookAtSharedOrPermitsRow, error) {
-	row := db.QueryRow(ctx, LookAtSharedOrPermits, leaseKey)
-	var i LookAtSharedOrPermitsRow
-	err := row.Scan(
-		&i.Mode,
-		&i.Token,
-		&i.Handle,
-		&i.MemberID,
-		&i.Label,
-		&i.Permits,
-		&i.LimitedTo,
-		&i.MemberLabel,
-		&i.Data,
-		&i.AgeUs,
-		&i.RemainingUs,
-		&i.Waiters,
-	)
-	return i, err
-}
-
-const MakeFreeLeases = `-- name: MakeFreeLeases :exec
-INSERT INTO dblock_lease (lease_key, token)
-SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
-FROM (SELECT pg_catalog.unnest($1::text[]) AS lease_key) ask
-ORDER BY ask.lease_key
-ON CONFLICT (lease_key) DO NOTHING
-`
-
-// Makes rows that are missing. They have no holder.
-func (q *Queries) MakeFreeLeases(ctx context.Context, db DBTX, leaseKeys []string) error {
-	_, err := db.Exec(ctx, MakeFreeLeases, leaseKeys)
-	return err
 }
 
 const NotifyNothing = `-- name: NotifyNothing :exec

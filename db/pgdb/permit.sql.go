@@ -246,7 +246,7 @@ func (q *Queries) HoldingPermits(ctx context.Context, db DBTX, leaseKeys []strin
 	return items, nil
 }
 
-const MakePermits = `-- name: MakePermits :exec
+const InsertPermits = `-- name: InsertPermits :exec
 INSERT INTO dblock_permit (lease_key, slot)
 SELECT $1, pg_catalog.generate_series(1, $2::integer)
 ON CONFLICT (lease_key, slot) DO NOTHING
@@ -254,17 +254,17 @@ ON CONFLICT (lease_key, slot) DO NOTHING
 
 // Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
 // reader of it finds them all.
-func (q *Queries) MakePermits(ctx context.Context, db DBTX, leaseKey string, permits int32) error {
-	_, err := db.Exec(ctx, MakePermits, leaseKey, permits)
+func (q *Queries) InsertPermits(ctx context.Context, db DBTX, leaseKey string, permits int32) error {
+	_, err := db.Exec(ctx, InsertPermits, leaseKey, permits)
 	return err
 }
 
-const MakeSemaphore = `-- name: MakeSemaphore :exec
+const InsertSemaphore = `-- name: InsertSemaphore :exec
 INSERT INTO dblock_semaphore (lease_key, permits) VALUES ($1, $2) ON CONFLICT (lease_key) DO NOTHING
 `
 
-func (q *Queries) MakeSemaphore(ctx context.Context, db DBTX, leaseKey string, permits int32) error {
-	_, err := db.Exec(ctx, MakeSemaphore, leaseKey, permits)
+func (q *Queries) InsertSemaphore(ctx context.Context, db DBTX, leaseKey string, permits int32) error {
+	_, err := db.Exec(ctx, InsertSemaphore, leaseKey, permits)
 	return err
 }
 

@@ -60,6 +60,15 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 	return err
 }
 
+const NotifyQueues = `-- name: NotifyQueues :exec
+SELECT pg_catalog.pg_notify($1, news.payload) FROM (SELECT pg_catalog.unnest($2::text[]) AS payload) news
+`
+
+func (q *Queries) NotifyQueues(ctx context.Context, db DBTX, channel string, payloads []string) error {
+	_, err := db.Exec(ctx, NotifyQueues, channel, payloads)
+	return err
+}
+
 const TableNumber = `-- name: TableNumber :one
 SELECT COALESCE(pg_catalog.to_regclass($1::text)::oid, 0)::bigint AS number
 `
@@ -70,15 +79,6 @@ func (q *Queries) TableNumber(ctx context.Context, db DBTX, tableName string) (i
 	var number int64
 	err := row.Scan(&number)
 	return number, err
-}
-
-const TellNews = `-- name: TellNews :exec
-SELECT pg_catalog.pg_notify($1, news.payload) FROM (SELECT pg_catalog.unnest($2::text[]) AS payload) news
-`
-
-func (q *Queries) TellNews(ctx context.Context, db DBTX, channel string, payloads []string) error {
-	_, err := db.Exec(ctx, TellNews, channel, payloads)
-	return err
 }
 
 const TimeToEnqueue = `-- name: TimeToEnqueue :one

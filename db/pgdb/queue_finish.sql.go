@@ -104,66 +104,6 @@ func (q *Queries) BeginJobs(ctx context.Context, db DBTX, arg BeginJobsParams) (
 	return items, nil
 }
 
-const BuryJobs = `-- name: BuryJobs :one
-WITH fence AS MATERIALIZED (
-    SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c
-    WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
-    ORDER BY c.claim_id
-    FOR NO KEY UPDATE
-), rest AS (
-    UPDATE dblock_queue_claim k
-    SET job_ids = ARRAY(
-        SELECT x.job_id FROM pg_catalog.unnest(k.job_ids) AS x(job_id)
-        WHERE (x.job_id IN (SELECT pg_catalog.unnest($3::uuid[]))) IS NOT TRUE)
-    WHERE k.claim_id = ANY (ARRAY(SELECT f.claim_id FROM fence f))
-), held AS MATERIALIZED (
-    SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM fence f
-), ask AS MATERIALIZED (
-    SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id,
-           pg_catalog.unnest($5::smallint[]) AS attempt, pg_catalog.unnest($6::text[]) AS failure
-), body AS MATERIALIZED (
-    SELECT j.job_id, j.queue, j.kind, j.priority, a.attempt, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, j.group_most, a.failure, j.payload
-    FROM ask a
-    CROSS JOIN LATERAL (
-        SELECT x.job_id, x.queue, x.kind, x.priority, x.max_attempts, x.enqueued_at, x.unique_key, x.group_key, x.group_most, x.payload
-        FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR UPDATE
-    ) j
-    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
-), dead AS (
-    INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
-    SELECT b.job_id, b.queue, b.kind, b.priority, b.attempt, b.max_attempts, b.enqueued_at, b.unique_key, b.group_key, b.group_most, b.failure, b.payload
-    FROM body b
-), job AS (
-    DELETE FROM dblock_queue_job j WHERE j.job_id = ANY (ARRAY(SELECT b.job_id FROM body b))
-    RETURNING j.job_id
-)
-SELECT count(*) FROM job
-`
-
-type BuryJobsParams struct {
-	ClaimIds []pgtype.UUID
-	MemberID pgtype.UUID
-	JobIds   []pgtype.UUID
-	OfClaims []pgtype.UUID
-	Attempts []int16
-	Errors   []string
-}
-
-// Gives jobs up for good: they are moved to where the dead are kept.
-func (q *Queries) BuryJobs(ctx context.Context, db DBTX, arg BuryJobsParams) (int64, error) {
-	row := db.QueryRow(ctx, BuryJobs,
-		arg.ClaimIds,
-		arg.MemberID,
-		arg.JobIds,
-		arg.OfClaims,
-		arg.Attempts,
-		arg.Errors,
-	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const CancelsHeld = `-- name: CancelsHeld :many
 WITH held AS MATERIALIZED (
     SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
@@ -243,7 +183,7 @@ func (q *Queries) CountJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID) 
 	return count, err
 }
 
-const DeferJobs = `-- name: DeferJobs :one
+const DiscardJobs = `-- name: DiscardJobs :one
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c
     WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
@@ -259,56 +199,44 @@ WITH fence AS MATERIALIZED (
     SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM fence f
 ), ask AS MATERIALIZED (
     SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id,
-           pg_catalog.unnest($5::smallint[]) AS attempt, pg_catalog.unnest($6::text[]) AS failure,
-           pg_catalog.unnest($7::bigint[]) AS delay_us, pg_catalog.unnest($8::timestamptz[]) AS ready_at,
-           pg_catalog.unnest($9::boolean[]) AS records
+           pg_catalog.unnest($5::smallint[]) AS attempt, pg_catalog.unnest($6::text[]) AS failure
 ), body AS MATERIALIZED (
-    SELECT j.place, a.attempt, a.failure, a.delay_us, a.ready_at, a.records
+    SELECT j.job_id, j.queue, j.kind, j.priority, a.attempt, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, j.group_most, a.failure, j.payload
     FROM ask a
-    CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE) j
+    CROSS JOIN LATERAL (
+        SELECT x.job_id, x.queue, x.kind, x.priority, x.max_attempts, x.enqueued_at, x.unique_key, x.group_key, x.group_most, x.payload
+        FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR UPDATE
+    ) j
     WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
+), dead AS (
+    INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
+    SELECT b.job_id, b.queue, b.kind, b.priority, b.attempt, b.max_attempts, b.enqueued_at, b.unique_key, b.group_key, b.group_most, b.failure, b.payload
+    FROM body b
 ), job AS (
-    UPDATE dblock_queue_job j SET attempt = b.attempt, last_error = COALESCE(NULLIF(b.failure, ''), j.last_error),
-        begun = CASE WHEN b.records THEN b.attempt ELSE j.begun END
-    FROM body b WHERE j.ctid = b.place
-    RETURNING j.job_id, j.queue, j.priority, b.delay_us, b.ready_at, b.failure <> '' AS retry
-), later AS (
-    INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
-    SELECT clock_timestamp() + b.delay_us::float8 * interval '1 microsecond', b.job_id, b.queue, b.priority, b.retry FROM job b WHERE b.delay_us > 0
-), again AS (
-    INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
-    SELECT b.queue, b.priority, COALESCE(b.ready_at, clock_timestamp()), b.job_id FROM job b WHERE b.delay_us = 0
+    DELETE FROM dblock_queue_job j WHERE j.job_id = ANY (ARRAY(SELECT b.job_id FROM body b))
+    RETURNING j.job_id
 )
 SELECT count(*) FROM job
 `
 
-type DeferJobsParams struct {
+type DiscardJobsParams struct {
 	ClaimIds []pgtype.UUID
 	MemberID pgtype.UUID
 	JobIds   []pgtype.UUID
 	OfClaims []pgtype.UUID
 	Attempts []int16
 	Errors   []string
-	DelaysUs []int64
-	ReadyAts []time.Time
-	Records  []bool
 }
 
-// Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time
-// that is given, or from now on. The claim no longer has them, so that to send it again changes
-// nothing. records: their beginnings are recorded from now on, and none has begun that has not
-// ended.
-func (q *Queries) DeferJobs(ctx context.Context, db DBTX, arg DeferJobsParams) (int64, error) {
-	row := db.QueryRow(ctx, DeferJobs,
+// Gives jobs up for good: they are moved to where the dead are kept.
+func (q *Queries) DiscardJobs(ctx context.Context, db DBTX, arg DiscardJobsParams) (int64, error) {
+	row := db.QueryRow(ctx, DiscardJobs,
 		arg.ClaimIds,
 		arg.MemberID,
 		arg.JobIds,
 		arg.OfClaims,
 		arg.Attempts,
 		arg.Errors,
-		arg.DelaysUs,
-		arg.ReadyAts,
-		arg.Records,
 	)
 	var count int64
 	err := row.Scan(&count)
@@ -394,7 +322,7 @@ type LockJobsParams struct {
 	MemberID pgtype.UUID
 }
 
-// Locks the rows of jobs that are to be deferred, by a statement of its own. DeferJobs writes rows
+// Locks the rows of jobs that are to be deferred, by a statement of its own. RescheduleJobs writes rows
 // by their places (ctid): it would miss a row that changed while it waited for its lock.
 func (q *Queries) LockJobs(ctx context.Context, db DBTX, arg LockJobsParams) error {
 	_, err := db.Exec(ctx, LockJobs,
@@ -404,4 +332,76 @@ func (q *Queries) LockJobs(ctx context.Context, db DBTX, arg LockJobsParams) err
 		arg.MemberID,
 	)
 	return err
+}
+
+const RescheduleJobs = `-- name: RescheduleJobs :one
+WITH fence AS MATERIALIZED (
+    SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
+    ORDER BY c.claim_id
+    FOR NO KEY UPDATE
+), rest AS (
+    UPDATE dblock_queue_claim k
+    SET job_ids = ARRAY(
+        SELECT x.job_id FROM pg_catalog.unnest(k.job_ids) AS x(job_id)
+        WHERE (x.job_id IN (SELECT pg_catalog.unnest($3::uuid[]))) IS NOT TRUE)
+    WHERE k.claim_id = ANY (ARRAY(SELECT f.claim_id FROM fence f))
+), held AS MATERIALIZED (
+    SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM fence f
+), ask AS MATERIALIZED (
+    SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id,
+           pg_catalog.unnest($5::smallint[]) AS attempt, pg_catalog.unnest($6::text[]) AS failure,
+           pg_catalog.unnest($7::bigint[]) AS delay_us, pg_catalog.unnest($8::timestamptz[]) AS ready_at,
+           pg_catalog.unnest($9::boolean[]) AS records
+), body AS MATERIALIZED (
+    SELECT j.place, a.attempt, a.failure, a.delay_us, a.ready_at, a.records
+    FROM ask a
+    CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE) j
+    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
+), job AS (
+    UPDATE dblock_queue_job j SET attempt = b.attempt, last_error = COALESCE(NULLIF(b.failure, ''), j.last_error),
+        begun = CASE WHEN b.records THEN b.attempt ELSE j.begun END
+    FROM body b WHERE j.ctid = b.place
+    RETURNING j.job_id, j.queue, j.priority, b.delay_us, b.ready_at, b.failure <> '' AS retry
+), later AS (
+    INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
+    SELECT clock_timestamp() + b.delay_us::float8 * interval '1 microsecond', b.job_id, b.queue, b.priority, b.retry FROM job b WHERE b.delay_us > 0
+), again AS (
+    INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
+    SELECT b.queue, b.priority, COALESCE(b.ready_at, clock_timestamp()), b.job_id FROM job b WHERE b.delay_us = 0
+)
+SELECT count(*) FROM job
+`
+
+type RescheduleJobsParams struct {
+	ClaimIds []pgtype.UUID
+	MemberID pgtype.UUID
+	JobIds   []pgtype.UUID
+	OfClaims []pgtype.UUID
+	Attempts []int16
+	Errors   []string
+	DelaysUs []int64
+	ReadyAts []time.Time
+	Records  []bool
+}
+
+// Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time
+// that is given, or from now on. The claim no longer has them, so that to send it again changes
+// nothing. records: their beginnings are recorded from now on, and none has begun that has not
+// ended.
+func (q *Queries) RescheduleJobs(ctx context.Context, db DBTX, arg RescheduleJobsParams) (int64, error) {
+	row := db.QueryRow(ctx, RescheduleJobs,
+		arg.ClaimIds,
+		arg.MemberID,
+		arg.JobIds,
+		arg.OfClaims,
+		arg.Attempts,
+		arg.Errors,
+		arg.DelaysUs,
+		arg.ReadyAts,
+		arg.Records,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }

@@ -71,6 +71,64 @@ func (q *Queries) AdmitJobs(ctx context.Context, db DBTX, arg AdmitJobsParams) e
 	return err
 }
 
+const AssignJobs = `-- name: AssignJobs :exec
+WITH come AS MATERIALIZED (
+    SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.generate_subscripts($1::uuid[], 1) AS place,
+           pg_catalog.unnest($2::text[]) AS queue, pg_catalog.unnest($3::text[]) AS group_key,
+           pg_catalog.unnest($4::smallint[]) AS priority
+), sized AS MATERIALIZED (
+    SELECT c.queue, c.group_key, count(*) AS jobs FROM come c GROUP BY c.queue, c.group_key
+), room AS MATERIALIZED (
+    SELECT k.place, s.queue, s.group_key, s.jobs, k.next_seq, k.places
+    FROM sized s
+    CROSS JOIN LATERAL (
+        SELECT g.ctid::tid AS place, g.next_seq,
+               CASE WHEN g.taken > 0 AND EXISTS (SELECT 1 FROM dblock_queue_blocked b WHERE b.queue = s.queue AND b.group_key = s.group_key) THEN 0
+                    ELSE GREATEST(g.most - g.taken, 0) END AS places
+        FROM dblock_queue_key g WHERE g.queue = s.queue AND g.group_key = s.group_key LIMIT 1
+    ) k
+), counted AS (
+    UPDATE dblock_queue_key c SET taken = c.taken + LEAST(r.jobs, r.places)::int, next_seq = c.next_seq + r.jobs
+    FROM room r WHERE c.ctid = r.place
+), ask AS MATERIALIZED (
+    SELECT u.queue, u.group_key, u.job_id, u.priority, u.place,
+           pg_catalog.max(u.next_seq) OVER one AS next_seq, pg_catalog.max(u.places) OVER one AS places,
+           pg_catalog.count(u.job_id) OVER (PARTITION BY u.queue, u.group_key ORDER BY u.place) AS n
+    FROM (
+        SELECT c.queue, c.group_key, c.job_id, c.priority, c.place, NULL::bigint AS next_seq, NULL::int AS places FROM come c
+        UNION ALL
+        SELECT r.queue, r.group_key, NULL::uuid, NULL::smallint, 0, r.next_seq, r.places FROM room r
+    ) u
+    WINDOW one AS (PARTITION BY u.queue, u.group_key)
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id)
+    SELECT x.queue, x.priority, x.job_id FROM ask x WHERE x.job_id IS NOT NULL AND x.n <= x.places ORDER BY x.place
+)
+INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
+SELECT x.queue, x.group_key, x.next_seq + x.n - 1, x.job_id, x.priority FROM ask x WHERE x.job_id IS NOT NULL AND x.n > x.places
+`
+
+type AssignJobsParams struct {
+	JobIds     []pgtype.UUID
+	Queues     []string
+	GroupKeys  []string
+	Priorities []int16
+}
+
+// Makes jobs ready, in the order of the array, while their groups are below their limits and no job
+// of theirs waits. The others wait. The groups are locked. No job waits in a group that has no
+// place taken: the transaction may have an old snapshot, in which jobs of a group wait that has
+// ended since, and was made anew.
+func (q *Queries) AssignJobs(ctx context.Context, db DBTX, arg AssignJobsParams) error {
+	_, err := db.Exec(ctx, AssignJobs,
+		arg.JobIds,
+		arg.Queues,
+		arg.GroupKeys,
+		arg.Priorities,
+	)
+	return err
+}
+
 const DueGroups = `-- name: DueGroups :many
 WITH due AS MATERIALIZED (
     SELECT s.run_at, s.job_id, s.queue, s.group_key FROM dblock_queue_scheduled s
@@ -172,7 +230,7 @@ type EnqueueKeyedParams struct {
 // others have done before.
 // EnqueueJobs for jobs of which some have keys. It returns those that another job with the same
 // unique key stands in the way of. Jobs of a group that need not wait for a time are neither ready
-// nor blocked yet: see PlaceJobs. The last condition reads notified, so that the notification is
+// nor blocked yet: see AssignJobs. The last condition reads notified, so that the notification is
 // sent in any case.
 func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedParams) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, EnqueueKeyed,
@@ -206,7 +264,7 @@ func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedPar
 	return items, nil
 }
 
-const FreePlaces = `-- name: FreePlaces :exec
+const FreeGroupSlots = `-- name: FreeGroupSlots :exec
 WITH held AS MATERIALIZED (
     SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
     WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
@@ -226,15 +284,15 @@ WITH held AS MATERIALIZED (
 UPDATE dblock_queue_key k SET taken = k.taken - r.jobs FROM room r WHERE k.ctid = r.place
 `
 
-type FreePlacesParams struct {
+type FreeGroupSlotsParams struct {
 	ClaimIds []pgtype.UUID
 	MemberID pgtype.UUID
 	JobIds   []pgtype.UUID
 	OfClaims []pgtype.UUID
 }
 
-func (q *Queries) FreePlaces(ctx context.Context, db DBTX, arg FreePlacesParams) error {
-	_, err := db.Exec(ctx, FreePlaces,
+func (q *Queries) FreeGroupSlots(ctx context.Context, db DBTX, arg FreeGroupSlotsParams) error {
+	_, err := db.Exec(ctx, FreeGroupSlots,
 		arg.ClaimIds,
 		arg.MemberID,
 		arg.JobIds,
@@ -366,64 +424,6 @@ ON CONFLICT (queue, group_key) DO UPDATE SET most = excluded.most
 // Locks groups, and makes those that there are not.
 func (q *Queries) OpenGroups(ctx context.Context, db DBTX, queues []string, groupKeys []string, mosts []int32) error {
 	_, err := db.Exec(ctx, OpenGroups, queues, groupKeys, mosts)
-	return err
-}
-
-const PlaceJobs = `-- name: PlaceJobs :exec
-WITH come AS MATERIALIZED (
-    SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.generate_subscripts($1::uuid[], 1) AS place,
-           pg_catalog.unnest($2::text[]) AS queue, pg_catalog.unnest($3::text[]) AS group_key,
-           pg_catalog.unnest($4::smallint[]) AS priority
-), sized AS MATERIALIZED (
-    SELECT c.queue, c.group_key, count(*) AS jobs FROM come c GROUP BY c.queue, c.group_key
-), room AS MATERIALIZED (
-    SELECT k.place, s.queue, s.group_key, s.jobs, k.next_seq, k.places
-    FROM sized s
-    CROSS JOIN LATERAL (
-        SELECT g.ctid::tid AS place, g.next_seq,
-               CASE WHEN g.taken > 0 AND EXISTS (SELECT 1 FROM dblock_queue_blocked b WHERE b.queue = s.queue AND b.group_key = s.group_key) THEN 0
-                    ELSE GREATEST(g.most - g.taken, 0) END AS places
-        FROM dblock_queue_key g WHERE g.queue = s.queue AND g.group_key = s.group_key LIMIT 1
-    ) k
-), counted AS (
-    UPDATE dblock_queue_key c SET taken = c.taken + LEAST(r.jobs, r.places)::int, next_seq = c.next_seq + r.jobs
-    FROM room r WHERE c.ctid = r.place
-), ask AS MATERIALIZED (
-    SELECT u.queue, u.group_key, u.job_id, u.priority, u.place,
-           pg_catalog.max(u.next_seq) OVER one AS next_seq, pg_catalog.max(u.places) OVER one AS places,
-           pg_catalog.count(u.job_id) OVER (PARTITION BY u.queue, u.group_key ORDER BY u.place) AS n
-    FROM (
-        SELECT c.queue, c.group_key, c.job_id, c.priority, c.place, NULL::bigint AS next_seq, NULL::int AS places FROM come c
-        UNION ALL
-        SELECT r.queue, r.group_key, NULL::uuid, NULL::smallint, 0, r.next_seq, r.places FROM room r
-    ) u
-    WINDOW one AS (PARTITION BY u.queue, u.group_key)
-), ready AS (
-    INSERT INTO dblock_queue_ready (queue, priority, job_id)
-    SELECT x.queue, x.priority, x.job_id FROM ask x WHERE x.job_id IS NOT NULL AND x.n <= x.places ORDER BY x.place
-)
-INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
-SELECT x.queue, x.group_key, x.next_seq + x.n - 1, x.job_id, x.priority FROM ask x WHERE x.job_id IS NOT NULL AND x.n > x.places
-`
-
-type PlaceJobsParams struct {
-	JobIds     []pgtype.UUID
-	Queues     []string
-	GroupKeys  []string
-	Priorities []int16
-}
-
-// Makes jobs ready, in the order of the array, while their groups are below their limits and no job
-// of theirs waits. The others wait. The groups are locked. No job waits in a group that has no
-// place taken: the transaction may have an old snapshot, in which jobs of a group wait that has
-// ended since, and was made anew.
-func (q *Queries) PlaceJobs(ctx context.Context, db DBTX, arg PlaceJobsParams) error {
-	_, err := db.Exec(ctx, PlaceJobs,
-		arg.JobIds,
-		arg.Queues,
-		arg.GroupKeys,
-		arg.Priorities,
-	)
 	return err
 }
 

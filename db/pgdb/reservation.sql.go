@@ -9,6 +9,24 @@ import (
 	"context"
 )
 
+const AddQuotas = `-- name: AddQuotas :exec
+
+INSERT INTO dblock_quota (sku, buyer, used, most)
+SELECT n.sku, n.buyer, 0, 0
+FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS n (sku, buyer)
+ON CONFLICT (sku, buyer) DO NOTHING
+`
+
+// Rows are locked in one order everywhere, so that two batches never deadlock: quotas, stock by SKU
+// and bucket, then reservations by key. Reservations that exist are locked first. All quotas that
+// may be missing are made before an existing one is locked. An INSERT waits for the transaction
+// that has the row. An UPDATE never waits for an uncommitted INSERT of it. So transactions that
+// make quotas and those that use them can't deadlock.
+func (q *Queries) AddQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) error {
+	_, err := db.Exec(ctx, AddQuotas, skus, buyers)
+	return err
+}
+
 const AwaitKeys = `-- name: AwaitKeys :exec
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
 SELECT pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::int[]),
@@ -508,22 +526,74 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]Lock
 	return items, nil
 }
 
-const MakeQuotas = `-- name: MakeQuotas :exec
-
-INSERT INTO dblock_quota (sku, buyer, used, most)
-SELECT n.sku, n.buyer, 0, 0
+const ReadQuotas = `-- name: ReadQuotas :many
+SELECT q.sku, q.buyer, q.used
 FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS n (sku, buyer)
-ON CONFLICT (sku, buyer) DO NOTHING
+CROSS JOIN LATERAL (
+    SELECT q.sku, q.buyer, q.used
+    FROM dblock_quota q
+    WHERE q.sku = n.sku AND q.buyer = n.buyer
+    LIMIT 1
+) q
 `
 
-// Rows are locked in one order everywhere, so that two batches never deadlock: quotas, stock by SKU
-// and bucket, then reservations by key. Reservations that exist are locked first. All quotas that
-// may be missing are made before an existing one is locked. An INSERT waits for the transaction
-// that has the row. An UPDATE never waits for an uncommitted INSERT of it. So transactions that
-// make quotas and those that use them can't deadlock.
-func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) error {
-	_, err := db.Exec(ctx, MakeQuotas, skus, buyers)
-	return err
+type ReadQuotasRow struct {
+	Sku   string
+	Buyer string
+	Used  int64
+}
+
+func (q *Queries) ReadQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) ([]ReadQuotasRow, error) {
+	rows, err := db.Query(ctx, ReadQuotas, skus, buyers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadQuotasRow
+	for rows.Next() {
+		var i ReadQuotasRow
+		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ReadUnits = `-- name: ReadUnits :many
+SELECT s.sku, sum(s.available)::bigint AS units
+FROM dblock_stock s
+WHERE s.sku = ANY ($1::text[])
+GROUP BY s.sku
+`
+
+type ReadUnitsRow struct {
+	Sku   string
+	Units int64
+}
+
+// What is left of each SKU in all its buckets, as committed: no row is locked.
+func (q *Queries) ReadUnits(ctx context.Context, db DBTX, skus []string) ([]ReadUnitsRow, error) {
+	rows, err := db.Query(ctx, ReadUnits, skus)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadUnitsRow
+	for rows.Next() {
+		var i ReadUnitsRow
+		if err := rows.Scan(&i.Sku, &i.Units); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const Reservations = `-- name: Reservations :many
@@ -572,76 +642,6 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []s
 			&i.LeftUs,
 			&i.Unconfirmed,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const SeeQuotas = `-- name: SeeQuotas :many
-SELECT q.sku, q.buyer, q.used
-FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS n (sku, buyer)
-CROSS JOIN LATERAL (
-    SELECT q.sku, q.buyer, q.used
-    FROM dblock_quota q
-    WHERE q.sku = n.sku AND q.buyer = n.buyer
-    LIMIT 1
-) q
-`
-
-type SeeQuotasRow struct {
-	Sku   string
-	Buyer string
-	Used  int64
-}
-
-func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) ([]SeeQuotasRow, error) {
-	rows, err := db.Query(ctx, SeeQuotas, skus, buyers)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SeeQuotasRow
-	for rows.Next() {
-		var i SeeQuotasRow
-		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const SeeUnits = `-- name: SeeUnits :many
-SELECT s.sku, sum(s.available)::bigint AS units
-FROM dblock_stock s
-WHERE s.sku = ANY ($1::text[])
-GROUP BY s.sku
-`
-
-type SeeUnitsRow struct {
-	Sku   string
-	Units int64
-}
-
-// What is left of each SKU in all its buckets, as committed: no row is locked.
-func (q *Queries) SeeUnits(ctx context.Context, db DBTX, skus []string) ([]SeeUnitsRow, error) {
-	rows, err := db.Query(ctx, SeeUnits, skus)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SeeUnitsRow
-	for rows.Next() {
-		var i SeeUnitsRow
-		if err := rows.Scan(&i.Sku, &i.Units); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

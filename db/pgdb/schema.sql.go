@@ -70,6 +70,46 @@ func (q *Queries) FindSchema(ctx context.Context, db DBTX) (FindSchemaRow, error
 	return i, err
 }
 
+const ForeignOwner = `-- name: ForeignOwner :one
+SELECT COALESCE((
+        SELECT pg_catalog.format('table %s belongs to role "%s"'::text, c.relname, pg_catalog.pg_get_userbyid(c.relowner))
+        FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()
+        WHERE n.nspname = $1::text::name AND pg_catalog.starts_with(c.relname::text, 'dblock_'::text)
+          AND c.relkind IN ('r'::"char", 'p'::"char", 'v'::"char", 'm'::"char", 'f'::"char")
+          AND NOT pg_catalog.pg_has_role(c.relowner, 'MEMBER'::text)
+          AND NOT pg_catalog.pg_has_role(c.relowner, n.nspowner, 'MEMBER'::text)
+          AND NOT pg_catalog.pg_has_role(c.relowner, d.datdba, 'MEMBER'::text)
+          AND NOT EXISTS (
+              SELECT FROM pg_catalog.aclexplode(n.nspacl) a
+              WHERE a.privilege_type = 'CREATE'::text AND a.grantee <> 0::oid AND pg_catalog.pg_has_role(c.relowner, a.grantee, 'MEMBER'::text)
+          )
+        ORDER BY c.relname
+        LIMIT 1
+    ), ''::text)::text AS stranger,
+    COALESCE((
+        SELECT pg_catalog.has_schema_privilege(n.oid, 'CREATE'::text)
+        FROM pg_catalog.pg_namespace n WHERE n.nspname = $1::text::name
+    ), true)::boolean AS may_create
+`
+
+type ForeignOwnerRow struct {
+	Stranger  string
+	MayCreate bool
+}
+
+// stranger is a table of dblock's whose owner this session has no reason to trust. The owner is
+// none of its own roles, and has not the rights of the owner of the schema or of the database. It
+// has no right of its own to create tables in the schema, as the role that migrates has. A right of
+// PUBLIC is no right of its own.
+func (q *Queries) ForeignOwner(ctx context.Context, db DBTX, schemaName string) (ForeignOwnerRow, error) {
+	row := db.QueryRow(ctx, ForeignOwner, schemaName)
+	var i ForeignOwnerRow
+	err := row.Scan(&i.Stranger, &i.MayCreate)
+	return i, err
+}
+
 const SchemaVersion = `-- name: SchemaVersion :one
 SELECT coalesce(max(v.version_id), 0)::bigint AS version
 FROM dblock_schema_version v
@@ -120,45 +160,5 @@ func (q *Queries) ServerVersion(ctx context.Context, db DBTX, schemaName string)
 		&i.ClientEncoding,
 		&i.Untrusted,
 	)
-	return i, err
-}
-
-const StrangeOwner = `-- name: StrangeOwner :one
-SELECT COALESCE((
-        SELECT pg_catalog.format('table %s belongs to role "%s"'::text, c.relname, pg_catalog.pg_get_userbyid(c.relowner))
-        FROM pg_catalog.pg_class c
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()
-        WHERE n.nspname = $1::text::name AND pg_catalog.starts_with(c.relname::text, 'dblock_'::text)
-          AND c.relkind IN ('r'::"char", 'p'::"char", 'v'::"char", 'm'::"char", 'f'::"char")
-          AND NOT pg_catalog.pg_has_role(c.relowner, 'MEMBER'::text)
-          AND NOT pg_catalog.pg_has_role(c.relowner, n.nspowner, 'MEMBER'::text)
-          AND NOT pg_catalog.pg_has_role(c.relowner, d.datdba, 'MEMBER'::text)
-          AND NOT EXISTS (
-              SELECT FROM pg_catalog.aclexplode(n.nspacl) a
-              WHERE a.privilege_type = 'CREATE'::text AND a.grantee <> 0::oid AND pg_catalog.pg_has_role(c.relowner, a.grantee, 'MEMBER'::text)
-          )
-        ORDER BY c.relname
-        LIMIT 1
-    ), ''::text)::text AS stranger,
-    COALESCE((
-        SELECT pg_catalog.has_schema_privilege(n.oid, 'CREATE'::text)
-        FROM pg_catalog.pg_namespace n WHERE n.nspname = $1::text::name
-    ), true)::boolean AS may_create
-`
-
-type StrangeOwnerRow struct {
-	Stranger  string
-	MayCreate bool
-}
-
-// stranger is a table of dblock's whose owner this session has no reason to trust. The owner is
-// none of its own roles, and has not the rights of the owner of the schema or of the database. It
-// has no right of its own to create tables in the schema, as the role that migrates has. A right of
-// PUBLIC is no right of its own.
-func (q *Queries) StrangeOwner(ctx context.Context, db DBTX, schemaName string) (StrangeOwnerRow, error) {
-	row := db.QueryRow(ctx, StrangeOwner, schemaName)
-	var i StrangeOwnerRow
-	err := row.Scan(&i.Stranger, &i.MayCreate)
 	return i, err
 }

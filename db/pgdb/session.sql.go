@@ -9,12 +9,12 @@ import (
 	"context"
 )
 
-const ForgetSessionKeys = `-- name: ForgetSessionKeys :exec
+const DeleteSessionKeys = `-- name: DeleteSessionKeys :exec
 DELETE FROM dblock_session_key k WHERE k.noted_at < clock_timestamp() - interval '1 day'
 `
 
-func (q *Queries) ForgetSessionKeys(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, ForgetSessionKeys)
+func (q *Queries) DeleteSessionKeys(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, DeleteSessionKeys)
 	return err
 }
 
@@ -29,6 +29,39 @@ func (q *Queries) FreeSessionLock(ctx context.Context, db DBTX, lockID int64) (b
 	var done bool
 	err := row.Scan(&done)
 	return done, err
+}
+
+const HeldSessionLocks = `-- name: HeldSessionLocks :many
+SELECT (l.classid::bigint << 32 | l.objid::bigint)::bigint AS lock_id, (l.objsubid = 2)::boolean AS halves, (l.mode = 'ShareLock')::boolean AS shared
+FROM pg_catalog.pg_locks l
+WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
+`
+
+type HeldSessionLocksRow struct {
+	LockID int64
+	Halves bool
+	Shared bool
+}
+
+// What this connection has.
+func (q *Queries) HeldSessionLocks(ctx context.Context, db DBTX) ([]HeldSessionLocksRow, error) {
+	rows, err := db.Query(ctx, HeldSessionLocks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldSessionLocksRow
+	for rows.Next() {
+		var i HeldSessionLocksRow
+		if err := rows.Scan(&i.LockID, &i.Halves, &i.Shared); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ListSessionLocks = `-- name: ListSessionLocks :many
@@ -101,39 +134,6 @@ WHERE known.noted_at < clock_timestamp() - interval '30 minutes'
 func (q *Queries) NoteSessionKeys(ctx context.Context, db DBTX, namespace string, lockIds []int64, lockKeys []string) error {
 	_, err := db.Exec(ctx, NoteSessionKeys, namespace, lockIds, lockKeys)
 	return err
-}
-
-const OwnSessionLocks = `-- name: OwnSessionLocks :many
-SELECT (l.classid::bigint << 32 | l.objid::bigint)::bigint AS lock_id, (l.objsubid = 2)::boolean AS halves, (l.mode = 'ShareLock')::boolean AS shared
-FROM pg_catalog.pg_locks l
-WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
-`
-
-type OwnSessionLocksRow struct {
-	LockID int64
-	Halves bool
-	Shared bool
-}
-
-// What this connection has.
-func (q *Queries) OwnSessionLocks(ctx context.Context, db DBTX) ([]OwnSessionLocksRow, error) {
-	rows, err := db.Query(ctx, OwnSessionLocks)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OwnSessionLocksRow
-	for rows.Next() {
-		var i OwnSessionLocksRow
-		if err := rows.Scan(&i.LockID, &i.Halves, &i.Shared); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const SessionBackend = `-- name: SessionBackend :one

@@ -271,6 +271,52 @@ func (q *Queries) HoldingReaders(ctx context.Context, db DBTX, leaseKeys []strin
 	return items, nil
 }
 
+const ReadReaders = `-- name: ReadReaders :many
+SELECT r.member_id, r.label, r.token,
+       (r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()) OR COALESCE(r.held_until <= clock_timestamp(), false))::boolean AS ended,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(r.held_until, m.expires_at)) THEN LEAST(r.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us
+FROM dblock_reader r
+LEFT JOIN dblock_member m ON m.member_id = r.member_id
+WHERE r.lease_key = $1
+LIMIT 1000
+`
+
+type ReadReadersRow struct {
+	MemberID    pgtype.UUID
+	Label       string
+	Token       int64
+	Ended       bool
+	RemainingUs int64
+}
+
+// The shared holders of a key, in a statement of its own: after a writer has made itself the holder
+// no more come, and so what is not seen here is none of them.
+func (q *Queries) ReadReaders(ctx context.Context, db DBTX, leaseKey string) ([]ReadReadersRow, error) {
+	rows, err := db.Query(ctx, ReadReaders, leaseKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadReadersRow
+	for rows.Next() {
+		var i ReadReadersRow
+		if err := rows.Scan(
+			&i.MemberID,
+			&i.Label,
+			&i.Token,
+			&i.Ended,
+			&i.RemainingUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ReapReaders = `-- name: ReapReaders :execrows
 DELETE FROM dblock_reader d
 WHERE d.lease_key = $1 AND d.handle IN (
@@ -357,52 +403,6 @@ func (q *Queries) ReleaseShared(ctx context.Context, db DBTX, arg ReleaseSharedP
 			&i.Handle,
 			&i.Freed,
 			&i.Notified,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const SeeReaders = `-- name: SeeReaders :many
-SELECT r.member_id, r.label, r.token,
-       (r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()) OR COALESCE(r.held_until <= clock_timestamp(), false))::boolean AS ended,
-       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(r.held_until, m.expires_at)) THEN LEAST(r.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us
-FROM dblock_reader r
-LEFT JOIN dblock_member m ON m.member_id = r.member_id
-WHERE r.lease_key = $1
-LIMIT 1000
-`
-
-type SeeReadersRow struct {
-	MemberID    pgtype.UUID
-	Label       string
-	Token       int64
-	Ended       bool
-	RemainingUs int64
-}
-
-// The shared holders of a key, in a statement of its own: after a writer has made itself the holder
-// no more come, and so what is not seen here is none of them.
-func (q *Queries) SeeReaders(ctx context.Context, db DBTX, leaseKey string) ([]SeeReadersRow, error) {
-	rows, err := db.Query(ctx, SeeReaders, leaseKey)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SeeReadersRow
-	for rows.Next() {
-		var i SeeReadersRow
-		if err := rows.Scan(
-			&i.MemberID,
-			&i.Label,
-			&i.Token,
-			&i.Ended,
-			&i.RemainingUs,
 		); err != nil {
 			return nil, err
 		}

@@ -35,7 +35,7 @@ type Facts struct {
 	Creators []Creator // Postgres: other roles that may create objects on the search_path
 
 	SearchPath       string // Postgres: as sessions begin with it
-	Stranger         string // Postgres: a table whose owner is not to be trusted, as pgdb.StrangeOwner says it
+	Stranger         string // Postgres: a table whose owner is not to be trusted, as pgdb.ForeignOwner says it
 	Ahead            time.Duration
 	Within           time.Duration // what Ahead may be off by
 	ClockStandsStill bool          // MySQL: the clock of the session's statements stands still

@@ -169,7 +169,7 @@ func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string)
 	if f.Unread = postgres.CheckOwners(server.Untrusted); f.Unread != nil {
 		return nil // to read the version could run the role's functions
 	}
-	owner, err := q.StrangeOwner(ctx, conn, f.Schema)
+	owner, err := q.ForeignOwner(ctx, conn, f.Schema)
 	if err != nil {
 		return err
 	}

@@ -26,10 +26,10 @@ var waits = map[string]func(ctx context.Context, l *lease.Locker) (*dblock.Lock,
 	"AcquireAll": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) {
 		return l.AcquireAll(ctx, []string{key, "k2"})
 	},
-	"Register": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
-	"InTurn":   func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
-	"Enqueue":  func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
-	"SeeTurn":  func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
+	"Register":   func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
+	"InTurn":     func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
+	"Enqueue":    func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
+	"ReadTicket": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
 }
 
 // TestErrorsThatEndAWait has each kind of error meet a call that waits. What says that nothing was
@@ -39,7 +39,7 @@ func TestErrorsThatEndAWait(t *testing.T) {
 		for as, ends := range map[sqlerr.Class]error{
 			sqlerr.Busy: nil, sqlerr.Retryable: nil, sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Unresolved: dblock.ErrOutcomeUnknown,
 		} {
-			if (call == "SeeTurn" || call == "Register") && as == sqlerr.Unresolved {
+			if (call == "ReadTicket" || call == "Register") && as == sqlerr.Unresolved {
 				continue // a statement that only reads, or joins, leaves no lock unresolved
 			}
 			t.Run(call, func(t *testing.T) {
@@ -54,11 +54,11 @@ func TestErrorsThatEndAWait(t *testing.T) {
 func testErrorAmidAWait(
 	t *testing.T, s *memlease.Server, call string, wait func(context.Context, *lease.Locker) (*dblock.Lock, error), as sqlerr.Class, ends error,
 ) {
-	fair := call == "Register" || call == "InTurn" || call == "Enqueue" || call == "SeeTurn"
+	fair := call == "Register" || call == "InTurn" || call == "Enqueue" || call == "ReadTicket"
 	p := newProcess(s)
 	l := p.locker(t, lease.Options{Fair: fair})
 	var before *dblock.Lock
-	if call == "Enqueue" || call == "SeeTurn" { // only a call that is refused takes a ticket
+	if call == "Enqueue" || call == "ReadTicket" { // only a call that is refused takes a ticket
 		before = acquire(t, l)
 	}
 	name := call

@@ -13,7 +13,7 @@ import (
 )
 
 // TestWhatEachLockCosts counts the statements of a single caller without contention. Each call is
-// one statement, but for MakeSemaphore, which is two. Tests on databases count what a key costs
+// one statement, but for InsertSemaphore, which is two. Tests on databases count what a key costs
 // that has no row yet.
 func TestWhatEachLockCosts(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
@@ -34,12 +34,12 @@ func TestWhatEachLockCosts(t *testing.T) {
 			{"a reader", one(l, "k1", shared), map[string]int{"AcquireShared": 1, "Release": 1}},
 			{"a writer after readers", one(l, "k1"), map[string]int{"Acquire": 2, "Readers": 1, "HandOver": 1, "Release": 1}},
 			{"a writer after a writer", one(l, "k1"), map[string]int{"Acquire": 1, "Release": 1}},
-			{"the first permits", one(l, "k1", permits), map[string]int{"AcquirePermits": 2, "MakeSemaphore": 1, "Release": 1}},
+			{"the first permits", one(l, "k1", permits), map[string]int{"AcquirePermits": 2, "InsertSemaphore": 1, "Release": 1}},
 			{"permits", one(l, "k1", permits), map[string]int{"AcquirePermits": 1, "Release": 1}},
 			{"a set", all, map[string]int{"AcquireAll": 1, "Release": 1}},
 			{"a reader of one of them", one(l, "b", shared), map[string]int{"AcquireShared": 1, "Release": 1}},
 			{"the set again", all, map[string]int{"AcquireAll": 2, "Acquire": 2, "Readers": 2, "HandOver": 1, "Release": 2}},
-			{"in turn", one(fair, "k1"), map[string]int{"Acquire": 1, "PassOn": 1}},
+			{"in turn", one(fair, "k1"), map[string]int{"Acquire": 1, "HandOff": 1}},
 		} {
 			lock, err := step.acquire()
 			if err != nil {
@@ -78,7 +78,7 @@ func TestAWaitInTurnCostsFewStatements(t *testing.T) {
 		q.all.Wait()
 		calls := waits.called()
 		delete(calls, "Listen")
-		if want := map[string]int{"Acquire": 1, "Enqueue": 1, "SeeTurn": 2, "PassOn": 1}; !maps.Equal(calls, want) {
+		if want := map[string]int{"Acquire": 1, "Enqueue": 1, "ReadTicket": 2, "HandOff": 1}; !maps.Equal(calls, want) {
 			t.Errorf("%v, want %v", calls, want)
 		}
 	})

@@ -69,7 +69,7 @@ func TestAFairGrantOfADeadMember(t *testing.T) {
 			switch {
 			case call == "Heartbeat":
 				return errNoReply
-			case call == "SeeTurn" && granted.Load():
+			case call == "ReadTicket" && granted.Load():
 				err := run()
 				time.Sleep(ttl) // its answer comes when the member has ended
 				over.Store(true)

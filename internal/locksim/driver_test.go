@@ -115,7 +115,7 @@ func (e driver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.Rele
 	case lease.KindSet:
 		call = "ReleaseAll"
 	case lease.KindFair:
-		call = "PassOn"
+		call = "HandOff"
 	}
 	return e.giveBack(ctx, call, b.Requests, func(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 		return e.p.w.rows.Release(ctx, lease.ReleaseBatch{Kind: b.Kind, Requests: backs})
@@ -139,7 +139,7 @@ func (e driver) enqueue(ctx context.Context, by lease.By, asks []lease.AcquireRe
 
 func (e driver) Entry(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.QueueEntry, error) {
 	w := e.p.w
-	return send(ctx, e.p, "SeeTurn", w.nameOf(handle), func() (lease.QueueEntry, string) {
+	return send(ctx, e.p, "ReadTicket", w.nameOf(handle), func() (lease.QueueEntry, string) {
 		turn, _ := w.rows.Entry(bg, key, handle, ticket)
 		return turn, fmt.Sprintf("token %d, waits %v, held %v", turn.Token, turn.Waits, turn.Held)
 	})
@@ -204,7 +204,7 @@ func (e driver) do(ctx context.Context, call, of string, run func()) error {
 func (e driver) Make(ctx context.Context, keys []string, permits int) error {
 	call := "MakeFree"
 	if permits > 0 {
-		call = "MakeSemaphore"
+		call = "InsertSemaphore"
 	}
 	return e.do(ctx, call, strings.Join(keys, " "), func() { _ = e.p.w.rows.Make(bg, keys, permits) })
 }

@@ -82,7 +82,7 @@ func (s *Server) acquireSet(b lease.AcquireBatch, results []lease.AcquireResult)
 func (d *Driver) Make(ctx context.Context, keys []string, permits int) error {
 	name := "MakeFree"
 	if permits > 0 {
-		name = "MakeSemaphore"
+		name = "InsertSemaphore"
 	}
 	return d.call(ctx, name, func(s *Server) {
 		for _, key := range keys {
@@ -139,7 +139,7 @@ func (d *Driver) Release(ctx context.Context, b lease.ReleaseBatch) ([]lease.Rel
 	results := make([]lease.ReleaseResult, len(b.Requests))
 	name := "Release"
 	if b.Kind == lease.KindFair {
-		name = "PassOn"
+		name = "HandOff"
 	}
 	err := d.call(ctx, name, func(s *Server) {
 		if b.Kind == lease.KindFair {

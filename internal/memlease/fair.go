@@ -27,7 +27,7 @@ func (s *Server) enqueue(by lease.By, r lease.AcquireRequest) int64 {
 
 // Entry reads what has become of one of them.
 func (d *Driver) Entry(ctx context.Context, key string, handle lease.Handle, _ int64) (turn lease.QueueEntry, err error) {
-	err = d.call(ctx, "SeeTurn", func(s *Server) {
+	err = d.call(ctx, "ReadTicket", func(s *Server) {
 		now, l := s.clock.Now(), s.leases[key]
 		turn.Missing = l == nil
 		turn.Waits = slices.ContainsFunc(s.tickets[key], func(t ticketRow) bool { return t.request.Handle == handle && s.alive(t.by.Member) })

@@ -55,10 +55,10 @@ func (d *database) Read(ctx context.Context, ask driver.ReadRequest) (driver.Boo
 		books.Used[q] = 0
 	}
 	on := d.db.On(d.db)
-	err := readQuotas(ctx, on, mysqldb.SeeQuotas, ask.Quotas, books.Used)
+	err := readQuotas(ctx, on, mysqldb.ReadQuotas, ask.Quotas, books.Used)
 	if err == nil && len(ask.SKUs) > 0 {
-		var rows []mysqldb.SeeUnitsRow
-		rows, err = d.q.SeeUnits(ctx, on, blobs(ask.SKUs))
+		var rows []mysqldb.ReadUnitsRow
+		rows, err = d.q.ReadUnits(ctx, on, blobs(ask.SKUs))
 		for _, r := range rows {
 			books.Stock[string(r.Sku)] = []driver.Bucket{{Left: r.Units}}
 		}
@@ -96,13 +96,13 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.ReadReq
 func (d *database) lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.ReadRequest) (map[driver.Quota]int64, error) {
 	used := make(map[driver.Quota]int64, len(ask.Quotas))
 	if ask.WaitQuotas {
-		if err := repeat(ctx, on, mysqldb.MakeQuotas, ask.Quotas, quotaArgs); err != nil {
+		if err := repeat(ctx, on, mysqldb.AddQuotas, ask.Quotas, quotaArgs); err != nil {
 			return nil, err
 		}
 		return used, readQuotas(ctx, on, mysqldb.LockQuotas, ask.Quotas, used)
 	}
 	there := make(map[driver.Quota]int64, len(ask.Quotas))
-	if err := readQuotas(ctx, on, mysqldb.SeeQuotas, ask.Quotas, there); err != nil {
+	if err := readQuotas(ctx, on, mysqldb.ReadQuotas, ask.Quotas, there); err != nil {
 		return nil, err
 	}
 	missing := slices.DeleteFunc(slices.Clone(ask.Quotas), func(q driver.Quota) bool { _, ok := there[q]; return ok })
@@ -110,7 +110,7 @@ func (d *database) lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.R
 	if err != nil {
 		return nil, err
 	}
-	if err := repeat(ctx, on, mysqldb.MakeQuotas, missing, quotaArgs); err != nil {
+	if err := repeat(ctx, on, mysqldb.AddQuotas, missing, quotaArgs); err != nil {
 		return nil, err
 	}
 	return used, readQuotas(ctx, on, mysqldb.LockFreeQuotas, ask.Quotas, used)

@@ -77,7 +77,7 @@ func lockingStatements(n int) map[string]string {
 		units = append(units, name, int64(0), int64(1))
 	}
 	return map[string]string{
-		"MakeQuotas":       mysql.Interpolate(mysqldb.MakeQuotas, two...),
+		"AddQuotas":        mysql.Interpolate(mysqldb.AddQuotas, two...),
 		"LockQuotas":       mysql.Interpolate(mysqldb.LockQuotas, two...),
 		"LockQuotasNoWait": mysql.Interpolate(mysqldb.LockQuotasNoWait, two...),
 		"LockStock":        mysql.Interpolate(mysqldb.LockStock, one...),

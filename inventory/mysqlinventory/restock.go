@@ -65,7 +65,7 @@ func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]driver.Count, 
 }
 
 func (t adjustTx) LockQuotas(ctx context.Context, quotas []driver.Quota) error {
-	return repeat(ctx, t.on, mysqldb.MakeQuotas, quotas, quotaArgs)
+	return repeat(ctx, t.on, mysqldb.AddQuotas, quotas, quotaArgs)
 }
 
 func (t adjustTx) CountQuotas(ctx context.Context, counts []driver.Count) error {

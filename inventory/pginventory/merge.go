@@ -52,9 +52,9 @@ func (d *database) Read(ctx context.Context, ask driver.ReadRequest) (driver.Boo
 	}
 	var trip statements
 	trip.add(bound, lockTimeoutMs(ctx))
-	trip.addQuotas(pgdb.SeeQuotas, ask.Quotas, books.Used)
+	trip.addQuotas(pgdb.ReadQuotas, ask.Quotas, books.Used)
 	if len(ask.SKUs) > 0 {
-		trip.query(pgdb.SeeUnits, each(func(r pgdb.SeeUnitsRow) { books.Stock[r.Sku] = []driver.Bucket{{Left: r.Units}} }), ask.SKUs)
+		trip.query(pgdb.ReadUnits, each(func(r pgdb.ReadUnitsRow) { books.Stock[r.Sku] = []driver.Bucket{{Left: r.Units}} }), ask.SKUs)
 	}
 	trip.addKeys(ask.Keys, &books)
 	conn, err := d.acquire(ctx)
@@ -86,7 +86,7 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 	books, trip := newBooks(ask), begin
 	if len(ask.Quotas) > 0 {
 		skus, buyers := quotaColumns(ask.Quotas)
-		trip.add(pgdb.MakeQuotas, skus, buyers)
+		trip.add(pgdb.AddQuotas, skus, buyers)
 	}
 	trip.addQuotas(quotas, ask.Quotas, books.Used)
 	waits, passes := ask.Waits()

@@ -26,13 +26,13 @@ func TestPlansLookUpByKey(t *testing.T) {
 	}
 	chosen := 0
 	for name, query := range map[string]string{
-		"MakeQuotas": pgdb.MakeQuotas, "LockQuotas": pgdb.LockQuotas, "LockFreeQuotas": pgdb.LockFreeQuotas, "SeeQuotas": pgdb.SeeQuotas,
+		"AddQuotas": pgdb.AddQuotas, "LockQuotas": pgdb.LockQuotas, "LockFreeQuotas": pgdb.LockFreeQuotas, "ReadQuotas": pgdb.ReadQuotas,
 		"CountQuotas": pgdb.CountQuotas, "UncountQuotas": pgdb.UncountQuotas,
 		"LockStock": pgdb.LockStock, "LockFreeStock": pgdb.LockFreeStock, "LockBucket": pgdb.LockBucket, "LockFreeBucket": pgdb.LockFreeBucket,
 		"KnownBuckets": pgdb.KnownBuckets, "TakeStock": pgdb.TakeStock, "AddStock": pgdb.AddStock,
 		"Reservations": pgdb.Reservations, "LockReservations": pgdb.LockReservations, "LockFreeReservations": pgdb.LockFreeReservations, "KnownLines": pgdb.KnownLines,
 		"DueReservations": pgdb.DueReservations, "DueOf": pgdb.DueOf, "SetReservations": pgdb.SetReservations,
-		"InsertOrders": pgdb.InsertOrders, "TakeTogether": pgdb.TakeTogether, "SellNew": pgdb.SellNew,
+		"InsertOrders": pgdb.InsertOrders, "TakeBatch": pgdb.TakeBatch, "SellNew": pgdb.SellNew,
 	} {
 		if plan := generic(t, pool.Config().ConnConfig, query, true); readsAll(plan) {
 			t.Errorf("%s:\n%s", name, plan)

@@ -72,7 +72,7 @@ func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]driver.Count, 
 
 func (t adjustTx) LockQuotas(ctx context.Context, quotas []driver.Quota) error {
 	skus, buyers := quotaColumns(quotas)
-	if err := t.d.q.MakeQuotas(ctx, t.on, skus, buyers); err != nil {
+	if err := t.d.q.AddQuotas(ctx, t.on, skus, buyers); err != nil {
 		return err
 	}
 	_, err := t.d.q.LockQuotas(ctx, t.on, skus, buyers)

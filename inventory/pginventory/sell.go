@@ -65,5 +65,5 @@ func (s *statements) addSellAll(o driver.Orders, sale *driver.Sale, written *boo
 	}
 	args := []any{o.Keys, o.SKU, o.Bucket, o.Buyers, o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds()}
 	*s = append(*s, statement{sql: pgdb.InsertOrders, args: args, done: func(string) { *written = true }})
-	s.query(pgdb.TakeTogether, one(&sale.Left), units, o.SKU, o.Bucket)
+	s.query(pgdb.TakeBatch, one(&sale.Left), units, o.SKU, o.Bucket)
 }

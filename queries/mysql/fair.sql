@@ -38,7 +38,7 @@ ORDER BY q.ticket
 LIMIT 1;
 
 -- Passes a key that this process holds to the next waiter, unless readers may have it.
--- name: PassOn :execrows
+-- name: HandOff :execrows
 UPDATE (
     SELECT l.lease_key FROM dblock_lease l FORCE INDEX (PRIMARY)
     WHERE l.lease_key = sqlc.arg(lease_key) AND l.handle = CAST(sqlc.arg(handle) AS BINARY) AND NOT l.shared
@@ -73,7 +73,7 @@ WHERE n.ticket = CAST(sqlc.arg(ticket) AS SIGNED) AND NOT n.served;
 -- What has become of a call that waits: the key is its own, or another holder's, or free, for
 -- example for readers; and whether its ticket is there, and counts. A row that readers may have is
 -- no grant: a process of an older version may have served the ticket beside them.
--- name: SeeTurn :one
+-- name: ReadTicket :one
 SELECT CAST(CASE WHEN l.handle = CAST(sqlc.arg(handle) AS BINARY) AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN l.token ELSE 0 END AS SIGNED) AS granted,
        CAST(CASE WHEN l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS held,
        l.handle, l.shared, l.member_id, l.label, l.token,

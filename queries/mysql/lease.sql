@@ -115,7 +115,7 @@ WHERE t.lease_key = (
 -- DUPLICATE KEY UPDATE, which would wait for a guarded row. It would wait for a row or a gap that
 -- another transaction has locked: on MariaDB it is set not to. All have the same token, the
 -- statement's insert id.
--- name: MakeLeases :execresult
+-- name: InsertLeases :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
        TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
@@ -128,11 +128,11 @@ STRAIGHT_JOIN ( /*dblock:asks*/
 /*dblock:end*/) ask
 ON true;
 
--- MakeLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT
+-- InsertLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT
 -- locks nothing and sees rows that other transactions have not committed: the statement passes over
 -- those. It cannot see a locked gap. It waits for the gap, at most for the lock wait timeout of the
 -- session, and grants the lease if the gap becomes free.
--- name: MakeLeasesSkipping :execresult
+-- name: InsertLeasesSkipping :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
        TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
@@ -182,12 +182,12 @@ ON DUPLICATE KEY UPDATE
     changed_at = +UTC_TIMESTAMP(6), label = sqlc.arg(label), data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '');
 
 -- Makes rows that are missing. They have no holder.
--- name: MakeFreeLeases :exec
+-- name: InsertFreeLeases :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token)
 VALUES /*dblock:rows*/(sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)/*dblock:end*/;
 
--- MakeFreeLeases and MakeShared for MySQL: see MakeLeasesSkipping.
--- name: MakeUnheldSkipping :exec
+-- InsertFreeLeases and InsertShared for MySQL: see InsertLeasesSkipping.
+-- name: InsertUnheldSkipping :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
 SELECT ask.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1 + ask.shared, ask.shared
 FROM ( /*dblock:asks*/
@@ -223,7 +223,7 @@ LIMIT 1;
 
 -- The holders of keys, and the free keys, as one snapshot shows them: a holder's member that it
 -- lacks is gone.
--- name: SeeLeases :many
+-- name: ReadLeases :many
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, l.shared,
        EXISTS (
            SELECT 1 FROM dblock_member me
@@ -460,7 +460,7 @@ FROM (
 LIMIT 18446744073709551615;
 
 -- One row of ListLeases, with its data.
--- name: LookAtLease :one
+-- name: GetLease :one
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label, l.data,
        CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
@@ -475,7 +475,7 @@ WHERE l.lease_key = sqlc.arg(lease_key)
 LIMIT 1;
 
 -- One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
--- name: LookAtSharedOrPermits :one
+-- name: GetSharedOrPermits :one
 SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
        CAST(held.permits AS SIGNED) AS permits, CAST(held.limited_to AS SIGNED) AS limited_to, COALESCE(m.label, '') AS member_label, held.data,
        CAST(TIMESTAMPDIFF(MICROSECOND, held.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,

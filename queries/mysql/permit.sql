@@ -55,7 +55,7 @@ ON DUPLICATE KEY UPDATE
 
 -- A semaphore's number, how many of its permits are free, and the holders of the others, a row
 -- each. Without a lock: it grants nothing.
--- name: SeePermits :many
+-- name: ReadPermits :many
 SELECT CAST(seen.limited_to AS SIGNED) AS limited_to, CAST(seen.held AS SIGNED) AS held, CAST(seen.usable AS SIGNED) AS usable, CAST(seen.beyond AS SIGNED) AS beyond,
        CAST(seen.token AS SIGNED) AS token, seen.member_id, seen.label,
        EXISTS (
@@ -82,10 +82,10 @@ LIMIT 1;
 
 -- Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
 -- reader of it finds them all.
--- name: MakePermits :exec
+-- name: InsertPermits :exec
 INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES /*dblock:rows*/(sqlc.arg(lease_key), sqlc.arg(slot))/*dblock:end*/;
 
--- name: MakeSemaphore :exec
+-- name: InsertSemaphore :exec
 INSERT IGNORE INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits));
 
 -- Gives a semaphore another number of permits. It waits for acquisitions under way, which lock the

@@ -1,6 +1,6 @@
 -- To end jobs of a claim, its rows are deleted first, which proves that they were there; what
 -- becomes of the jobs comes after that in the same transaction. Fewer rows than were sent: some are
--- lost, and LockPlaces returns the others.
+-- lost, and LockClaimed returns the others.
 
 --
 -- Rows are joined by their whole key. With a list of keys the server reads a small table whole, and
@@ -19,7 +19,7 @@ ON c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.j
 -- name: EndClaim :execrows
 DELETE FROM dblock_queue_claim WHERE member_id = sqlc.arg(member_id) AND claim_id = sqlc.arg(claim_id);
 
--- name: LockPlaces :many
+-- name: LockClaimed :many
 SELECT c.job_id
 FROM ( /*dblock:asks*/
     SELECT sqlc.arg(job_id) AS job_id
@@ -87,7 +87,7 @@ UPDATE (
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
 SET j.attempt = own.attempt, j.last_error = COALESCE(NULLIF(own.failure, ''), j.last_error), j.begun = IF(own.records = 1, own.attempt, j.begun);
 
--- name: DeferJobs :execrows
+-- name: RescheduleJobs :execrows
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
 SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority, ask.retry
 FROM ( /*dblock:asks*/
@@ -103,7 +103,7 @@ FROM ( /*dblock:asks*/
 /*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
 
--- name: BuryJobs :execrows
+-- name: DiscardJobs :execrows
 INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
 SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.unique_key, j.group_key, j.group_most, ask.failure, j.payload
 FROM ( /*dblock:asks*/

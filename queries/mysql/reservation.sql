@@ -3,7 +3,7 @@
 
 -- Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would
 -- lock in shared mode what is there, and two that did so would each wait for the other.
--- name: MakeQuotas :exec
+-- name: AddQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 VALUES /*dblock:rows*/(?, ?, 0, 0)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = dblock_quota.used;
@@ -41,7 +41,7 @@ STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buye
 LIMIT 18446744073709551615
 FOR UPDATE NOWAIT;
 
--- name: SeeQuotas :many
+-- name: ReadQuotas :many
 SELECT q.sku, q.buyer, q.used
 FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
@@ -101,7 +101,7 @@ LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
 -- What is left of each SKU in all its buckets, as committed: no row is locked.
--- name: SeeUnits :many
+-- name: ReadUnits :many
 SELECT s.sku, CAST(SUM(s.available) AS SIGNED) AS units
 FROM dblock_stock s
 WHERE s.sku IN (sqlc.slice(skus))

@@ -6,7 +6,7 @@ INSERT INTO dblock_session_key (lock_id, namespace, lock_key)
 VALUES /*dblock:rows*/(sqlc.arg(lock_id), sqlc.arg(namespace), sqlc.arg(lock_key))/*dblock:end*/
 ON DUPLICATE KEY UPDATE noted_at = VALUES(noted_at);
 
--- name: ForgetSessionKeys :exec
+-- name: DeleteSessionKeys :exec
 DELETE FROM dblock_session_key WHERE noted_at < UTC_TIMESTAMP() - INTERVAL 1 DAY;
 
 -- Those session locks whose keys were noted, and are held now. Others are not to be seen without

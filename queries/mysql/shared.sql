@@ -46,8 +46,8 @@ STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_k
 SET t.token = IF(t.shared, t.token, GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
     t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL, t.shared = true;
 
--- Makes a row that is missing. See MakeLeases.
--- name: MakeShared :exec
+-- Makes a row that is missing. See InsertLeases.
+-- name: InsertShared :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
 VALUES /*dblock:rows*/(sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)), true)/*dblock:end*/;
 
@@ -60,7 +60,7 @@ LIMIT 18446744073709551615;
 
 -- The shared holders of a key, in a statement of its own: after a writer has made itself the holder
 -- no more come, and so what is not seen here is none of them.
--- name: SeeReaders :many
+-- name: ReadReaders :many
 SELECT r.member_id, r.label, r.token,
        CAST(CASE WHEN r.held_until <= +UTC_TIMESTAMP(6) OR r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS ended,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),

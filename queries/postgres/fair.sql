@@ -18,7 +18,7 @@ RETURNING handle, ticket;
 -- example for readers; and whether its ticket is there, and counts. A row that readers may have is
 -- no grant: a process of an older version may have served the ticket beside them. unconfirmed: see
 -- ConfirmCommits.
--- name: SeeTurn :one
+-- name: ReadTicket :one
 SELECT CASE WHEN l.handle = sqlc.arg(handle) AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) THEN l.token ELSE 0 END::bigint AS granted,
        (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
        l.handle, l.shared, l.member_id AS holder, l.label AS holder_label, l.token AS holder_token,
@@ -39,7 +39,7 @@ WHERE l.lease_key = sqlc.arg(lease_key);
 -- readers first. It returns what was freed, and what was held when it began: of that, what was not
 -- freed was locked. The new holder is notified by its handle, or else those that wait without
 -- tickets.
--- name: PassOn :many
+-- name: HandOff :many
 WITH ask AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle
 ), ours AS MATERIALIZED (
@@ -93,7 +93,7 @@ WHERE (SELECT count(*) FROM passed) < pg_catalog.cardinality(sqlc.arg(lease_keys
 
 -- Withdraws tickets: afterwards they are granted nothing. A ticket that is granted at this moment
 -- is waited for.
--- name: WithdrawTickets :execrows
+-- name: DeleteTickets :execrows
 DELETE FROM dblock_ticket d
 WHERE (d.lease_key, d.ticket) IN (
     SELECT q.lease_key, q.ticket FROM dblock_ticket q

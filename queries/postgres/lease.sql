@@ -103,7 +103,7 @@ WHERE me.member_id = sqlc.arg(member_id) AND me.beat <= sqlc.arg(beat)::bigint +
 RETURNING l.token, l.handle;
 
 -- Makes rows that are missing. They have no holder.
--- name: MakeFreeLeases :exec
+-- name: InsertFreeLeases :exec
 INSERT INTO dblock_lease (lease_key, token)
 SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
 FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
@@ -276,7 +276,7 @@ UNION ALL
 SELECT q.lease_key, 0::smallint, q.handle FROM dblock_ticket q WHERE q.member_id = sqlc.arg(member_id)::uuid;
 
 -- One row of ListLeases, with its data.
--- name: LookAtLease :one
+-- name: GetLease :one
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(l.changed_at) THEN clock_timestamp() - l.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(l.held_until, m.expires_at)) THEN LEAST(l.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
@@ -289,7 +289,7 @@ WHERE l.lease_key = sqlc.arg(lease_key)
   AND (l.member_id IS NULL OR m.expires_at > clock_timestamp());
 
 -- One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
--- name: LookAtSharedOrPermits :one
+-- name: GetSharedOrPermits :one
 SELECT held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
        held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label, held.data,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(held.changed_at) THEN clock_timestamp() - held.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,

@@ -96,12 +96,12 @@ SELECT '', NULL, 0, 0, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM 
 
 -- Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
 -- reader of it finds them all.
--- name: MakePermits :exec
+-- name: InsertPermits :exec
 INSERT INTO dblock_permit (lease_key, slot)
 SELECT sqlc.arg(lease_key), pg_catalog.generate_series(1, sqlc.arg(permits)::integer)
 ON CONFLICT (lease_key, slot) DO NOTHING;
 
--- name: MakeSemaphore :exec
+-- name: InsertSemaphore :exec
 INSERT INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits)) ON CONFLICT (lease_key) DO NOTHING;
 
 -- Gives a semaphore another number of permits, and notifies the waiters.

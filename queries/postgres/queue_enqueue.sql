@@ -20,7 +20,7 @@ WITH ask AS (
 SELECT pg_catalog.count(pg_catalog.pg_notify(sqlc.arg(channel), 'jobs :' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(told.queue, 'UTF8')), 'hex')))
 FROM (SELECT DISTINCT a.queue FROM ask a WHERE a.delay_us = 0 AND sqlc.arg(channel)::text <> '') told;
 
--- name: TellNews :exec
+-- name: NotifyQueues :exec
 SELECT pg_catalog.pg_notify(sqlc.arg(channel), news.payload) FROM (SELECT pg_catalog.unnest(sqlc.arg(payloads)::text[]) AS payload) news;
 
 -- A table's number: however the table is found it is the same, and no other schema's has it.

@@ -74,7 +74,7 @@ CROSS JOIN LATERAL (
 ) x
 WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE;
 
--- Locks the rows of jobs that are to be deferred, by a statement of its own. DeferJobs writes rows
+-- Locks the rows of jobs that are to be deferred, by a statement of its own. RescheduleJobs writes rows
 -- by their places (ctid): it would miss a row that changed while it waited for its lock.
 -- name: LockJobs :exec
 WITH held AS MATERIALIZED (
@@ -90,7 +90,7 @@ WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS T
 -- that is given, or from now on. The claim no longer has them, so that to send it again changes
 -- nothing. records: their beginnings are recorded from now on, and none has begun that has not
 -- ended.
--- name: DeferJobs :one
+-- name: RescheduleJobs :one
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c
     WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
@@ -129,7 +129,7 @@ WITH fence AS MATERIALIZED (
 SELECT count(*) FROM job;
 
 -- Gives jobs up for good: they are moved to where the dead are kept.
--- name: BuryJobs :one
+-- name: DiscardJobs :one
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c
     WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)

@@ -5,7 +5,7 @@
 
 -- EnqueueJobs for jobs of which some have keys. It returns those that another job with the same
 -- unique key stands in the way of. Jobs of a group that need not wait for a time are neither ready
--- nor blocked yet: see PlaceJobs. The last condition reads notified, so that the notification is
+-- nor blocked yet: see AssignJobs. The last condition reads notified, so that the notification is
 -- sent in any case.
 -- name: EnqueueKeyed :many
 WITH ask AS MATERIALIZED (
@@ -62,7 +62,7 @@ ON CONFLICT (queue, group_key) DO UPDATE SET most = excluded.most;
 -- of theirs waits. The others wait. The groups are locked. No job waits in a group that has no
 -- place taken: the transaction may have an old snapshot, in which jobs of a group wait that has
 -- ended since, and was made anew.
--- name: PlaceJobs :exec
+-- name: AssignJobs :exec
 WITH come AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.generate_subscripts(sqlc.arg(job_ids)::uuid[], 1) AS place,
            pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(group_keys)::text[]) AS group_key,
@@ -169,7 +169,7 @@ CROSS JOIN LATERAL (
     LIMIT 1 FOR UPDATE
 ) k;
 
--- name: FreePlaces :exec
+-- name: FreeGroupSlots :exec
 WITH held AS MATERIALIZED (
     SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
     WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)

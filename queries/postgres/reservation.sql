@@ -4,7 +4,7 @@
 -- that has the row. An UPDATE never waits for an uncommitted INSERT of it. So transactions that
 -- make quotas and those that use them can't deadlock.
 
--- name: MakeQuotas :exec
+-- name: AddQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 SELECT n.sku, n.buyer, 0, 0
 FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
@@ -35,7 +35,7 @@ CROSS JOIN LATERAL (
     FOR NO KEY UPDATE SKIP LOCKED
 ) q;
 
--- name: SeeQuotas :many
+-- name: ReadQuotas :many
 SELECT q.sku, q.buyer, q.used
 FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
 CROSS JOIN LATERAL (
@@ -77,7 +77,7 @@ ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- What is left of each SKU in all its buckets, as committed: no row is locked.
--- name: SeeUnits :many
+-- name: ReadUnits :many
 SELECT s.sku, sum(s.available)::bigint AS units
 FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])

@@ -27,7 +27,7 @@ SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog
 -- none of its own roles, and has not the rights of the owner of the schema or of the database. It
 -- has no right of its own to create tables in the schema, as the role that migrates has. A right of
 -- PUBLIC is no right of its own.
--- name: StrangeOwner :one
+-- name: ForeignOwner :one
 SELECT COALESCE((
         SELECT pg_catalog.format('table %s belongs to role "%s"'::text, c.relname, pg_catalog.pg_get_userbyid(c.relowner))
         FROM pg_catalog.pg_class c

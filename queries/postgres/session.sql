@@ -42,7 +42,7 @@ SELECT (CASE WHEN NOT pg_catalog.pg_advisory_unlock(sqlc.arg(lock_id)::bigint) T
              ELSE pg_catalog.pg_notify('dblock_session', sqlc.arg(lock_id)::bigint::text)::text IS NOT NULL END)::boolean AS done;
 
 -- What this connection has.
--- name: OwnSessionLocks :many
+-- name: HeldSessionLocks :many
 SELECT (l.classid::bigint << 32 | l.objid::bigint)::bigint AS lock_id, (l.objsubid = 2)::boolean AS halves, (l.mode = 'ShareLock')::boolean AS shared
 FROM pg_catalog.pg_locks l
 WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted;
@@ -58,7 +58,7 @@ ORDER BY note.lock_id
 ON CONFLICT (lock_id) DO UPDATE SET noted_at = clock_timestamp()
 WHERE known.noted_at < clock_timestamp() - interval '30 minutes';
 
--- name: ForgetSessionKeys :exec
+-- name: DeleteSessionKeys :exec
 DELETE FROM dblock_session_key k WHERE k.noted_at < clock_timestamp() - interval '1 day';
 
 -- All session locks and transaction locks of this database that are called by one number, with what

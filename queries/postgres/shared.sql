@@ -79,7 +79,7 @@ SELECT '', NULL, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
 -- The shared holders of a key, in a statement of its own: after a writer has made itself the holder
 -- no more come, and so what is not seen here is none of them.
--- name: SeeReaders :many
+-- name: ReadReaders :many
 SELECT r.member_id, r.label, r.token,
        (r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()) OR COALESCE(r.held_until <= clock_timestamp(), false))::boolean AS ended,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(r.held_until, m.expires_at)) THEN LEAST(r.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us

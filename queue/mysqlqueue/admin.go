@@ -157,8 +157,8 @@ func (a admin) findEnded(ctx context.Context, job driver.ID) (r driver.Record, f
 	}, true, nil
 }
 
-// Revive is one transaction, which does not wait for the row of a unique key.
-func (a admin) Revive(ctx context.Context, jobs []driver.ID) (revived int, err error) {
+// RetryJob is one transaction, which does not wait for the row of a unique key.
+func (a admin) RetryJob(ctx context.Context, jobs []driver.ID) (revived int, err error) {
 	err = a.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		dead, err := a.d.q.LockDead(ctx, on, blobs(jobs))
 		if err != nil {
@@ -180,7 +180,7 @@ func (a admin) Revive(ctx context.Context, jobs []driver.ID) (revived int, err e
 		if revived == 0 {
 			return false, nil
 		}
-		for _, step := range []func(context.Context, mysqldb.DBTX, [][]byte) error{a.d.q.ReviveJobs, a.d.q.ReviveReady, a.d.q.ReviveLater} {
+		for _, step := range []func(context.Context, mysqldb.DBTX, [][]byte) error{a.d.q.RetryJobs, a.d.q.RetryReady, a.d.q.RetryLater} {
 			if err := step(ctx, on, ours); err != nil {
 				return false, err
 			}
@@ -207,7 +207,7 @@ func (a admin) takeFree(ctx context.Context, on mysqldb.DBTX, queue, key, job []
 // RequestCancel is one statement.
 func (a admin) RequestCancel(ctx context.Context, of member.ID, claim, job driver.ID) (held bool, err error) {
 	err = a.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		n, err := a.d.q.AskToCancel(ctx, on, of[:], claim[:], job[:])
+		n, err := a.d.q.RequestCancel(ctx, on, of[:], claim[:], job[:])
 		held = n > 0
 		return held, err
 	})

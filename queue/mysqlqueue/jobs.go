@@ -126,7 +126,7 @@ func has(ours [][]byte, job driver.ID) bool {
 // lockPlaces locks the rows of jobs in their claim, and returns those that are there.
 func lockPlaces(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, member, claim []byte) (found [][]byte, err error) {
 	for some := range slices.Chunk(jobs, maxReads) {
-		err := mysql.QueryEach(ctx, on, mysqldb.LockPlaces, append(anys(some), member, claim), func(row *sql.Rows) error {
+		err := mysql.QueryEach(ctx, on, mysqldb.LockClaimed, append(anys(some), member, claim), func(row *sql.Rows) error {
 			var job []byte
 			err := row.Scan(&job)
 			found = append(found, job)

@@ -53,7 +53,7 @@ func TestEndsReadNoMore(t *testing.T) {
 				text string
 				more []any
 			}{
-				"BeginJobs": {mysqldb.BeginJobs, nil}, "LockPlaces": {mysqldb.LockPlaces, []any{member, member}}, "EndClaimed": {mysqldb.EndClaimed, []any{member, member}},
+				"BeginJobs": {mysqldb.BeginJobs, nil}, "LockClaimed": {mysqldb.LockClaimed, []any{member, member}}, "EndClaimed": {mysqldb.EndClaimed, []any{member, member}},
 				"AdoptClaimed": {mysqldb.AdoptClaimed, []any{id16(1), member, member}}, "AdoptCancels": {mysqldb.AdoptCancels, []any{id16(1), member}},
 				"FinishJobs": {mysqldb.FinishJobs, nil}, "PurgeDead": {mysqldb.PurgeDead, nil},
 			} {

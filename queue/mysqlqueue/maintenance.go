@@ -259,7 +259,7 @@ func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned 
 	switch r.Kind {
 	case driver.DeadJob:
 		err = m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-			n, err := m.d.q.ForgetDead(ctx, on, r.Job[:])
+			n, err := m.d.q.DeleteDead(ctx, on, r.Job[:])
 			pruned = int(n)
 			return n > 0, err
 		})

@@ -197,7 +197,7 @@ func (e *syncTx) postpone(x *driver.SyncBatch, got *driver.SyncResult) error {
 	if _, err := mysql.ExecAll(e.ctx, e.on, mysqldb.NoteAttempts, maxReads, notes); err != nil {
 		return err
 	}
-	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.DeferJobs, maxReads, later)
+	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.RescheduleJobs, maxReads, later)
 	if err == nil {
 		var m int64
 		m, err = mysql.ExecAll(e.ctx, e.on, mysqldb.ReadyAgainSince, maxReads, since)
@@ -233,7 +233,7 @@ func (e *syncTx) discard(x *driver.SyncBatch, got *driver.SyncResult) error {
 			args = append(args, b.Job[:], int64(b.Attempt), []byte(b.Failure))
 		}
 	}
-	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.BuryJobs, maxReads, args)
+	n, err := mysql.ExecAll(e.ctx, e.on, mysqldb.DiscardJobs, maxReads, args)
 	if err == nil {
 		err = e.keepDead(x, ours)
 	}

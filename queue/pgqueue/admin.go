@@ -139,10 +139,10 @@ func (a admin) findEnded(ctx context.Context, job driver.ID) (r driver.Record, f
 	}, true, nil
 }
 
-// Revive is one statement, which waits for the row of a unique key for a moment only.
-func (a admin) Revive(ctx context.Context, jobs []driver.ID) (revived int, err error) {
+// RetryJob is one statement, which waits for the row of a unique key for a moment only.
+func (a admin) RetryJob(ctx context.Context, jobs []driver.ID) (revived int, err error) {
 	err = a.d.inTx(ctx, driver.BriefWait, func(on pgdb.DBTX) (commit bool, err error) {
-		n, err := a.d.q.Revive(ctx, on, postgres.UUIDs(jobs))
+		n, err := a.d.q.RetryJob(ctx, on, postgres.UUIDs(jobs))
 		revived = int(n)
 		return n > 0, err
 	})
@@ -155,7 +155,7 @@ func (a admin) Revive(ctx context.Context, jobs []driver.ID) (revived int, err e
 // RequestCancel is one statement, which waits briefly for the claim.
 func (a admin) RequestCancel(ctx context.Context, of member.ID, claim, job driver.ID) (held bool, err error) {
 	err = a.d.inTx(ctx, driver.LongWait, func(on pgdb.DBTX) (commit bool, err error) {
-		held, err = a.d.q.AskToCancel(ctx, on, postgres.UUID(claim), postgres.UUID(of), postgres.UUID(job))
+		held, err = a.d.q.RequestCancel(ctx, on, postgres.UUID(claim), postgres.UUID(of), postgres.UUID(job))
 		return held, err
 	})
 	return held, err

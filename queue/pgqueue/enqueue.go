@@ -92,7 +92,7 @@ func (d *database) notifyOf(ctx context.Context, on pgdb.DBTX, jobs []driver.Ins
 	if channel == silent || len(payloads) == 0 {
 		return nil
 	}
-	return d.q.TellNews(ctx, on, channel, payloads)
+	return d.q.NotifyQueues(ctx, on, channel, payloads)
 }
 
 // silent is the channel of statements that send no notification.

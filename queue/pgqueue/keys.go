@@ -118,7 +118,7 @@ func (d *database) queueKeys(batch *pgx.Batch, x *driver.SyncBatch) {
 		return
 	}
 	batch.Queue(d.SQL(pgdb.LockGroups), jobs)
-	batch.Queue(d.SQL(pgdb.FreePlaces), claims, me, jobs, of)
+	batch.Queue(d.SQL(pgdb.FreeGroupSlots), claims, me, jobs, of)
 	batch.Queue(d.SQL(pgdb.AdmitJobs), claims, me, jobs, of)
 }
 
@@ -142,7 +142,7 @@ func (d *database) assignGroups(ctx context.Context, on pgdb.DBTX, jobs []driver
 		return nil
 	}
 	n := len(jobs)
-	p := pgdb.PlaceJobsParams{JobIds: make([]pgtype.UUID, n), Queues: make([]string, n), GroupKeys: make([]string, n), Priorities: make([]int16, n)}
+	p := pgdb.AssignJobsParams{JobIds: make([]pgtype.UUID, n), Queues: make([]string, n), GroupKeys: make([]string, n), Priorities: make([]int16, n)}
 	most := make(map[[2]string]int32)
 	for i := range jobs {
 		j := &jobs[i]
@@ -157,5 +157,5 @@ func (d *database) assignGroups(ctx context.Context, on pgdb.DBTX, jobs []driver
 	if err := d.q.OpenGroups(ctx, on, queues, groups, mosts); err != nil {
 		return err
 	}
-	return d.q.PlaceJobs(ctx, on, p)
+	return d.q.AssignJobs(ctx, on, p)
 }

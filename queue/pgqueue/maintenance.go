@@ -40,7 +40,7 @@ func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned 
 	switch r.Kind {
 	case driver.DeadJob:
 		err = m.d.inTx(ctx, driver.LongWait, func(on pgdb.DBTX) (commit bool, err error) {
-			n, err = m.d.q.ForgetDead(ctx, on, postgres.UUID(r.Job))
+			n, err = m.d.q.DeleteDead(ctx, on, postgres.UUID(r.Job))
 			return n > 0, err
 		})
 	case driver.DeadJobs:

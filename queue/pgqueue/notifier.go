@@ -37,7 +37,7 @@ func (n notifier) Notify(ctx context.Context, all []driver.Notification) error {
 	for i, one := range all {
 		payloads[i] = n.d.payload(one)
 	}
-	return n.d.q.TellNews(ctx, n.d.pool, n.d.channel, payloads)
+	return n.d.q.NotifyQueues(ctx, n.d.pool, n.d.channel, payloads)
 }
 
 func (d *database) payload(n driver.Notification) string {

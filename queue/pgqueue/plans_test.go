@@ -54,12 +54,12 @@ func TestPlans(t *testing.T) {
 			}
 			for name, plan := range map[string]string{
 				"claim": claim, "finish": plan(t, d, d.SQL(pgdb.FinishJobs), ids, id, ids, ids),
-				"defer": plan(t, d, d.SQL(pgdb.DeferJobs), ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'", "'{now}'", "'{true}'"),
-				"bury":  plan(t, d, d.SQL(pgdb.BuryJobs), ids, id, ids, ids, "'{1}'", "'{x}'"),
+				"defer": plan(t, d, d.SQL(pgdb.RescheduleJobs), ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'", "'{now}'", "'{true}'"),
+				"bury":  plan(t, d, d.SQL(pgdb.DiscardJobs), ids, id, ids, ids, "'{1}'", "'{x}'"),
 
 				"unique": plan(t, d, d.SQL(pgdb.FreeUnique), ids, id, ids, ids), "lock": plan(t, d, d.SQL(pgdb.LockGroups), ids),
-				"free": plan(t, d, d.SQL(pgdb.FreePlaces), ids, id, ids, ids), "admit": plan(t, d, d.SQL(pgdb.AdmitJobs), ids, id, ids, ids),
-				"open": plan(t, d, pgdb.OpenGroups, "'{a}'", "'{a}'", "'{1}'"), "place": plan(t, d, pgdb.PlaceJobs, ids, "'{a}'", "'{a}'", "'{1}'"),
+				"free": plan(t, d, d.SQL(pgdb.FreeGroupSlots), ids, id, ids, ids), "admit": plan(t, d, d.SQL(pgdb.AdmitJobs), ids, id, ids, ids),
+				"open": plan(t, d, pgdb.OpenGroups, "'{a}'", "'{a}'", "'{1}'"), "place": plan(t, d, pgdb.AssignJobs, ids, "'{a}'", "'{a}'", "'{1}'"),
 				"holders": plan(t, d, pgdb.KeyHolders, "'{a}'", "'{a}'"),
 				"keyed":   plan(t, d, pgdb.EnqueueKeyed, ids, "'{a}'", "'{a}'", "'{1}'", "'{1}'", "'{0}'", "'{x}'", "'{a}'", "'{a}'", "'{1}'", "'c'"),
 			} {
@@ -125,7 +125,7 @@ func stalePlans(t *testing.T, d *database, host *pgxpool.Pool, conn *pgxpool.Con
 	}
 	for statement, with := range map[string]string{
 		d.SQL(pgdb.KeepFinished): args(ids, ids, "'{1}'", "'{x}'", ids, id), d.SQL(pgdb.FinishJobs): args(ids, id, ids, ids), d.SQL(pgdb.FreeUnique): args(ids, id, ids, ids),
-		d.SQL(pgdb.LockGroups): ids, d.SQL(pgdb.FreePlaces): args(ids, id, ids, ids), d.SQL(pgdb.AdmitJobs): args(ids, id, ids, ids),
+		d.SQL(pgdb.LockGroups): ids, d.SQL(pgdb.FreeGroupSlots): args(ids, id, ids, ids), d.SQL(pgdb.AdmitJobs): args(ids, id, ids, ids),
 	} {
 		name := fmt.Sprintf("suite%d", len(prepared))
 		prepared = append(prepared, name+"("+with+")")

@@ -124,7 +124,7 @@ func (d *database) queueDeferred(batch *pgx.Batch, x *driver.SyncBatch, got *dri
 	}
 	jobs, of, claims := places(all)
 	batch.Queue(d.SQL(pgdb.LockJobs), jobs, of, claims, postgres.UUID(x.Member))
-	batch.Queue(d.SQL(pgdb.DeferJobs), claims, postgres.UUID(x.Member), jobs, of, attempts, failures, delays, since, records).QueryRow(count(&got.Rescheduled))
+	batch.Queue(d.SQL(pgdb.RescheduleJobs), claims, postgres.UUID(x.Member), jobs, of, attempts, failures, delays, since, records).QueryRow(count(&got.Rescheduled))
 }
 
 func (d *database) queueBuried(batch *pgx.Batch, x *driver.SyncBatch, got *driver.SyncResult) {
@@ -137,7 +137,7 @@ func (d *database) queueBuried(batch *pgx.Batch, x *driver.SyncBatch, got *drive
 		all[i], attempts[i], failures[i] = e.Position, e.Attempt, e.Failure
 	}
 	jobs, of, claims := places(all)
-	batch.Queue(d.SQL(pgdb.BuryJobs), claims, postgres.UUID(x.Member), jobs, of, attempts, failures).QueryRow(count(&got.Discarded))
+	batch.Queue(d.SQL(pgdb.DiscardJobs), claims, postgres.UUID(x.Member), jobs, of, attempts, failures).QueryRow(count(&got.Discarded))
 }
 
 // places are jobs, the claim of each, and all claims once.

@@ -116,10 +116,10 @@ type Admin interface {
 	// Find is all that is known of a job; false: nothing is. A State of 0: it kept changing state.
 	Find(ctx context.Context, id ID) (Record, bool, error)
 
-	// Revive makes dead jobs ready again, except those whose unique key another job has. Of several
-	// with the same key it revives the one that died last. IsLocked of its error: another
+	// RetryJob makes dead jobs ready again, except those whose unique key another job has. Of
+	// several with the same key it revives the one that died last. IsLocked of its error: another
 	// transaction has one of the keys locked.
-	Revive(ctx context.Context, ids []ID) (revived int, err error)
+	RetryJob(ctx context.Context, ids []ID) (revived int, err error)
 
 	// RequestCancel writes down a request to cancel a job of a claim, if the claim has it. From
 	// then on Sync neither reschedules nor discards the job.

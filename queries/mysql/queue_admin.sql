@@ -205,21 +205,21 @@ FOR UPDATE NOWAIT;
 -- name: TakeUniqueKey :execrows
 INSERT IGNORE INTO dblock_queue_unique (queue, unique_key, job_id) VALUES (sqlc.arg(queue), sqlc.arg(unique_key), sqlc.arg(job_id));
 
--- name: ReviveJobs :exec
+-- name: RetryJobs :exec
 INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
 SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, GREATEST(d.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
 FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.job_id IN (sqlc.slice(job_ids));
 
--- name: ReviveReady :exec
+-- name: RetryReady :exec
 INSERT INTO dblock_queue_ready (queue, priority, job_id)
 SELECT d.queue, d.priority, d.job_id FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.group_key IS NULL AND d.job_id IN (sqlc.slice(job_ids));
 
--- name: ReviveLater :exec
+-- name: RetryLater :exec
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
 SELECT TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)), d.job_id, d.queue, d.priority, d.group_key
 FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.group_key IS NOT NULL AND d.job_id IN (sqlc.slice(job_ids));
 
--- name: ForgetDead :execrows
+-- name: DeleteDead :execrows
 DELETE FROM dblock_queue_dead WHERE job_id = sqlc.arg(job_id);
 
 -- name: OldDead :many
@@ -238,7 +238,7 @@ STRAIGHT_JOIN dblock_queue_dead d FORCE INDEX (PRIMARY) ON d.job_id = ask.job_id
 -- A request to cancel a job of a claim. No row is affected if the claim does not have the job. It
 -- waits for a deferral or a discard of the job, and these wait for it, so that they see the
 -- request: see CancelsAmong. A row that is there is changed, so that it counts.
--- name: AskToCancel :execrows
+-- name: RequestCancel :execrows
 INSERT INTO dblock_queue_cancel (member_id, job_id)
 SELECT c.member_id, c.job_id FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id = sqlc.arg(job_id)

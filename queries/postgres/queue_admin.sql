@@ -173,7 +173,7 @@ SELECT sqlc.arg(claim_id), sqlc.arg(member_id), t.queue, ARRAY[t.job_id] FROM ta
 -- Dead jobs again, with all their attempts, except those whose unique key another job has. Of
 -- several with the same key it is the one that died last. With a group_key they are admitted as
 -- jobs whose time has come, in the order in which they were enqueued.
--- name: Revive :one
+-- name: RetryJob :one
 WITH head AS MATERIALIZED (
     SELECT h.ctid::tid AS place, h.job_id, h.queue, h.unique_key, h.died_at FROM dblock_queue_dead h
     WHERE h.job_id = ANY (sqlc.arg(job_ids)::uuid[])
@@ -200,7 +200,7 @@ WITH head AS MATERIALIZED (
 )
 SELECT count(*) FROM dead;
 
--- name: ForgetDead :execrows
+-- name: DeleteDead :execrows
 DELETE FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
 -- name: PurgeDead :execrows
@@ -214,7 +214,7 @@ WHERE d.ctid = ANY (ARRAY(
 -- A request to cancel a job of a claim. It returns whether the claim has the job. It waits for a
 -- reschedule or a discard of the job, and these wait for it, so that they see the request: see
 -- CancelsHeld.
--- name: AskToCancel :one
+-- name: RequestCancel :one
 WITH held AS MATERIALIZED (
     SELECT c.member_id FROM dblock_queue_claim c
     WHERE c.claim_id = sqlc.arg(claim_id) AND c.member_id = sqlc.arg(member_id) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids)

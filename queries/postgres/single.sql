@@ -45,7 +45,7 @@ SELECT sqlc.arg(sku)::text, n.buyer, n.qty, sqlc.arg(most)::bigint
 FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[])) AS n (buyer, qty)
 ORDER BY n.buyer COLLATE "C";
 
--- name: TakeTogether :one
+-- name: TakeBatch :one
 UPDATE dblock_stock s
 SET available = s.available - sqlc.arg(qty)
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
