@@ -35,6 +35,7 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	case err != nil && h.l.Traits.Classify(err) == sqlerr.Unresolved:
 		h.mu.Lock()
 		h.latestEnd = sent.Add(d) // the statement may take effect at any time, also after one that is sent later
+		h.endUnknown = true
 		h.mu.Unlock()
 		return fmt.Errorf("%w: the end of %q: %w", dblock.ErrOutcomeUnknown, h.key(), err)
 	case err != nil:

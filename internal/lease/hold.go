@@ -75,8 +75,10 @@ type hold struct {
 	latestEnd time.Time // the database's end lies no later: WithMaxHold, or an ExpireIn without an answer; zero: none
 	until     time.Time // its end for this process, regardless of heartbeats; zero: none
 	timer     clock.Timer
-	moving    chan struct{} // see turn; nil until the first ExpireIn
+	moving    chan struct{} // see moveSlot; nil until the first ExpireIn
 	why       dblock.Reason // why it has ended, lost or released; empty: it has not
+
+	endUnknown bool // an ExpireIn got no answer: the database may not have its end
 }
 
 // grant makes the hold of a lease that was asked for at the given time. The database granted it, or
@@ -212,7 +214,14 @@ func (h *hold) lose(why dblock.Reason) (observe func()) {
 // forget drops a lock whose time is up: it needs no Release, also if it was lost before.
 func (h *hold) forget() {
 	h.unregister()
-	h.l.reconciler.handles.remove(h.fences[0].Handle)
+	h.mu.Lock()
+	unknown := h.endUnknown
+	h.mu.Unlock()
+	if unknown { // the server may not have the end
+		h.l.reconciler.add(h.inc, h.l.o.Fair, true, h.releases()...)
+	} else {
+		h.l.reconciler.handles.remove(h.fences[0].Handle)
+	}
 	h.l.dequeue(h)
 	h.l.drop(h)
 }

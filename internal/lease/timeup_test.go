@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestALockWhoseTimeIsUpNeedsNoRelease: nothing of it is kept, and Close waits for it no more. A
@@ -85,6 +86,45 @@ func TestALostLockWhoseTimeIsUpNeedsNoRelease(t *testing.T) {
 				if err := l.Close(ctx); err != nil {
 					t.Error(err)
 				}
+			})
+		})
+	}
+}
+
+// TestAnEndThatTheServerNeverGotIsReleased: an ExpireIn has no answer and no effect. The lock ends
+// for its process, and soon after that another process can have it, without a Release.
+func TestAnEndThatTheServerNeverGotIsReleased(t *testing.T) {
+	for name, options := range map[string][]dblock.Option{
+		"exclusive": nil, "readers": {dblock.WithShared()}, "permits": {dblock.WithPermits(1, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *memlease.Server) {
+				p := newProcess(s)
+				l := p.locker(t, lease.Options{})
+				lock := with(options...)(t, l)
+				p.disturb(func(_ context.Context, call string, run func() error) error {
+					if call == "ExpireIn" {
+						return &memlease.Failure{As: sqlerr.Unresolved, Err: errors.New("lost")}
+					}
+					return run()
+				})
+				if err := lock.ExpireIn(t.Context(), time.Minute); !errors.Is(err, dblock.ErrOutcomeUnknown) {
+					t.Error(err)
+				}
+				<-lock.Context().Done()
+				time.Sleep(2 * time.Second)
+				if holds, handles := lease.Kept(l); holds != 0 || handles != 0 {
+					t.Errorf("%d locks and %d handles are kept after the end", holds, handles)
+				}
+				other := options
+				if name == "readers" {
+					other = nil
+				}
+				next, err := newProcess(s).locker(t, lease.Options{}).TryAcquire(t.Context(), key, other...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				release(t, next)
 			})
 		})
 	}
