@@ -928,7 +928,7 @@ ON DUPLICATE KEY UPDATE asked_at = TIMESTAMPADD(MICROSECOND, 1, dblock_queue_can
 `
 
 // A request to cancel a job of a claim. No row is affected if the claim does not have the job. It
-// waits for a deferral or a discard of the job, and these wait for it, so that they see the
+// waits for a reschedule or a discard of the job, and these wait for it, so that they see the
 // request: see CancelsAmong. A row that is there is changed, so that it counts.
 func (q *Queries) RequestCancel(ctx context.Context, db DBTX, memberID []byte, claimID []byte, jobID []byte) (int64, error) {
 	result, err := db.ExecContext(ctx, RequestCancel, memberID, claimID, jobID)

@@ -322,8 +322,9 @@ type LockJobsParams struct {
 	MemberID pgtype.UUID
 }
 
-// Locks the rows of jobs that are to be deferred, by a statement of its own. RescheduleJobs writes rows
-// by their places (ctid): it would miss a row that changed while it waited for its lock.
+// Locks the rows of jobs that are to be rescheduled, by a statement of its own. RescheduleJobs
+// writes rows by their places (ctid): it would miss a row that changed while it waited for its
+// lock.
 func (q *Queries) LockJobs(ctx context.Context, db DBTX, arg LockJobsParams) error {
 	_, err := db.Exec(ctx, LockJobs,
 		arg.JobIds,

@@ -236,7 +236,7 @@ FROM ( /*dblock:asks*/
 STRAIGHT_JOIN dblock_queue_dead d FORCE INDEX (PRIMARY) ON d.job_id = ask.job_id;
 
 -- A request to cancel a job of a claim. No row is affected if the claim does not have the job. It
--- waits for a deferral or a discard of the job, and these wait for it, so that they see the
+-- waits for a reschedule or a discard of the job, and these wait for it, so that they see the
 -- request: see CancelsAmong. A row that is there is changed, so that it counts.
 -- name: RequestCancel :execrows
 INSERT INTO dblock_queue_cancel (member_id, job_id)

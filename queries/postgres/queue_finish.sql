@@ -74,8 +74,9 @@ CROSS JOIN LATERAL (
 ) x
 WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE;
 
--- Locks the rows of jobs that are to be deferred, by a statement of its own. RescheduleJobs writes rows
--- by their places (ctid): it would miss a row that changed while it waited for its lock.
+-- Locks the rows of jobs that are to be rescheduled, by a statement of its own. RescheduleJobs
+-- writes rows by their places (ctid): it would miss a row that changed while it waited for its
+-- lock.
 -- name: LockJobs :exec
 WITH held AS MATERIALIZED (
     SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c

@@ -12,7 +12,8 @@ import (
 )
 
 // TestDefersAJobThatChangesMeanwhile: an attempt fails while another transaction has updated the
-// job's row. That transaction commits once the deferral waits for the row. The job is tried again.
+// job's row. That transaction commits once the reschedule waits for the row. The job is tried
+// again.
 func TestDefersAJobThatChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)
