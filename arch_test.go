@@ -201,10 +201,10 @@ var alone = map[string][]string{
 		"groups.go", // jobs are admitted to groups by several statements
 	},
 	"pglock": {
-		"locktx.go",  // the advisory locks that end with a transaction
-		"sqltx.go",   // a transaction is pgx's or database/sql's
+		"locktx.go",    // the advisory locks that end with a transaction
+		"sqltx.go",     // a transaction is pgx's or database/sql's
 		"savepoint.go", // a refusal fails the transaction, unless a savepoint stands before it
-		"view.go",    // the look at a table goes with the statement that locks
+		"view.go",      // the look at a table goes with the statement that locks
 	},
 	"mysqllock": {
 		"make.go",         // missing rows are made by a statement of their own
