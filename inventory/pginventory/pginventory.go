@@ -3,7 +3,9 @@
 // and ReserveAllTx.
 //
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
-// from docs/grants.md. Statements run in READ COMMITTED, whatever the database's default. A sale
+// from docs/grants.md. Transactions are READ COMMITTED. Sales
+// of one SKU are single statements, at the session's default: one above READ COMMITTED makes them
+// slower. A sale
 // is as durable as the connection's synchronous_commit says. An answer from what is recorded waits
 // for synchronous standbys as a sale does.
 package pginventory
