@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/driver"
@@ -154,7 +155,9 @@ func (r *attempt) decide() {
 		r.drop(reason(r.err, c, c.error))
 	case errors.As(r.err, &d):
 		r.discard(reason(r.err, d, d.error))
-	case r.job.claim.owner.ctx.Err() != nil: // the worker stops, or has lost its claims
+	case errors.Is(context.Cause(r.job.claim.owner.ctx), dblock.ErrLost): // as a rescue would end it, if none has come
+		r.fail()
+	case r.job.claim.owner.ctx.Err() != nil: // the worker stops
 		r.w.sync.releaseUnbegun(r.job)
 	case errors.As(r.err, &p):
 		r.w.q.trouble(p.doing, p.err)

@@ -21,4 +21,19 @@
 //     other keys. To skip little, a second statement of a key carries no other key, and none is
 //     sent while the first carries others.
 //   - Calls of one key are sent in the order of their arrival, unless their statement was divided.
+//
+// The states of a call:
+//
+//	          a statement takes it          Run answers
+//	queued ─────────────────────────▶ sent ─────────────▶ answered
+//	  │ ▲                               │
+//	  │ └───────────────────────────────┤ Run answers Alone, or its batch is divided
+//	  │ ctx ends                        │ ctx ends
+//	  ▼                                 ▼
+//	withdrawn                         abandoned
+//	ErrNotSent: nothing was done      ErrAbandoned: the outcome is unknown, and goes to Late
+//
+// A lane is the queue of one key. It is ready while it has queued calls and a statement may carry
+// it. It rests if its calls were answered Alone again: a timer makes it ready. It is blocked while
+// a statement that carries it waits aside (Yield).
 package batch
