@@ -10,9 +10,9 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 )
 
-// rowWait is how long MariaDB lets a statement wait for a row, in seconds. It waits as long for a
-// table, but for a second at least. MySQL takes no such bound with a statement: there the session
-// is bounded, or the statement passes over what is locked.
+// rowWait is how long MariaDB lets a statement wait for a row, in seconds. MySQL takes no such
+// bound with a statement: there the session is bounded, or the statement passes over what is
+// locked.
 type rowWait int
 
 const (
@@ -20,8 +20,12 @@ const (
 	atOnce       rowWait = -1 // not at all, if it writes; SKIP LOCKED fails with error 1180 then, where a row is locked
 )
 
-// Briefly has statements wait for a row for a second at most, on MariaDB.
-func Briefly(on mysqldb.DBTX) mysqldb.DBTX { return waiting(on, 1) }
+// Briefly has statements wait for a row, and for a table, for a second at most, on MariaDB.
+func Briefly(on mysqldb.DBTX) mysqldb.DBTX {
+	c := waiting(on, 1).(Inline)
+	c.tableWait = true
+	return c
+}
 
 // AtOnce has statements that write wait for no row, on MariaDB. They fail as locked then.
 func AtOnce(on mysqldb.DBTX) mysqldb.DBTX { return waiting(on, atOnce) }
@@ -65,7 +69,10 @@ func (c Inline) settings(reads bool) string {
 	}
 	var all []string
 	if c.rowWait != asTheSession {
-		all = append(all, fmt.Sprintf("innodb_lock_wait_timeout = %d, lock_wait_timeout = %d", wait, max(wait, 1)))
+		all = append(all, fmt.Sprintf("innodb_lock_wait_timeout = %d", wait))
+	}
+	if c.tableWait {
+		all = append(all, "lock_wait_timeout = 1")
 	}
 	if reads && c.maxTime > 0 {
 		all = append(all, fmt.Sprintf("max_statement_time = %v", c.maxTime.Seconds()))

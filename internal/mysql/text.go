@@ -32,6 +32,7 @@ type Inline struct {
 	mariaDB     bool          // the server is known to be MariaDB.
 	boundTables bool          // bounds waits for tables, on MySQL; such an error is marked: see sqlerr.TableLocked.
 	rowWait     rowWait       // on MariaDB.
+	tableWait   bool          // a wait for a table is bounded, too, on MariaDB.
 	maxTime     time.Duration // of a query.
 }
 
