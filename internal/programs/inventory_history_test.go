@@ -7,9 +7,9 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// TestJudgesInventory gives the checker histories of orders that are right, and ones that are wrong
+// TestChecksInventory gives the checker histories of orders that are right, and ones that are wrong
 // in each way.
-func TestJudgesInventory(t *testing.T) {
+func TestChecksInventory(t *testing.T) {
 	t.Parallel()
 	const ms = int64(time.Millisecond)
 	line := []inventory.Line{{SKU: "a", Qty: 2}}
@@ -78,7 +78,7 @@ func TestJudgesInventory(t *testing.T) {
 	} {
 		var v verdict
 		c.log.ops = c.ops
-		if judgeInventory(&v, c.log); v.kind != c.want {
+		if checkInventory(&v, c.log); v.kind != c.want {
 			t.Errorf("%s: the checker says %q, want %q: %s", name, v.kind, c.want, &v)
 		}
 	}

@@ -14,15 +14,15 @@ type span struct {
 	late  int64 // its hold had certainly expired
 }
 
-// refusalJudge checks the answers that there was too little, or that a limit was reached.
-type refusalJudge struct {
+// refusalChecker checks the answers that there was too little, or that a limit was reached.
+type refusalChecker struct {
 	inventoryLog
 	spans map[string]*span // of keys
 }
 
-// judgeRefusals says which refusals are untrue: enough was left during all of the call.
-func judgeRefusals(v *verdict, all inventoryLog) {
-	j := refusalJudge{all, map[string]*span{}}
+// checkRefusals says which refusals are untrue: enough was left during all of the call.
+func checkRefusals(v *verdict, all inventoryLog) {
+	j := refusalChecker{all, map[string]*span{}}
 	for _, o := range all.ops {
 		j.note(o)
 	}
@@ -51,7 +51,7 @@ func judgeRefusals(v *verdict, all inventoryLog) {
 }
 
 // note adds what a call says about the times of its key.
-func (j *refusalJudge) note(o inventoryOp) {
+func (j *refusalChecker) note(o inventoryOp) {
 	s := j.spans[o.Key]
 	if s == nil {
 		s = &span{first: never, done: never, freed: never}
@@ -78,7 +78,7 @@ func (j *refusalJudge) note(o inventoryOp) {
 }
 
 // of are the calls for an SKU's orders.
-func (j *refusalJudge) of(sku string) []inventoryOp {
+func (j *refusalChecker) of(sku string) []inventoryOp {
 	keys := map[string]bool{}
 	for _, r := range j.rows {
 		keys[r.Key] = keys[r.Key] || r.SKU == sku
@@ -87,7 +87,7 @@ func (j *refusalJudge) of(sku string) []inventoryOp {
 }
 
 // leastLeft is what was left of an SKU at least, at each moment of a time.
-func (j *refusalJudge) leastLeft(sku string, from, to int64) (n int64) {
+func (j *refusalChecker) leastLeft(sku string, from, to int64) (n int64) {
 	for id, l := range j.changes {
 		s := j.spans[id]
 		counts := s == nil || l.Qty > 0 && s.done <= from || l.Qty < 0 && s.first <= to // nil: it came before all calls
@@ -106,7 +106,7 @@ func (j *refusalJudge) leastLeft(sku string, from, to int64) (n int64) {
 // mostUsed is what counted against a buyer's limit at most, at any moment of a call. What has
 // expired does not count, but an order that meets locked rows may not have
 // found it.
-func (j *refusalJudge) mostUsed(sku string, o inventoryOp) (n int64) {
+func (j *refusalChecker) mostUsed(sku string, o inventoryOp) (n int64) {
 	for _, r := range j.rows {
 		if r.SKU == sku && r.Buyer == o.Buyer && r.Limited && j.may(r, o.Called, o.Returned, !o.Tx && !j.faults) {
 			n += r.Qty
@@ -116,7 +116,7 @@ func (j *refusalJudge) mostUsed(sku string, o inventoryOp) (n int64) {
 }
 
 // may reports whether a row may have been held or sold at a moment between two others.
-func (j *refusalJudge) may(r orderRow, from, to int64, expires bool) bool {
+func (j *refusalChecker) may(r orderRow, from, to int64, expires bool) bool {
 	s := j.spans[r.Key]
 	if r.State == inventory.ReservationRefused || s == nil {
 		return false

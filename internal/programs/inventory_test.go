@@ -98,8 +98,8 @@ func (p *place) runInventory(t *testing.T, prog inventoryProgram, control string
 	if err != nil {
 		t.Fatal(err)
 	}
-	judgeInventory(&v, all)
-	p.judgeBooks(context.Background(), &after, run)
+	checkInventory(&v, all)
+	p.checkBooks(context.Background(), &after, run)
 	for _, other := range []verdict{beside, after} {
 		for _, line := range other.lines {
 			v.add(other.kind, "%s", line)
@@ -115,7 +115,7 @@ func (p *place) watchBooks(ctx context.Context, v *verdict, run string) {
 		case <-ctx.Done():
 			return
 		case <-time.After(20 * time.Millisecond):
-			p.judgeBooks(ctx, v, run)
+			p.checkBooks(ctx, v, run)
 		}
 	}
 }
@@ -134,8 +134,8 @@ const (
 			FROM dblock_reservation WHERE limited AND state IN (1, 2) AND sku LIKE '%[1]s-%%') AS x GROUP BY who`
 )
 
-// judgeBooks looks at the books. It sees nothing if a fault has hit its connection.
-func (p *place) judgeBooks(ctx context.Context, v *verdict, run string) {
+// checkBooks looks at the books. It sees nothing if a fault has hit its connection.
+func (p *place) checkBooks(ctx context.Context, v *verdict, run string) {
 	_ = p.each(ctx, fmt.Sprintf(booksSQL, run), func(rows rowScanner) error {
 		var sku string
 		var left, taken, came int64

@@ -14,9 +14,9 @@ import (
 
 const membersQuery = "SELECT count(*) FROM dblock_member"
 
-// judgeLeftovers looks for what a program has left in the tables when its processes have closed
+// checkLeftovers looks for what a program has left in the tables when its processes have closed
 // their Lockers.
-func (p *place) judgeLeftovers(t *testing.T, v *verdict, run string, members int64) {
+func (p *place) checkLeftovers(t *testing.T, v *verdict, run string, members int64) {
 	served := ""
 	if p.kind != devdb.Postgres {
 		served = " AND NOT served" // one that was served may stay for the sweeper
@@ -30,18 +30,18 @@ func (p *place) judgeLeftovers(t *testing.T, v *verdict, run string, members int
 		"readers": {"SELECT count(*) FROM dblock_reader", 0},
 		"permits": {"SELECT count(*) FROM dblock_permit WHERE handle IS NOT NULL", 0},
 	} {
-		p.judgeCount(t, v, what, c.query, c.most)
+		p.checkCount(t, v, what, c.query, c.most)
 	}
 }
 
-// judgeWaiters looks for waits of living processes whose callers have returned. What a process has
+// checkWaiters looks for waits of living processes whose callers have returned. What a process has
 // waited for counts no more once it has left.
-func (p *place) judgeWaiters(t *testing.T, v *verdict) {
-	p.judgeCount(t, v, "waiters", "SELECT count(*) FROM dblock_lease_waiter w JOIN dblock_member m ON m.member_id = w.member_id", 0)
+func (p *place) checkWaiters(t *testing.T, v *verdict) {
+	p.checkCount(t, v, "waiters", "SELECT count(*) FROM dblock_lease_waiter w JOIN dblock_member m ON m.member_id = w.member_id", 0)
 }
 
-// judgeCount waits until a query counts no more than that.
-func (p *place) judgeCount(t *testing.T, v *verdict, what, query string, most int64) {
+// checkCount waits until a query counts no more than that.
+func (p *place) checkCount(t *testing.T, v *verdict, what, query string, most int64) {
 	n := p.count(t, query)
 	for until := time.Now().Add(freeWithin); n > most && time.Now().Before(until); n = p.count(t, query) {
 		time.Sleep(5 * time.Millisecond)

@@ -12,9 +12,9 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// judgePermits checks the holds of a semaphore. The hold that was granted last was granted under
+// checkPermits checks the holds of a semaphore. The hold that was granted last was granted under
 // its own limit, with all others beside it.
-func judgePermits(v *verdict, name string, holds []hold, sizes []resizing) {
+func checkPermits(v *verdict, name string, holds []hold, sizes []resizing) {
 	for _, h := range holds {
 		if h.Mode != dblock.ModePermit {
 			continue
@@ -101,9 +101,9 @@ func (p *place) watchTickets(ctx context.Context, run string) (all []ticketSampl
 	}
 }
 
-// judgeFair checks the order of grants, which their tokens show. It has to be the order of the
+// checkFair checks the order of grants, which their tokens show. It has to be the order of the
 // waiters' tickets, and all of these come before later callers.
-func judgeFair(v *verdict, holds []hold, samples []ticketSample) {
+func checkFair(v *verdict, holds []hold, samples []ticketSample) {
 	byHandle, byKey := map[string]hold{}, map[string][]hold{}
 	for _, h := range holds {
 		if h.Handle != "" {

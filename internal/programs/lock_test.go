@@ -88,7 +88,7 @@ func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verd
 		}
 	}, func(ctx context.Context) {
 		if p.allAreFree(ctx, &v, run, prog); v.kind == "" && len(prog.Faults) == 0 {
-			p.judgeWaiters(t, &v)
+			p.checkWaiters(t, &v)
 		}
 	})
 	all, err := readLocks(logs)
@@ -106,15 +106,15 @@ func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verd
 		return v
 	}
 	if v.kind == "" && len(prog.Faults) == 0 {
-		p.judgeLeftovers(t, &v, run, members)
+		p.checkLeftovers(t, &v, run, members)
 		if n := p.deadlocks(t) - deadlocks; n > 0 && prog.isOfLeases() {
 			v.add("deadlock", "the server counts %d deadlocks", n)
 		}
 	}
 	stuck := v
 	v = verdict{stats: v.stats}
-	judgeLocks(&v, all, p.numbers(t, run))
-	judgeFair(&v, all.holds, tickets)
+	checkLocks(&v, all, p.numbers(t, run))
+	checkFair(&v, all.holds, tickets)
 	for _, s := range tickets {
 		for _, handles := range s.wait {
 			v.stats["tickets"] += len(handles)

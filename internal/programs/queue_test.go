@@ -112,7 +112,7 @@ func (p *place) runQueue(t *testing.T, prog queueProgram, control string) (v ver
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	judgeQueue(&v, all)
+	checkQueue(&v, all)
 	for _, line := range ended.lines {
 		v.add(ended.kind, "%s", line)
 	}
@@ -162,8 +162,8 @@ type fate struct {
 	last                int // the number of the last attempt
 }
 
-// judgeQueue checks what the processes have logged, and what is in the tables.
-func judgeQueue(v *verdict, all queueLog) {
+// checkQueue checks what the processes have logged, and what is in the tables.
+func checkQueue(v *verdict, all queueLog) {
 	fates, ended, open := map[string]*fate{}, map[string][]jobEvent{}, map[string]int{}
 	var order []*fate // as they were enqueued, by process
 	var failures []failure
@@ -222,17 +222,17 @@ func judgeQueue(v *verdict, all queueLog) {
 	for task, f := range fates {
 		f.ended = ended[f.enqueued.ID]
 		f.enqueued.Unknown = f.enqueued.Unknown || open[f.enqueued.ID] > 0 // a killed process may have cancelled it
-		f.judge(v, task, all)
+		f.check(v, task, all)
 	}
-	judgeJobOrder(v, order)
+	checkJobOrder(v, order)
 	for _, f := range failures {
 		v.add("error", "%s: %s", f.Call, f.Error)
 	}
 }
 
-// judgeJobOrder checks jobs that one call, or a later call, has enqueued after others. In a group
+// checkJobOrder checks jobs that one call, or a later call, has enqueued after others. In a group
 // of one none begins before these, and none with a key is enqueued while another one has it.
-func judgeJobOrder(v *verdict, all []*fate) {
+func checkJobOrder(v *verdict, all []*fate) {
 	for i, a := range all {
 		for k, b := range all {
 			x, y := a.enqueued, b.enqueued
@@ -253,7 +253,7 @@ func judgeJobOrder(v *verdict, all []*fate) {
 	}
 }
 
-func (f *fate) judge(v *verdict, task string, all queueLog) {
+func (f *fate) check(v *verdict, task string, all queueLog) {
 	e, j := f.enqueued, f.enqueued.Job
 	dead, effects := all.dead[e.ID], all.effects[task]
 	what := fmt.Sprintf("%d attempts, %d successes, %d effects, dead: %v: %+v", f.attempts, f.successes, effects, dead, j)

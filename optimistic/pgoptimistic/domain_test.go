@@ -12,9 +12,9 @@ import (
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 )
 
-// TestDomainsAreJudgedByTheirBaseType: a domain has the precision of the type that it is made from,
+// TestDomainsCountAsTheirBaseType: a domain has the precision of the type that it is made from,
 // however many domains lie between, and a version of less than microseconds is refused.
-func TestDomainsAreJudgedByTheirBaseType(t *testing.T) {
+func TestDomainsCountAsTheirBaseType(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.Postgres(t), t.Context()
 	for _, of := range []struct {

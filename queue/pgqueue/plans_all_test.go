@@ -65,7 +65,7 @@ func planAll(t *testing.T, d *database) {
 				end = names[i+1][0]
 			}
 			seen++
-			judgePlan(t, d, string(text[at[2]:at[3]]), string(text[at[1]:end]))
+			checkPlan(t, d, string(text[at[2]:at[3]]), string(text[at[1]:end]))
 		}
 	}
 	if seen < 50 {
@@ -80,8 +80,8 @@ func planAll(t *testing.T, d *database) {
 	}
 }
 
-// judgePlan plans one statement as sqlc reads it.
-func judgePlan(t *testing.T, d *database, name, query string) {
+// checkPlan plans one statement as sqlc reads it.
+func checkPlan(t *testing.T, d *database, name, query string) {
 	t.Helper()
 	var args []string
 	query = argument.ReplaceAllStringFunc(query, func(arg string) string {

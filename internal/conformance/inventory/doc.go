@@ -112,15 +112,15 @@
 // TestInventory and TestInventoryFaults of internal/programs run random programs in 1 to 4
 // processes. Their controls are TestControlInventory and the tests of the checker.
 //
-//   - Each answer for a key is right in one order of the calls (judgeOrder): a key is sold once.
+//   - Each answer for a key is right in one order of the calls (checkOrder): a key is sold once.
 //     Races of a hold with its end, its cancellation and sweeps have one result, with and without
 //     Options.SoldOutTTL, in transactions of the caller and from allotments.
-//   - No order is refused if enough is left and its buyer is under the limit (judgeRefusals). Each
+//   - No order is refused if enough is left and its buyer is under the limit (checkRefusals). Each
 //     unit left in the end is for sale, also in the allotment of a killed process (allIsSold).
 //   - Stock, reservations, deliveries and limits balance, and no buyer exceeds a limit, in each
-//     snapshot while the processes run and in the end (judgeBooks).
-//   - A delivery changes the stock once (judgeRestock). A hook's row exists if, and only if, its
-//     order does (judgeEffect).
+//     snapshot while the processes run and in the end (checkBooks).
+//   - A delivery changes the stock once (checkRestock). A hook's row exists if, and only if, its
+//     order does (checkEffect).
 //   - All of this while connections are ended, tables are locked, and processes are killed.
 //
 // TestFaultsMatrix of internal/faultmatrix sells under each of its faults, with frozen, killed and

@@ -89,7 +89,7 @@ func worse(r Report) []string {
 	return list
 }
 
-type judged struct {
+type checked struct {
 	change func(*Facts)
 	want   []string // every finding that is not fine
 	text   string   // in one of them
@@ -97,7 +97,7 @@ type judged struct {
 
 func set(name, value string) func(*Facts) { return func(f *Facts) { f.Settings[name] = value } }
 
-func judgeEach(t *testing.T, healthy func() Facts, cases map[string]judged) {
+func checkEach(t *testing.T, healthy func() Facts, cases map[string]checked) {
 	t.Helper()
 	for name, c := range cases {
 		f := healthy()
@@ -118,10 +118,10 @@ func judgeEach(t *testing.T, healthy func() Facts, cases map[string]judged) {
 	}
 }
 
-func TestJudgePostgres(t *testing.T) {
+func TestEvaluatePostgres(t *testing.T) {
 	t.Parallel()
 	refused := fmt.Errorf("%w: session locks: there is a pooler: connect directly", dblock.ErrUnsupported)
-	judgeEach(t, healthyPostgres, map[string]judged{
+	checkEach(t, healthyPostgres, map[string]checked{
 		"encoding":          {set("server_encoding", "LATIN1"), []string{"problem charset"}, "ENCODING 'UTF8'"},
 		"client's encoding": {func(f *Facts) { f.ClientEncoding = "LATIN1" }, []string{"problem charset"}, "take client_encoding out"},
 		"too old":           {func(f *Facts) { f.TooOld = schema.PostgresServer("13.4") }, []string{"problem server"}, "13.4 is too old: 14"},
@@ -182,10 +182,10 @@ func TestJudgePostgres(t *testing.T) {
 	})
 }
 
-func TestJudgeMySQL(t *testing.T) {
+func TestEvaluateMySQL(t *testing.T) {
 	t.Parallel()
 	_, tooOld := schema.MySQLServer("8.0.15")
-	judgeEach(t, healthyMySQL, map[string]judged{
+	checkEach(t, healthyMySQL, map[string]checked{
 		"too old":             {func(f *Facts) { f.TooOld = tooOld }, []string{"problem server"}, "8.0.16"},
 		"foreign":             {func(f *Facts) { f.Known, f.Product = false, "TiDB" }, []string{"problem server"}, "TiDB"},
 		"Galera":              {func(f *Facts) { f.Cluster = "a node of a Galera cluster" }, []string{"warning server"}, "same node"},

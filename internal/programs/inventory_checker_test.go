@@ -91,13 +91,13 @@ func contentsOf(lines []inventory.Line) string {
 	return strings.Join(words, ", ")
 }
 
-// judgeInventory checks what the processes have logged, and what is in the tables.
-func judgeInventory(v *verdict, all inventoryLog) {
+// checkInventory checks what the processes have logged, and what is in the tables.
+func checkInventory(v *verdict, all inventoryLog) {
 	v.stats = map[string]int{}
 	byKey := map[string][]inventoryOp{}
 	for _, o := range all.ops {
 		if v.stats[o.Answer]++; o.Do == restocks {
-			all.judgeRestock(v, o)
+			all.checkRestock(v, o)
 			continue
 		}
 		byKey[o.Key] = append(byKey[o.Key], o)
@@ -126,10 +126,10 @@ func judgeInventory(v *verdict, all inventoryLog) {
 			end = &inventoryOp{Do: inTable, Key: key, Answer: notFound, Called: never, Returned: never}
 		}
 		end.Got = contentsOf(end.Lines)
-		judgeOrder(v, append(ops, *end), all.faults)
-		all.judgeEffect(v, ops, *end)
+		checkOrder(v, append(ops, *end), all.faults)
+		all.checkEffect(v, ops, *end)
 	}
-	judgeRefusals(v, all)
+	checkRefusals(v, all)
 	for _, d := range all.drifts {
 		v.add("books", "%s", d)
 	}
@@ -138,8 +138,8 @@ func judgeInventory(v *verdict, all inventoryLog) {
 	}
 }
 
-// judgeRestock compares a change of the stock with the table.
-func (all *inventoryLog) judgeRestock(v *verdict, o inventoryOp) {
+// checkRestock compares a change of the stock with the table.
+func (all *inventoryLog) checkRestock(v *verdict, o inventoryOp) {
 	is, found := all.changes[o.Key]
 	same := found && is == o.Lines[0]
 	again := slices.ContainsFunc(all.ops, func(other inventoryOp) bool {
@@ -154,8 +154,8 @@ func (all *inventoryLog) judgeRestock(v *verdict, o inventoryOp) {
 	}
 }
 
-// judgeEffect says whether the hooks have written a row for each order of their Stores.
-func (all *inventoryLog) judgeEffect(v *verdict, ops []inventoryOp, end inventoryOp) {
+// checkEffect says whether the hooks have written a row for each order of their Stores.
+func (all *inventoryLog) checkEffect(v *verdict, ops []inventoryOp, end inventoryOp) {
 	hooked, plain := false, false
 	for _, o := range ops {
 		if o.orders() {
@@ -171,8 +171,8 @@ func (all *inventoryLog) judgeEffect(v *verdict, ops []inventoryOp, end inventor
 // orders reports that the call is an order, not a change of one.
 func (o *inventoryOp) orders() bool { return o.Do == reserves || o.Do == carts }
 
-// judgeOrder checks all calls of one key.
-func judgeOrder(v *verdict, calls []inventoryOp, faults bool) {
+// checkOrder checks all calls of one key.
+func checkOrder(v *verdict, calls []inventoryOp, faults bool) {
 	var ops []porcupine.Operation
 	note := func(o inventoryOp) {
 		ops = append(ops, porcupine.Operation{ClientId: len(ops), Input: o, Call: o.Called, Return: o.Returned})
@@ -197,7 +197,7 @@ func judgeOrder(v *verdict, calls []inventoryOp, faults bool) {
 	case porcupine.Illegal:
 		v.add("order", "no order could have been answered so:\n%s", showOps(calls))
 	case porcupine.Unknown:
-		v.stats["unjudged"]++
+		v.stats["unchecked"]++
 	}
 }
 

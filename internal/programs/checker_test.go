@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// TestJudgesLocks gives the checker histories that are right, and one that is wrong in each way.
-func TestJudgesLocks(t *testing.T) {
+// TestChecksLocks gives the checker histories that are right, and one that is wrong in each way.
+func TestChecksLocks(t *testing.T) {
 	t.Parallel()
 	one := func(client int, from, to int64) hold {
 		return hold{Client: client, Space: lease, Names: []string{"k"}, Called: from, Granted: from + 1, Left: to, Released: to + 1, Valid: 1000,
@@ -65,15 +65,15 @@ func TestJudgesLocks(t *testing.T) {
 		if len(c.log.counts) == 0 && c.want != "count" {
 			final = nil
 		}
-		judgeLocks(&v, c.log, final)
+		checkLocks(&v, c.log, final)
 		if v.kind != c.want {
 			t.Errorf("%s: the checker says %q, want %q: %s", name, v.kind, c.want, &v)
 		}
 	}
 }
 
-// TestJudgesFair gives the checker orders of grants.
-func TestJudgesFair(t *testing.T) {
+// TestChecksFair gives the checker orders of grants.
+func TestChecksFair(t *testing.T) {
 	t.Parallel()
 	granted := func(handle string, called, token int64) hold {
 		return hold{Names: []string{"k"}, Handle: handle, Called: called, Tokens: []int64{token}}
@@ -89,14 +89,14 @@ func TestJudgesFair(t *testing.T) {
 		"a caller beside":      {[]hold{granted("a", 1, 20), granted("b", 2, 22), granted("c", 9, 21)}, ""},
 	} {
 		var v verdict
-		if judgeFair(&v, c.holds, waits); v.kind != c.want {
+		if checkFair(&v, c.holds, waits); v.kind != c.want {
 			t.Errorf("%s: the checker says %q, want %q: %s", name, v.kind, c.want, &v)
 		}
 	}
 }
 
-// TestJudgesQueue gives the checker ends of a job that are allowed, and others that are not.
-func TestJudgesQueue(t *testing.T) {
+// TestChecksQueue gives the checker ends of a job that are allowed, and others that are not.
+func TestChecksQueue(t *testing.T) {
 	t.Parallel()
 	line := func(word string, e jobEvent) log {
 		b, err := json.Marshal(e)
@@ -171,7 +171,7 @@ func TestJudgesQueue(t *testing.T) {
 	} {
 		var v verdict
 		c.log.zombies = map[int]bool{}
-		if judgeQueue(&v, c.log); v.kind != c.want {
+		if checkQueue(&v, c.log); v.kind != c.want {
 			t.Errorf("%s: the checker says %q, want %q: %s", name, v.kind, c.want, &v)
 		}
 	}

@@ -114,8 +114,8 @@ var keyModel = porcupine.Model{
 	},
 }
 
-// judgeLocks checks what the processes have logged. final are the numbers that were counted.
-func judgeLocks(v *verdict, all lockLog, final map[int]int64) {
+// checkLocks checks what the processes have logged. final are the numbers that were counted.
+func checkLocks(v *verdict, all lockLog, final map[int]int64) {
 	byKey := map[string][]hold{}
 	for _, h := range all.holds {
 		for _, name := range sectionsOf(&h) {
@@ -123,8 +123,8 @@ func judgeLocks(v *verdict, all lockLog, final map[int]int64) {
 		}
 	}
 	for name, holds := range byKey {
-		judgeKey(v, name, holds)
-		judgePermits(v, name, holds, all.sizes)
+		checkKey(v, name, holds)
+		checkPermits(v, name, holds, all.sizes)
 	}
 	least, most := map[int]int64{}, map[int]int64{}
 	for _, c := range all.counts {
@@ -155,11 +155,11 @@ func (h *hold) tokenOf(name string) int64 {
 	return 0
 }
 
-// judgeKey checks the holds of one key. A lock was granted before its caller learned of it, and it
+// checkKey checks the holds of one key. A lock was granted before its caller learned of it, and it
 // ended after its caller had left. The caller relies only on the time between, and porcupine looks
 // at that: if two of these times overlap, or a token falls, there is no order that a lock could
 // have had.
-func judgeKey(v *verdict, name string, holds []hold) {
+func checkKey(v *verdict, name string, holds []hold) {
 	for i, h := range holds {
 		if h.MetIn != name || h.excuses(h.Granted, h.Met) {
 			continue
@@ -188,7 +188,7 @@ func judgeKey(v *verdict, name string, holds []hold) {
 	case porcupine.Illegal:
 		v.add("exclusion", "no lock would have given %q so:\n%s", name, conflicts(holds))
 	case porcupine.Unknown:
-		v.add("unjudged", "no order was found for %q in time, nor that there is none, for %d steps", name, len(ops))
+		v.add("unchecked", "no order was found for %q in time, nor that there is none, for %d steps", name, len(ops))
 	}
 }
 
