@@ -54,7 +54,7 @@ func (v Verdict) String() string {
 // Outcome says what became of a Change.
 type Outcome[V any] struct {
 	Key     any
-	Verdict Verdict // 0 if Err says why it is not known
+	Verdict Verdict // 0 if it is not known; then Err says why
 	Version V       // of an updated row the new one, of a stale one the one that it has
 	Err     error   // a *StaleError, *NotFoundError or *SuppressedError; nil for an updated row
 }
@@ -73,6 +73,9 @@ const MaxChanges = dblock.MaxSetKeys
 // ErrStale and ErrNotFound. With UpdateEachRow the error is nil in that case, and the outcomes say
 // which rows. If a trigger suppresses the write of a row, UpdateAllOrNothing writes nothing and
 // returns a *SuppressedError of one such row. A transaction of db's is to be rolled back then.
+//
+// On Postgres a row that is missing is read again, and written again if it is there. If that fails,
+// UpdateEachRow returns the outcomes with the error: that of the row is not known.
 //
 // On Postgres it is one statement, and another one for each row that is missing. On MySQL and
 // MariaDB it is two, one that locks and reads, and one that writes if there is something to write.
@@ -117,35 +120,46 @@ func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V
 	return t.outcomes(changes, found, mode)
 }
 
-// writeMany writes the rows. Those that it misses although they are there are written again:
-// another transaction has deleted them and inserted them anew while the statement waited for it.
+// writeMany writes the rows. Where a statement may miss rows that are there, those are written
+// again.
 func (t *Table[V, DB]) writeMany(
 	ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, rows []driver.Row,
 ) (found []driver.Found, ambiguous bool, err error) {
 	found, ambiguous, err = t.d.Many(ctx, db, p, s, rows)
-	for n := 1; err == nil && !ambiguous; n++ {
+	for n := 1; t.d.Dialect().MissesRows && err == nil && !ambiguous; n++ {
 		anew := t.foundAnew(ctx, db, p, rows, found)
 		switch {
 		case len(anew) == 0 || n == writeTries:
 			return found, false, nil
-		case s.Op == driver.ManyAll:
+		case s.Op == driver.ManyAll: // it has written nothing
 			found, ambiguous, err = t.d.Many(ctx, db, p, s, rows)
-			continue
-		}
-		again := make([]driver.Row, len(anew))
-		for i, at := range anew {
-			again[i] = rows[at]
-		}
-		part, _, failed := t.d.Many(ctx, db, p, s, again)
-		for i, at := range anew {
-			if failed != nil { // others of the rows are written
-				found[at].Err = t.wrong(ctx, rows[at].Key, true, failed)
-			} else {
-				found[at] = part[i]
-			}
+		default:
+			t.writeAnew(ctx, db, p, s, rows, found, anew)
 		}
 	}
 	return found, ambiguous, err
+}
+
+// writeAnew writes the rows at some indexes again. Others of the rows are written by now, so an
+// error is one of these rows alone.
+func (t *Table[V, DB]) writeAnew(
+	ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, rows []driver.Row, found []driver.Found, anew []int,
+) {
+	again := make([]driver.Row, len(anew))
+	for i, at := range anew {
+		again[i] = rows[at]
+	}
+	part, ambiguous, err := t.d.Many(ctx, db, p, s, again)
+	for i, at := range anew {
+		switch {
+		case err != nil:
+			found[at].Err = t.wrong(ctx, rows[at].Key, true, err)
+		case ambiguous:
+			found[at].Err = invalid("changes", "two of the keys mean the same row of %s; neither was written", t.spec.Table)
+		default:
+			found[at] = part[i]
+		}
+	}
 }
 
 // foundAnew returns the indexes of the missing rows that are there by now, and notes what they are.
@@ -221,7 +235,7 @@ func identity(key any) any { return fmt.Sprint(shown(key)) }
 // outcomes says what became of the changes.
 func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode UpdateMode) ([]Outcome[V], error) {
 	outcomes := make([]Outcome[V], len(changes))
-	var refused []error
+	var refused, unknown []error
 	var suppressed error
 	for i, f := range found {
 		o := &outcomes[i]
@@ -232,6 +246,7 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode 
 			continue
 		case f.Err != nil:
 			o.Err = f.Err
+			unknown = append(unknown, f.Err)
 		case !f.Exists:
 			o.Verdict, o.Err = VerdictNotFound, &NotFoundError{Table: t.spec.Table, Key: o.Key}
 		case f.Held:
@@ -249,7 +264,7 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode 
 	}
 	switch {
 	case mode == UpdateEachRow:
-		return outcomes, nil
+		return outcomes, errors.Join(unknown...)
 	case len(refused) > 0: // and the others were not written for that
 		return nil, errors.Join(refused...)
 	case suppressed != nil:

@@ -301,8 +301,8 @@ type ClaimsOfRow struct {
 	JobID   []byte
 }
 
-// The claims of a member that is gone, so many rows at a time. What a zombie is using at this
-// moment is left for the next time.
+// Claims of a member that has expired. A row that the stopped process has locked is left for the
+// next call.
 func (q *Queries) ClaimsOf(ctx context.Context, db DBTX, memberID []byte, limit int32) ([]ClaimsOfRow, error) {
 	rows, err := db.QueryContext(ctx, ClaimsOf, memberID, limit)
 	if err != nil {

@@ -125,8 +125,8 @@ type AcquirePermitsRow struct {
 }
 
 // Each of these is one autocommit statement. See lease.sql.
-// Grants a batch of asks for permits; a key may stand in it more than once. Each permit is a row of
-// its own, which is locked where it is free and is then ours, whatever others see at the same time;
+// Grants a batch of requests for permits. Several may be for one key. Each permit is a row. A free
+// one is locked, and then belongs to the request, whatever others see at the same time;
 // those that are locked are passed over. A request gets all that it wants, or none; the smallest
 // comes first. Those held past the number, from when there were more, count: as many are locked
 // besides and left free. They only get fewer while the number stays, so that an older snapshot of

@@ -42,10 +42,10 @@ type EnqueueJobsParams struct {
 	Payloads    [][]byte
 }
 
-// Jobs and where they stand in one statement, so that it fits into a host's transaction in one
-// round trip. What is ready gets its place in the queue by the server's clock as it is inserted, in
-// the order of the arrays. Listeners are notified of it when the transaction commits, unless the
-// channel is empty.
+// Inserts jobs and their positions in the queue. It is one statement, so that a host's transaction
+// takes one round trip. What is ready gets its place in the queue by the server's clock as it is
+// inserted, in the order of the arrays. Listeners are notified of it when the transaction commits,
+// unless the channel is empty.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) error {
 	_, err := db.Exec(ctx, EnqueueJobs,
 		arg.Channel,

@@ -228,10 +228,9 @@ type EnqueueKeyedParams struct {
 // dblock_queue_unique first, then those of dblock_queue_key, each in the order of the key. What
 // reads a group is a statement of its own, after that which has locked it: only then it sees what
 // others have done before.
-// EnqueueJobs for jobs of which some have keys. It returns those that another job with the same
-// unique key stands in the way of. Jobs of a group that need not wait for a time are neither ready
-// nor blocked yet: see AssignJobs. The last condition reads notified, so that the notification is
-// sent in any case.
+// EnqueueJobs for jobs of which some have keys. It returns those whose unique key another job has.
+// Jobs of a group that need not wait for a time are neither ready nor blocked yet: see AssignJobs.
+// The last condition reads notified, so that the notification is sent in any case.
 func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedParams) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, EnqueueKeyed,
 		arg.JobIds,

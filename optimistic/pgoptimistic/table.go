@@ -33,6 +33,7 @@ func (dialect) Dialect() driver.Dialect {
 	return driver.Dialect{
 		Quote: `"`, Fold: func(name string) string { return name },
 		Timestamp: "TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()", UUID: "UUID NOT NULL DEFAULT gen_random_uuid()",
+		MissesRows: true,
 	}
 }
 

@@ -1,7 +1,7 @@
 -- Each of these is one autocommit statement. See lease.sql.
 
--- Grants a batch of asks for permits of one semaphore. Each permit is a row of its own, which is
--- locked where it is free and is then ours, whatever others see at the same time; those that are
+-- Grants a batch of requests for permits of one semaphore. Each permit is a row. A free one is
+-- locked, and then belongs to this request, whatever others see at the same time; those that are
 -- locked are passed over. They are counted when they are locked. Those held past the number, from
 -- when there were more, count: as many are locked besides and left free, and so the engine has to
 -- know how many there are. One of these that is locked counts as held. A semaphore that is locked

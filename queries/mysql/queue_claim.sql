@@ -48,8 +48,8 @@ LIMIT 18446744073709551615;
 SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids))
 LIMIT 18446744073709551615;
 
--- The claims of a member that is gone, so many rows at a time. What a zombie is using at this
--- moment is left for the next time.
+-- Claims of a member that has expired. A row that the stopped process has locked is left for the
+-- next call.
 -- name: ClaimsOf :many
 SELECT c.claim_id, c.job_id FROM dblock_queue_claim c
 WHERE c.member_id = sqlc.arg(member_id)

@@ -1,6 +1,6 @@
 -- Each of these is one autocommit statement. See lease.sql.
 
--- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come
+-- Grants a batch of requests in shared mode. Several may be for one key. Readers come
 -- where the key's row says shared and has no holder, which is locked in shared mode, so that they
 -- don't wait for each other and no writer makes itself the holder meanwhile. A writer that has
 -- waited for readers for long asks them to yield, for a moment: with a row of dblock_lease_waiter

@@ -1,7 +1,7 @@
--- Jobs and where they stand in one statement, so that it fits into a host's transaction in one
--- round trip. What is ready gets its place in the queue by the server's clock as it is inserted, in
--- the order of the arrays. Listeners are notified of it when the transaction commits, unless the
--- channel is empty.
+-- Inserts jobs and their positions in the queue. It is one statement, so that a host's transaction
+-- takes one round trip. What is ready gets its place in the queue by the server's clock as it is
+-- inserted, in the order of the arrays. Listeners are notified of it when the transaction commits,
+-- unless the channel is empty.
 -- name: EnqueueJobs :exec
 WITH ask AS (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(kinds)::text[]) AS kind,

@@ -3,10 +3,9 @@
 -- reads a group is a statement of its own, after that which has locked it: only then it sees what
 -- others have done before.
 
--- EnqueueJobs for jobs of which some have keys. It returns those that another job with the same
--- unique key stands in the way of. Jobs of a group that need not wait for a time are neither ready
--- nor blocked yet: see AssignJobs. The last condition reads notified, so that the notification is
--- sent in any case.
+-- EnqueueJobs for jobs of which some have keys. It returns those whose unique key another job has.
+-- Jobs of a group that need not wait for a time are neither ready nor blocked yet: see AssignJobs.
+-- The last condition reads notified, so that the notification is sent in any case.
 -- name: EnqueueKeyed :many
 WITH ask AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(kinds)::text[]) AS kind,

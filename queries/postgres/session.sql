@@ -1,5 +1,5 @@
--- Locks that the server keeps for a connection. Its functions stand in the select list: in a WHERE,
--- beside an ORDER or a LIMIT, it may call them for rows that are not returned.
+-- Locks that the server keeps for a connection. The functions are called in the select list: in a
+-- WHERE, beside an ORDER or a LIMIT, it may call them for rows that are not returned.
 
 -- Does what is asked for with each of some locks, in their order, and waits for none: see
 -- session.Op. The waiters for a lock share a second lock, of two numbers: the halves of the lock's

@@ -19,7 +19,7 @@ func TestJobsOfOldClaimsAreListed(t *testing.T) {
 		 SELECT ` + job + `, 'default', 'k', 0, 1, '' FROM generate_series(1, 40) n`,
 		`INSERT INTO dblock_queue_claim (claim_id, member_id, queue, claimed_at, job_ids)
 		 SELECT gen_random_uuid(), gen_random_uuid(), 'default', now() + n * interval '1 s',
-		        array_append(ARRAY(SELECT gen_random_uuid() FROM generate_series(1, 499 + n * 0)), ` + job + `)
+		        array_append(array_fill(gen_random_uuid(), ARRAY[499]), ` + job + `)
 		 FROM generate_series(1, 40) n`,
 	} {
 		if _, err := host.Exec(t.Context(), statement); err != nil {

@@ -21,7 +21,7 @@ func cancelAll(t *testing.T, q *queue.Queue, jobs []queue.ID) {
 	}
 }
 
-// cancelled asserts that so many jobs have ended as cancelled, and no other job has ended.
+// cancelled asserts that n jobs have ended as cancelled, and no other job has ended.
 func (d *env) cancelled(t *testing.T, jobs int) {
 	t.Helper()
 	d.empty(t)

@@ -28,7 +28,7 @@ func (d *env) schedule(t *testing.T, prefix string, n, jobs int) {
 				"CONCAT('%[1]s', n %% %[2]d), 0 FROM "+numbers+" i WHERE n < %[3]d"), prefix, n, jobs))
 }
 
-// There are 25 queues with 3,000 scheduled jobs each, and one with so many that counting stops.
+// There are 25 queues with 3,000 scheduled jobs each, and one with more than are counted.
 // None is counted less for the others, and none is left out. The scheduled jobs of a queue that are
 // behind those are listed in the order of their times.
 func (mainTests) CountsEachQueueApart(t *testing.T, d *env) {

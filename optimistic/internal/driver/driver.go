@@ -166,7 +166,7 @@ type Found struct {
 	Held    bool // it could have been written, and was not: for the sake of others, or it was suppressed
 	Version Raw  // what it was written with, or what was found
 
-	Err error // the row could not be read again; the core sets it
+	Err error // of a row that was missing at first: of reading it or writing it again; the core sets it
 }
 
 // Dialect is how a database writes names and types.
@@ -174,6 +174,10 @@ type Dialect struct {
 	Quote           string                   // the sign around names
 	Fold            func(name string) string // how names are compared
 	Timestamp, UUID string                   // how the columns of these versions are made
+
+	// MissesRows: Many may miss a row that another transaction deletes and inserts anew while Many
+	// waits for it: the new row is not in the snapshot of the statement.
+	MissesRows bool
 }
 
 // Driver runs statements on DB.
