@@ -15,14 +15,14 @@ func (s *seller) sell(ctx context.Context, orders []order, again bool) ([]result
 	if waiting := s.hooks.waiting(orders); waiting > 0 && !s.waitsAside(ctx) {
 		return s.sellAroundHooks(ctx, orders, again, waiting)
 	}
-	answers, err := s.sellBatch(ctx, orders, again)
+	results, err := s.sellBatch(ctx, orders, again)
 	if isHookBusy(err) && len(orders) > 1 && batch.Key(ctx) == "" {
 		return toOwnLanes(orders), nil // some of them may wait for nothing
 	}
 	if len(orders) > 1 && meetsOpenKey(err) {
 		return s.sellAroundOpenKeys(ctx, orders, again, err)
 	}
-	return answers, err
+	return results, err
 }
 
 func (s *seller) sellBatch(ctx context.Context, orders []order, again bool) ([]result, error) {
@@ -36,13 +36,13 @@ func (s *seller) sellBatch(ctx context.Context, orders []order, again bool) ([]r
 	if s.caps.Batches {
 		first.locks = waitBriefly
 	}
-	answers, err := s.settle(ctx, orders, first)
-	answers, err = unblocked(orders, answers, err)
-	if lane := batch.Key(ctx); err == nil && waitFor(answers, lane) && batch.Yield(ctx) {
-		answers, err = s.settle(ctx, orders, attempt{lane: lane, conflicts: ofBatch})
-		return unblocked(orders, answers, err)
+	results, err := s.settle(ctx, orders, first)
+	results, err = unblocked(orders, results, err)
+	if lane := batch.Key(ctx); err == nil && waitFor(results, lane) && batch.Yield(ctx) {
+		results, err = s.settle(ctx, orders, attempt{lane: lane, conflicts: ofBatch})
+		return unblocked(orders, results, err)
 	}
-	return answers, err
+	return results, err
 }
 
 // firstWay is how a batch is most likely decided in one go, from what the cache knows.
@@ -109,7 +109,7 @@ func areBuyersDistinct(orders []order) bool {
 
 // settle decides a batch, attempt by attempt. Running it again is safe: what was committed is found
 // recorded.
-func (s *seller) settle(ctx context.Context, orders []order, first attempt) (answers []result, err error) {
+func (s *seller) settle(ctx context.Context, orders []order, first attempt) (results []result, err error) {
 	err = s.retry.do(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		if this.locks != waitForLane {
 			ctx = driver.Briefly(ctx)
@@ -120,18 +120,18 @@ func (s *seller) settle(ctx context.Context, orders []order, first attempt) (ans
 			}
 		}
 		for again := true; again; {
-			answers, err = s.try(ctx, orders, this)
-			this, again = s.next(ctx, orders, this, answers, err)
+			results, err = s.try(ctx, orders, this)
+			this, again = s.next(ctx, orders, this, results, err)
 		}
 		if err == nil {
-			s.cache.noteRecorded(orders, answers)
+			s.cache.noteRecorded(orders, results)
 		}
 		return err
 	})
-	return answers, err
+	return results, err
 }
 
-// try decides a batch in one way. Without answers nothing was sold.
+// try decides a batch in one way. Without results nothing was sold.
 func (s *seller) try(ctx context.Context, orders []order, this attempt) ([]result, error) {
 	if this.way == sellAll || this.way == sellNew {
 		return s.sellAtOnce(ctx, orders, this.way)
@@ -140,7 +140,7 @@ func (s *seller) try(ctx context.Context, orders []order, this attempt) ([]resul
 }
 
 // next is the attempt that follows at once on one that did not decide its batch, if there is one.
-func (s *seller) next(ctx context.Context, orders []order, this attempt, answers []result, err error) (attempt, bool) {
+func (s *seller) next(ctx context.Context, orders []order, this attempt, results []result, err error) (attempt, bool) {
 	if driver.IsKeyOpen(err) {
 		return this, false
 	}
@@ -155,11 +155,11 @@ func (s *seller) next(ctx context.Context, orders []order, this attempt, answers
 		this.way, this.locks = lockAll, lockNone // this says what is locked
 	case this.way == sellAll && taken && !lone:
 		this.way = sellNew
-	case this.way == sellAll && err == nil && answers == nil && !lone:
+	case this.way == sellAll && err == nil && results == nil && !lone:
 		this.way = assumeNew
-	case atOnce && (taken || err == nil && answers == nil):
+	case atOnce && (taken || err == nil && results == nil):
 		this.way = lockAll
-	case this.way == lockBucket && err == nil && lone && (answers[0].Alone || answers[0].Value.passed):
+	case this.way == lockBucket && err == nil && lone && (results[0].Alone || results[0].Value.passed):
 		this.way = lockAll // it does not fit into the allotment: the rest may have more
 	default:
 		return this, false
@@ -169,7 +169,7 @@ func (s *seller) next(ctx context.Context, orders []order, this attempt, answers
 
 // sellAtOnce sells the orders of a batch in one round trip. It sells all of them; or else, and with
 // sellNew, those that are new and within their limit, and says of the others that they were passed
-// over. No answers: nothing was sold.
+// over. No results: nothing was sold.
 func (s *seller) sellAtOnce(ctx context.Context, orders []order, way way) ([]result, error) {
 	batch, distinct := ordersOf(orders)
 	if !distinct {
@@ -196,7 +196,7 @@ func (s *seller) sellAtOnce(ctx context.Context, orders []order, way way) ([]res
 // so that it can't sell after this one has refused. And every row is waited for: that attempt may
 // have locked it, and an order that is passed over is asked again by a call that does not know of
 // the attempt and would say that nothing was written.
-func (s *seller) transact(ctx context.Context, orders []order, this attempt) (answers []result, err error) {
+func (s *seller) transact(ctx context.Context, orders []order, this attempt) (results []result, err error) {
 	ask := asked(orders)
 	own := s.allotments.number.Load()
 	ask.Wait = this.unresolved || len(ask.SKUs) <= 1 && this.locks != lockNone
@@ -214,7 +214,7 @@ func (s *seller) transact(ctx context.Context, orders []order, this attempt) (an
 	reading := s.cache.begin()
 	var soldOut []string
 	err = s.driver.Transact(ctx, ask, func(books driver.Books) (plan driver.Plan) {
-		plan, answers = decide(orders, books, m)
+		plan, results = decide(orders, books, m)
 		s.cache.noteBooks(books, plan, own)
 		if ask.Bucket == 0 {
 			soldOut = s.cache.soldOutBy(books, plan)
@@ -228,7 +228,7 @@ func (s *seller) transact(ctx context.Context, orders []order, this attempt) (an
 		s.hooksBriefly.Store(cautious)
 	}
 	s.hooks.note(orders, isKeyLane(batch.Key(ctx)), err)
-	return answers, err
+	return results, err
 }
 
 // asked lists what a batch has to know, sorted: the order in which rows are locked.
@@ -282,16 +282,16 @@ func granted(orders []order, unsold []string) []result {
 	for _, key := range unsold {
 		passed[key] = true
 	}
-	answers := make([]result, len(orders))
+	results := make([]result, len(orders))
 	for i := range orders {
 		o := &orders[i]
 		if passed[o.Key] {
-			answers[i].Value.passed = true
+			results[i].Value.passed = true
 			continue
 		}
-		answers[i].Value = outcome{State: o.state(), left: o.Hold}
+		results[i].Value = outcome{State: o.state(), left: o.Hold}
 	}
-	return answers
+	return results
 }
 
 func sum(orders []order) (qty int64) {

@@ -251,11 +251,11 @@ func (c *skuCache) overLimit(orders []order) (buyers []string) {
 }
 
 // noteRecorded notes what a batch found recorded.
-func (c *skuCache) noteRecorded(orders []order, answers []result) {
+func (c *skuCache) noteRecorded(orders []order, results []result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range answers {
-		o, a := &orders[i], &answers[i]
+	for i := range results {
+		o, a := &orders[i], &results[i]
 		if a.Value.State == 0 || a.Err != nil && !a.Value.Replayed {
 			continue
 		}

@@ -204,11 +204,11 @@ func isVerdict(err error) bool {
 // moveBatch makes changes that wait for nothing. One that is blocked when it is alone goes
 // apart.
 func (c *changer) moveBatch(ctx context.Context, changes []change, _ bool) ([]batch.Result[changed], error) {
-	answers, err := c.move(ctx, changes, attempt{conflicts: ofBatch})
+	results, err := c.move(ctx, changes, attempt{conflicts: ofBatch})
 	if isBlocked(err) && len(changes) == 1 {
 		return c.waiting(changes, apart{forAll, "key " + changes[0].key, changes[0].lines, false}, err), nil
 	}
-	return answers, err
+	return results, err
 }
 
 // moveApart makes changes that wait for the same rows. Those that are still locked are waited for
@@ -220,11 +220,11 @@ func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]ba
 	if several || changes[0].inserts {
 		this.conflicts = ofBatch
 	}
-	answers, err := c.move(ctx, changes, this)
+	results, err := c.move(ctx, changes, this)
 	if ranOut(err) || isBlocked(err) && !several {
 		return c.waiting(changes, changes[0].apart, err), nil
 	}
-	return answers, err
+	return results, err
 }
 
 // lockWaitFor is how long a statement waits for the rows of some changes: four times as long with
@@ -251,22 +251,22 @@ func (c *changer) waiting(changes []change, a apart, err error) []batch.Result[c
 	if c.retry.named(err) != sqlerr.Retryable {
 		err = nil
 	}
-	answers := make([]batch.Result[changed], len(changes))
-	for i := range answers {
-		answers[i].Value.apart, answers[i].Value.met = a, err
+	results := make([]batch.Result[changed], len(changes))
+	for i := range results {
+		results[i].Value.apart, results[i].Value.met = a, err
 	}
-	return answers
+	return results
 }
 
 // move makes all changes of a batch but those that find rows locked for which they do not wait.
 // Running it again is safe: what was committed is found so. A trigger of the host's waits briefly
 // for locks of its own, as the rows are locked meanwhile.
-func (c *changer) move(ctx context.Context, changes []change, first attempt) (answers []batch.Result[changed], err error) {
+func (c *changer) move(ctx context.Context, changes []change, first attempt) (results []batch.Result[changed], err error) {
 	var moves driver.Moves
 	err = c.retry.do(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		sent := false
 		err = c.driver.Move(ctx, func(tx driver.MoveTx) (err error) {
-			moves, answers, err = locked(ctx, tx, changes, c.maxBatch)
+			moves, results, err = locked(ctx, tx, changes, c.maxBatch)
 			if err != nil || moves.IsEmpty() {
 				return err
 			}
@@ -283,8 +283,8 @@ func (c *changer) move(ctx context.Context, changes []change, first attempt) (an
 				return driver.HookFailed(err, is) // one of them may be to blame
 			}
 		}
-		for i := range answers {
-			answers[i].Value.unresolved = this.unresolved
+		for i := range results {
+			results[i].Value.unresolved = this.unresolved
 		}
 		return err
 	})
@@ -295,7 +295,7 @@ func (c *changer) move(ctx context.Context, changes []change, first attempt) (an
 		return nil, err
 	}
 	c.cache.noteReturned(moves.Uncount)
-	return answers, nil
+	return results, nil
 }
 
 // locked locks what a batch changes and decides about each change. All of a batch wait for the
@@ -320,9 +320,9 @@ func locked(ctx context.Context, tx driver.MoveTx, changes []change, mostLines i
 			passed[c.key] = apart{forAll, "key " + c.key, c.lines, inserts}
 		}
 	}
-	moves, answers := decideMoves(changes, maps.Clone(recorded), passed)
+	moves, results := decideMoves(changes, maps.Clone(recorded), passed)
 	if len(moves.Return) == 0 && len(moves.Uncount) == 0 {
-		return moves, answers, nil
+		return moves, results, nil
 	}
 	quotas, skus, err := tx.Returns(ctx, moves, waits >= forLimits, waits >= forStock)
 	if err != nil {
@@ -336,9 +336,9 @@ func locked(ctx context.Context, tx driver.MoveTx, changes []change, mostLines i
 		}
 	}
 	if len(passed) > free {
-		moves, answers = decideMoves(changes, recorded, passed)
+		moves, results = decideMoves(changes, recorded, passed)
 	}
-	return moves, answers, nil
+	return moves, results, nil
 }
 
 // tooLong returns the changes that do not fit into a statement of so many lines. The first one

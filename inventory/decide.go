@@ -41,11 +41,11 @@ type mode struct {
 // written for it. An order that fits is sold even if an earlier, bigger one did not fit.
 func decide(orders []order, books driver.Books, m mode) (driver.Plan, []result) {
 	d := newDecision(books, m)
-	answers := make([]result, len(orders))
+	results := make([]result, len(orders))
 	for i := range orders {
-		answers[i] = d.order(&orders[i])
+		results[i] = d.order(&orders[i])
 	}
-	return d.plan(), answers
+	return d.plan(), results
 }
 
 func newDecision(books driver.Books, m mode) decision {

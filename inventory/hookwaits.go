@@ -78,9 +78,9 @@ func (s *seller) waitsAside(ctx context.Context) bool {
 // sellAroundHooks decides the orders of a batch whose hooks do not wait. The others wait in the
 // lanes of their SKUs.
 func (s *seller) sellAroundHooks(ctx context.Context, orders []order, again bool, waiting int) ([]result, error) {
-	answers := toOwnLanes(orders)
+	results := toOwnLanes(orders)
 	if waiting == len(orders) {
-		return answers, nil
+		return results, nil
 	}
 	var rest []order
 	var at []int
@@ -90,22 +90,22 @@ func (s *seller) sellAroundHooks(ctx context.Context, orders []order, again bool
 		}
 	}
 	if len(rest) == 0 {
-		return answers, nil
+		return results, nil
 	}
 	sold, err := s.sell(ctx, rest, again)
 	for n, i := range at {
 		if err == nil {
-			answers[i] = sold[n]
+			results[i] = sold[n]
 		}
 	}
-	return answers, err
+	return results, err
 }
 
 // toOwnLanes answers that nothing was decided: each order is to wait in the lane of its SKU.
 func toOwnLanes(orders []order) []result {
-	answers := make([]result, len(orders))
+	results := make([]result, len(orders))
 	for i := range orders {
-		answers[i] = result{Alone: true, Behind: orders[i].lane()}
+		results[i] = result{Alone: true, Behind: orders[i].lane()}
 	}
-	return answers
+	return results
 }

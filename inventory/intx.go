@@ -37,12 +37,12 @@ func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (result, e
 	ask.Wait, ask.WaitQuotas = true, true
 	for n := 1; ; n++ {
 		orders := []order{o}
-		var answers []result
+		var results []result
 		var left error // why expired holds of the buyer still count against the limit
 		err := tx.Decide(ctx, ask, func(books driver.Books) (plan driver.Plan, again bool, err error) {
-			plan, answers = decide(orders, books, mode{recordRefusals: s.o.RecordRefusals})
+			plan, results = decide(orders, books, mode{recordRefusals: s.o.RecordRefusals})
 			switch {
-			case !isOverLimit(answers[0].Err):
+			case !isOverLimit(results[0].Err):
 				return plan, false, nil
 			case orders[0].swept:
 				return plan, false, left
@@ -57,7 +57,7 @@ func (s *seller) decideIn(ctx context.Context, tx driver.Tx, o order) (result, e
 		})
 		switch {
 		case err == nil:
-			return answers[0], nil
+			return results[0], nil
 		case isEnded(err) || s.retry.class(err) != sqlerr.Duplicate || n == txTries:
 			return result{}, err
 		}
@@ -84,12 +84,12 @@ func (s *seller) sweepIn(ctx context.Context, tx driver.Tx, buyer string, of []d
 		}
 		locks := false
 		err := tx.Move(ctx, func(tx driver.MoveTx) error {
-			moves, answers, err := locked(ctx, tx, []change{{to: ReservationExpired, key: hold.Key}}, s.o.MaxBatch)
+			moves, results, err := locked(ctx, tx, []change{{to: ReservationExpired, key: hold.Key}}, s.o.MaxBatch)
 			switch {
 			case err != nil:
 				return err
 			case moves.IsEmpty():
-				locks = answers[0].Value.waits != forNothing
+				locks = results[0].Value.waits != forNothing
 				return errUnchanged
 			}
 			return tx.Write(ctx, moves)

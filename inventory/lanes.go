@@ -31,11 +31,11 @@ func (s *seller) sellBehind(ctx context.Context, orders []order, lane string) ([
 	if isKeyLane(lane) {
 		this.conflicts = awaitKey
 	}
-	answers, err := s.settle(ctx, orders, this)
+	results, err := s.settle(ctx, orders, this)
 	if len(orders) == 1 && isHookBusy(err) && ranOut(err) { // it is tried again for Options.Timeout
 		err = &blockedError{err, true}
 	}
-	return unblocked(orders, answers, err)
+	return unblocked(orders, results, err)
 }
 
 // await waits for a key, if there is time for that. It returns nil when no other transaction writes
@@ -70,15 +70,15 @@ func (s *seller) sellAroundOpenKeys(ctx context.Context, orders []order, again b
 			return nil, err
 		}
 	}
-	answers := make([]result, 0, len(orders))
+	results := make([]result, 0, len(orders))
 	for i := range orders {
 		if key := orders[i].Key; open[key] {
-			answers = append(answers, result{Alone: true, Behind: keyLane(key)})
+			results = append(results, result{Alone: true, Behind: keyLane(key)})
 		} else {
-			answers, sold = append(answers, sold[0]), sold[1:]
+			results, sold = append(results, sold[0]), sold[1:]
 		}
 	}
-	return answers, nil
+	return results, nil
 }
 
 // openKeys finds the keys of orders that other transactions write, in halves. It has no stock
@@ -142,8 +142,8 @@ func laneName(lane string) string {
 }
 
 // waitFor reports that all orders have to wait in one lane.
-func waitFor(answers []result, lane string) bool {
-	for _, a := range answers {
+func waitFor(results []result, lane string) bool {
+	for _, a := range results {
 		if !a.Alone || a.Behind == "" || a.Behind != lane {
 			return false
 		}
@@ -176,9 +176,9 @@ func meetsOpenKey(err error) bool { return isBlocked(err) && driver.IsKeyOpen(er
 
 // unblocked has an order wait in a lane of its own that was alone when it was blocked. A batch is
 // halved until it is.
-func unblocked(orders []order, answers []result, err error) ([]result, error) {
+func unblocked(orders []order, results []result, err error) ([]result, error) {
 	if isBlocked(err) && len(orders) == 1 {
 		return []result{{Alone: true, Behind: keyLane(orders[0].Key)}}, nil
 	}
-	return answers, err
+	return results, err
 }

@@ -14,15 +14,15 @@ import (
 // what is to be written. Nothing becomes of those that are passed over.
 func decideMoves(changes []change, recorded map[string][]driver.Row, passed map[string]apart) (driver.Moves, []batch.Result[changed]) {
 	d := moving{rows: recorded, set: make(map[string]driver.Set), returned: make(map[driver.Units]int64), uncount: make(map[driver.Quota]int64)}
-	answers := make([]batch.Result[changed], len(changes))
+	results := make([]batch.Result[changed], len(changes))
 	for i, c := range changes {
 		if a, wait := passed[c.key]; wait {
-			answers[i].Value.apart = a
+			results[i].Value.apart = a
 		} else {
-			answers[i] = d.change(c)
+			results[i] = d.change(c)
 		}
 	}
-	return d.moves(), answers
+	return d.moves(), results
 }
 
 type moving struct {

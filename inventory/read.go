@@ -43,20 +43,20 @@ func (s *seller) readBatch(ctx context.Context, orders []order, _ bool) ([]resul
 	}
 	s.cache.noteUsed(books.Used)
 	s.cache.noteSoldOut(began, s.cache.soldOutBy(books, driver.Plan{})...)
-	answers := make([]result, len(orders))
+	results := make([]result, len(orders))
 	for i := range orders {
 		var final bool
-		if answers[i], final = s.resultOf(&orders[i], d); !final {
-			answers[i].Value.passed = true
-		} else if isOverLimit(answers[i].Err) {
-			answers[i].Value.looked = true
+		if results[i], final = s.resultOf(&orders[i], d); !final {
+			results[i].Value.passed = true
+		} else if isOverLimit(results[i].Err) {
+			results[i].Value.looked = true
 			if len(due.keys) > 0 {
-				answers[i].Value.due = due.against(asked(orders[i : i+1]).Quotas)
+				results[i].Value.due = due.against(asked(orders[i : i+1]).Quotas)
 			}
 		}
 	}
-	s.cache.noteRecorded(orders, answers)
-	return answers, nil
+	s.cache.noteRecorded(orders, results)
+	return results, nil
 }
 
 // resultOf answers an order by what is recorded, used and left. What others of its batch ask for is

@@ -50,69 +50,69 @@ func (l *leaseRows) acquireExclusive(ctx context.Context, by lease.By, asks []le
 	if slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return a.DespiteReaders }) {
 		return l.apart(ctx, by, asks)
 	}
-	answers := make([]lease.AcquireResult, len(asks))
+	results := make([]lease.AcquireResult, len(asks))
 	taken, token, err := l.take(ctx, by, asks)
 	if err != nil || taken == int64(len(asks)) && token != 0 {
 		return counted(asks, token), err
 	}
-	missing, err := l.see(ctx, by, asks, answers, taken)
+	missing, err := l.see(ctx, by, asks, results, taken)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(missing, func(i, j int) int { return strings.Compare(asks[i].Key, asks[j].Key) })
-	l.makeMissing(ctx, by, asks, missing, answers)
-	l.acquireExpired(ctx, by, asks, answers)
-	return answers, nil
+	l.makeMissing(ctx, by, asks, missing, results)
+	l.acquireExpired(ctx, by, asks, results)
+	return results, nil
 }
 
 // failed is the answer to a batch after an error that left some of it undecided. What was decided
 // before counts.
-func failed(answers []lease.AcquireResult, left []int, err error) ([]lease.AcquireResult, error) {
-	if len(left) == len(answers) {
+func failed(results []lease.AcquireResult, left []int, err error) ([]lease.AcquireResult, error) {
+	if len(left) == len(results) {
 		return nil, err
 	}
 	for _, i := range left {
-		answers[i] = lease.AcquireResult{Err: err}
+		results[i] = lease.AcquireResult{Err: err}
 	}
-	return answers, nil
+	return results, nil
 }
 
 // poll asks for those only that are not held any more.
 func (l *leaseRows) poll(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	answers := make([]lease.AcquireResult, len(asks))
-	if _, err := l.see(ctx, by, asks, answers, 0); err != nil {
+	results := make([]lease.AcquireResult, len(asks))
+	if _, err := l.see(ctx, by, asks, results, 0); err != nil {
 		return nil, err
 	}
 	var left []lease.AcquireRequest
 	var at []int
-	for i, a := range answers {
+	for i, a := range results {
 		if !a.Held && !a.Shared {
 			asked := asks[i]
 			asked.Contended = false
 			left, at = append(left, asked), append(at, i)
 		}
 	}
-	return l.acquireAt(ctx, by, left, at, answers)
+	return l.acquireAt(ctx, by, left, at, results)
 }
 
 // acquireAt asks for those of a batch that stand at the given places, if there are any.
-func (l *leaseRows) acquireAt(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) ([]lease.AcquireResult, error) {
+func (l *leaseRows) acquireAt(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, results []lease.AcquireResult) ([]lease.AcquireResult, error) {
 	if len(asks) == 0 {
-		return answers, nil
+		return results, nil
 	}
 	got, err := l.acquireExclusive(ctx, by, asks)
 	if err != nil {
-		return failed(answers, at, err)
+		return failed(results, at, err)
 	}
 	for n, i := range at {
-		answers[i] = got[n]
+		results[i] = got[n]
 	}
-	return answers, nil
+	return results, nil
 }
 
 // apart asks singly for what is wanted over readers, and for the rest together.
 func (l *leaseRows) apart(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	answers := make([]lease.AcquireResult, len(asks))
+	results := make([]lease.AcquireResult, len(asks))
 	var rest []lease.AcquireRequest
 	var at []int
 	for i, a := range asks {
@@ -121,19 +121,19 @@ func (l *leaseRows) apart(ctx context.Context, by lease.By, asks []lease.Acquire
 			continue
 		}
 		if got, err := l.acquireOne(ctx, by, a); err != nil {
-			answers[i].Err = err
+			results[i].Err = err
 		} else {
-			answers[i] = got[0]
+			results[i] = got[0]
 		}
 	}
-	return l.acquireAt(ctx, by, rest, at, answers)
+	return l.acquireAt(ctx, by, rest, at, results)
 }
 
 // acquireOne acquires one key if it is free, inserts its row if that is missing, and else names the
 // holder. On MySQL, where making a row takes three round trips, it looks first whether it is
 // missing.
 func (l *leaseRows) acquireOne(ctx context.Context, by lease.By, a lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	asks, answers := []lease.AcquireRequest{a}, make([]lease.AcquireResult, 1)
+	asks, results := []lease.AcquireRequest{a}, make([]lease.AcquireResult, 1)
 	taken, token, err := l.takeOne(ctx, by, a)
 	if err == nil && taken == 0 && l.db.MariaDB {
 		token, taken, err = l.makeRows(ctx, by, asks)
@@ -144,13 +144,13 @@ func (l *leaseRows) acquireOne(ctx context.Context, by lease.By, a lease.Acquire
 	if taken == 1 && token != 0 {
 		return counted(asks, token), nil
 	}
-	missing, err := l.see(ctx, by, asks, answers, taken)
+	missing, err := l.see(ctx, by, asks, results, taken)
 	if err == nil && !l.db.MariaDB {
-		l.makeMissing(ctx, by, asks, missing, answers)
-		return answers, nil
+		l.makeMissing(ctx, by, asks, missing, results)
+		return results, nil
 	}
-	markContended(missing, answers)
-	return answers, err
+	markContended(missing, results)
+	return results, err
 }
 
 // take grants what is free. All have the same token.
@@ -169,8 +169,8 @@ func (l *leaseRows) take(ctx context.Context, by lease.By, asks []lease.AcquireR
 
 // acquireExpired tries what was free, and not granted with the others: it was locked for a moment,
 // or its token is ahead of the clock. An error of one is its own.
-func (l *leaseRows) acquireExpired(ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult) {
-	for i, a := range answers {
+func (l *leaseRows) acquireExpired(ctx context.Context, by lease.By, asks []lease.AcquireRequest, results []lease.AcquireResult) {
+	for i, a := range results {
 		if a.Err != nil || a.Token != 0 || a.Held || a.Shared || a.MemberGone {
 			continue
 		}
@@ -179,12 +179,12 @@ func (l *leaseRows) acquireExpired(ctx context.Context, by lease.By, asks []leas
 		switch {
 		case err != nil:
 		case taken == 1 && token == 0:
-			_, err = l.see(ctx, by, one, answers[i:i+1], taken)
+			_, err = l.see(ctx, by, one, results[i:i+1], taken)
 		case taken == 1:
-			answers[i] = counted(one, token)[0]
+			results[i] = counted(one, token)[0]
 		}
 		if err != nil {
-			answers[i] = lease.AcquireResult{Err: err}
+			results[i] = lease.AcquireResult{Err: err}
 		}
 	}
 }
@@ -221,11 +221,11 @@ func execChange(ctx context.Context, on mysqldb.DBTX, statement string, args []a
 // writes to a row is the handle of its ask. If fewer rows were changed, those that were are read
 // back by their handles.
 func counted(asks []lease.AcquireRequest, token int64) []lease.AcquireResult {
-	answers := make([]lease.AcquireResult, len(asks))
+	results := make([]lease.AcquireResult, len(asks))
 	for i, a := range asks {
-		answers[i] = lease.AcquireResult{Token: token, Handle: a.Handle}
+		results[i] = lease.AcquireResult{Token: token, Handle: a.Handle}
 	}
-	return answers
+	return results
 }
 
 // errUnseen says that a lease was granted that could not be read back: it may stand. It is Lost.
@@ -234,7 +234,7 @@ var errUnseen = errors.New("dblock: a lease was granted, and not found when it w
 // see reads the holders of keys. A lease with the handle of a request was granted to it, and so
 // many were at least. It returns which of the rows are missing.
 func (l *leaseRows) see(
-	ctx context.Context, by lease.By, asks []lease.AcquireRequest, answers []lease.AcquireResult, granted int64,
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, results []lease.AcquireResult, granted int64,
 ) (missing []int, err error) {
 	of, err := l.seeKeys(ctx, by, asks)
 	if err != nil {
@@ -247,16 +247,16 @@ func (l *leaseRows) see(
 		case !is:
 			missing = append(missing, i)
 		case r.Handle.Valid && id(r.Handle.String) == a.Handle:
-			answers[i] = lease.AcquireResult{Token: r.Token, Handle: id(r.Handle.String)}
+			results[i] = lease.AcquireResult{Token: r.Token, Handle: id(r.Handle.String)}
 			seen++
 		default:
-			answers[i] = refused(r, a)
+			results[i] = refused(r, a)
 		}
 	}
 	if seen < granted { // what was granted is not seen: better reconciled than held for ever
-		for i, a := range answers {
+		for i, a := range results {
 			if a.Token == 0 {
-				answers[i] = lease.AcquireResult{Err: errUnseen}
+				results[i] = lease.AcquireResult{Err: errUnseen}
 			}
 		}
 		return nil, nil
@@ -313,14 +313,14 @@ func (l *leaseRows) takeAlike(ctx context.Context, by lease.By, asks []lease.Acq
 // acquireSet is one SELECT that reports whether all are free, and one UPDATE if they are: what
 // can't be granted as a whole locks nothing, for others to find it free.
 func (l *leaseRows) acquireSet(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	answers := make([]lease.AcquireResult, len(asks))
-	missing, err := l.see(ctx, by, asks, answers, 0)
+	results := make([]lease.AcquireResult, len(asks))
+	missing, err := l.see(ctx, by, asks, results, 0)
 	if err != nil || len(missing) > 0 {
-		return answers, err
+		return results, err
 	}
-	for i, a := range answers {
+	for i, a := range results {
 		if a.Held && (!a.Holder.Dead || a.Holder.Member != asks[i].DeadMember) || a.Shared || a.MemberGone {
-			return answers, nil
+			return results, nil
 		}
 	}
 	args := []any{by.Member[:], by.Heartbeat}
@@ -343,10 +343,10 @@ func (l *leaseRows) acquireSet(ctx context.Context, by lease.By, asks []lease.Ac
 	default:
 		return nil, errUnseen
 	}
-	if _, err = l.see(ctx, by, asks, answers, granted); err == nil && slices.ContainsFunc(answers, refusedOne) {
+	if _, err = l.see(ctx, by, asks, results, granted); err == nil && slices.ContainsFunc(results, refusedOne) {
 		err = errUnseen
 	}
-	return answers, err
+	return results, err
 }
 
 func refusedOne(a lease.AcquireResult) bool { return a.Token == 0 }

@@ -68,7 +68,7 @@ func (t *ticketRows) acquireUnticketed(ctx context.Context, by lease.By, asks []
 	for _, key := range queued {
 		waits[string(key)] = true
 	}
-	answers := make([]lease.AcquireResult, len(asks))
+	results := make([]lease.AcquireResult, len(asks))
 	var behind, first []int
 	for i, a := range asks {
 		if waits[a.Key] {
@@ -83,14 +83,14 @@ func (t *ticketRows) acquireUnticketed(ctx context.Context, by lease.By, asks []
 			return nil, err
 		}
 		for n, i := range behind {
-			answers[i] = seen[n]
+			results[i] = seen[n]
 		}
 	}
 	alone := pick(asks, first)
 	for n := range alone {
 		alone[n].NoTickets = false
 	}
-	return t.acquireAt(ctx, by, alone, first, answers)
+	return t.acquireAt(ctx, by, alone, first, results)
 }
 
 // pick returns those at the given places.
@@ -173,17 +173,17 @@ func (t *ticketRows) passOnAll(ctx context.Context, backs []lease.ReleaseRequest
 	if err := t.withdraw(ctx, lease.MayWait(backs)); err != nil {
 		return nil, ofBatch(err, len(backs))
 	}
-	answers := make([]lease.ReleaseResult, len(backs))
+	results := make([]lease.ReleaseResult, len(backs))
 	held, err := t.heldOf(ctx, backs)
 	if err != nil {
 		return nil, err
 	}
 	for n, i := range held {
-		if answers[i], err = t.passOn(ctx, backs[i]); err != nil {
+		if results[i], err = t.passOn(ctx, backs[i]); err != nil {
 			return nil, half(err, n > 0)
 		}
 	}
-	return answers, nil
+	return results, nil
 }
 
 // heldOf returns the places of those that hold their keys, or may: what was granted needs no look.

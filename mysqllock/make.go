@@ -23,14 +23,14 @@ func (d *leaseDriver) Make(ctx context.Context, keys []string, permits int) erro
 // transaction has locked the place of a row, the batch is halved while there is time to wait for
 // each half, so that one locked place delays few keys. Any other error is the answer of those that
 // were in the failed statement, once the batch was divided by a sqlerr.Trial.
-func (l *leaseRows) makeMissing(ctx context.Context, by lease.By, asks []lease.AcquireRequest, missing []int, answers []lease.AcquireResult) {
+func (l *leaseRows) makeMissing(ctx context.Context, by lease.By, asks []lease.AcquireRequest, missing []int, results []lease.AcquireResult) {
 	if len(missing) > 0 {
-		l.makeDivided(ctx, by, asks, missing, answers, new(sqlerr.Trial))
+		l.makeDivided(ctx, by, asks, missing, results, new(sqlerr.Trial))
 	}
 }
 
 func (l *leaseRows) makeDivided(
-	ctx context.Context, by lease.By, asks []lease.AcquireRequest, missing []int, answers []lease.AcquireResult, trial *sqlerr.Trial,
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, missing []int, results []lease.AcquireResult, trial *sqlerr.Trial,
 ) {
 	fresh := pick(asks, missing)
 	token, made, err := l.makeRows(ctx, by, fresh)
@@ -45,8 +45,8 @@ func (l *leaseRows) makeDivided(
 		trial.Worked()
 	}
 	if to > 0 {
-		l.makeDivided(ctx, by, asks, slices.Clone(missing[from:to]), answers, trial)
-		l.makeDivided(ctx, by, asks, slices.Concat(missing[:from], missing[to:]), answers, trial)
+		l.makeDivided(ctx, by, asks, slices.Clone(missing[from:to]), results, trial)
+		l.makeDivided(ctx, by, asks, slices.Concat(missing[:from], missing[to:]), results, trial)
 		return
 	}
 	got := counted(fresh, token)
@@ -57,9 +57,9 @@ func (l *leaseRows) makeDivided(
 		markContended(still, got)
 	}
 	for n, i := range missing {
-		answers[i] = got[n]
+		results[i] = got[n]
 		if err != nil {
-			answers[i] = lease.AcquireResult{Err: err}
+			results[i] = lease.AcquireResult{Err: err}
 		}
 	}
 }
@@ -72,9 +72,9 @@ func (c *conns) hasTime(ctx context.Context) bool {
 
 // markContended marks rows that are still missing: this process's member seems to be gone, or
 // another transaction has locked the gap.
-func markContended(missing []int, answers []lease.AcquireResult) {
+func markContended(missing []int, results []lease.AcquireResult) {
 	for _, i := range missing {
-		answers[i].MemberGone = true
+		results[i].MemberGone = true
 	}
 }
 

@@ -31,40 +31,40 @@ func (p *permitRows) acquirePermits(ctx context.Context, by lease.By, asks []lea
 		}
 		of[s] = append(of[s], i)
 	}
-	answers := make([]lease.AcquireResult, len(asks))
+	results := make([]lease.AcquireResult, len(asks))
 	for _, s := range order {
-		left, err := p.permitsOf(ctx, by, asks, of[s], answers)
+		left, err := p.permitsOf(ctx, by, asks, of[s], results)
 		if err == nil {
 			continue
 		}
-		if _, err := failed(answers, left, err); err != nil {
+		if _, err := failed(results, left, err); err != nil {
 			return nil, err
 		}
 	}
-	return answers, nil
+	return results, nil
 }
 
 // permitsOf answers the requests at the given indexes, all for one semaphore. The smallest comes
 // first: one that is refused then would not have fitted beside the others either. An error is that
 // of those that are left.
 func (p *permitRows) permitsOf(
-	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, results []lease.AcquireResult,
 ) (left []int, err error) {
 	at = slices.SortedStableFunc(slices.Values(at), func(i, j int) int { return cmp.Compare(asks[i].Permits, asks[j].Permits) })
 	beyond := 0
 	if !slices.ContainsFunc(at, func(i int) bool { return !asks[i].Contended }) {
 		var usable int
-		usable, beyond, err = p.seePermits(ctx, by, asks, at, answers)
+		usable, beyond, err = p.seePermits(ctx, by, asks, at, results)
 		if err != nil || usable < asks[at[0]].Permits {
 			return at, err
 		}
 	}
 	for {
-		n, err := p.takePermits(ctx, by, asks, at, beyond, answers)
+		n, err := p.takePermits(ctx, by, asks, at, beyond, results)
 		if at = at[n:]; err != nil || len(at) == 0 {
 			return at, err
 		}
-		usable, past, err := p.seePermits(ctx, by, asks, at, answers)
+		usable, past, err := p.seePermits(ctx, by, asks, at, results)
 		if err != nil || past <= beyond || usable < asks[at[0]].Permits {
 			return at, err
 		}
@@ -75,7 +75,7 @@ func (p *permitRows) permitsOf(
 // takePermits grants what there is to the first of those at the given places; so many are believed
 // to be held past the semaphore's number.
 func (p *permitRows) takePermits(
-	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, beyond int, answers []lease.AcquireResult,
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, beyond int, results []lease.AcquireResult,
 ) (granted int, err error) {
 	first, total := asks[at[0]], int64(0)
 	var of []any
@@ -97,7 +97,7 @@ func (p *permitRows) takePermits(
 			break
 		}
 		rows -= int64(asks[i].Permits)
-		answers[i] = counted(asks[i:i+1], token)[0]
+		results[i] = counted(asks[i:i+1], token)[0]
 		granted++
 	}
 	if rows != 0 {
@@ -126,7 +126,7 @@ func (p *permitRows) permitToken(ctx context.Context, asks []lease.AcquireReques
 // seePermits says why the requests at the given indexes, all for one semaphore, were refused, how
 // many of its permits are free for them, and how many are held past its number.
 func (p *permitRows) seePermits(
-	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult,
+	ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, results []lease.AcquireResult,
 ) (usable, beyond int, err error) {
 	rows, err := read(ctx, p.conns, func(on mysqldb.DBTX) ([]mysqldb.ReadPermitsRow, error) {
 		return p.q.ReadPermits(ctx, on, by.Member[:], by.Heartbeat, []byte(asks[at[0]].Key))
@@ -153,8 +153,8 @@ func (p *permitRows) seePermits(
 	}
 	usable -= beyond
 	for _, i := range at {
-		answers[i] = why
-		answers[i].Held = why.Held && usable < asks[i].Permits // else what is free was locked for a moment
+		results[i] = why
+		results[i].Held = why.Held && usable < asks[i].Permits // else what is free was locked for a moment
 	}
 	return usable, beyond, nil
 }
@@ -204,7 +204,7 @@ func (p *permitRows) makePermits(ctx context.Context, key string, limit int) err
 // releasePermits looks for the permits first, without a lock, and then frees them by their numbers.
 // An acquisition is freed when all of its permits are.
 func (p *permitRows) releasePermits(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
-	answers := make([]lease.ReleaseResult, len(backs))
+	results := make([]lease.ReleaseResult, len(backs))
 	for n := 1; ; n++ {
 		ours, err := p.slots(ctx, backs)
 		if err != nil {
@@ -215,24 +215,24 @@ func (p *permitRows) releasePermits(ctx context.Context, backs []lease.ReleaseRe
 			stands[id(r.Handle.String)] = true
 		}
 		for i, b := range backs {
-			was := answers[i]
-			answers[i] = lease.ReleaseResult{Freed: (was.Freed || was.Held) && !stands[b.Handle], Held: stands[b.Handle]}
+			was := results[i]
+			results[i] = lease.ReleaseResult{Freed: (was.Freed || was.Held) && !stands[b.Handle], Held: stands[b.Handle]}
 		}
 		if len(ours) == 0 || n > passes {
-			return answers, nil
+			return results, nil
 		}
 		freed, err := p.endPermits(ctx, ours)
 		if err != nil {
 			return nil, half(err, n > 1)
 		}
 		if freed == int64(len(ours)) {
-			for i, a := range answers {
-				answers[i] = lease.ReleaseResult{Freed: a.Freed || a.Held}
+			for i, a := range results {
+				results[i] = lease.ReleaseResult{Freed: a.Freed || a.Held}
 			}
-			return answers, nil
+			return results, nil
 		}
 		if !again(ctx, n) {
-			return answers, nil
+			return results, nil
 		}
 	}
 }

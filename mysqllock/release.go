@@ -43,7 +43,7 @@ func release(
 	ctx context.Context, backs []lease.ReleaseRequest, free func(context.Context, []lease.ReleaseRequest, []int) (int64, error),
 	standing func(context.Context, []lease.ReleaseRequest, []int, int64, []lease.ReleaseResult) ([]int, error),
 ) ([]lease.ReleaseResult, error) {
-	answers := make([]lease.ReleaseResult, len(backs))
+	results := make([]lease.ReleaseResult, len(backs))
 	left := places(len(backs))
 	for n := 1; ; n++ {
 		freed, err := free(ctx, backs, left)
@@ -52,15 +52,15 @@ func release(
 		}
 		if freed == int64(len(left)) {
 			for _, i := range left {
-				answers[i] = lease.ReleaseResult{Freed: true}
+				results[i] = lease.ReleaseResult{Freed: true}
 			}
-			return answers, nil
+			return results, nil
 		}
-		if left, err = standing(ctx, backs, left, freed, answers); err != nil {
+		if left, err = standing(ctx, backs, left, freed, results); err != nil {
 			return nil, half(err, freed > 0)
 		}
 		if len(left) == 0 || n == passes || !again(ctx, n) {
-			return answers, nil
+			return results, nil
 		}
 	}
 }
@@ -97,14 +97,14 @@ func (l *leaseRows) freeAlike(ctx context.Context, backs []lease.ReleaseRequest,
 // findHeld reads which rows are still ours, and notes which of the others were freed: all, if
 // they are as many as were freed.
 func (l *leaseRows) findHeld(
-	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
+	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, results []lease.ReleaseResult,
 ) (left []int, err error) {
 	keys := make([][]byte, len(at))
 	places := make(map[string]int, len(at))
 	for n, i := range at {
 		keys[n] = []byte(backs[i].Key)
 		places[backs[i].Key] = i
-		answers[i] = lease.ReleaseResult{}
+		results[i] = lease.ReleaseResult{}
 	}
 	rows, err := read(ctx, l.conns, func(on mysqldb.DBTX) ([]mysqldb.LeaseHandlesRow, error) {
 		return l.q.LeaseHandles(ctx, on, keys)
@@ -114,15 +114,15 @@ func (l *leaseRows) findHeld(
 		b := backs[i]
 		switch {
 		case !r.Handle.Valid:
-			answers[i].Freed = freed > 0 && b.Token != 0
+			results[i].Freed = freed > 0 && b.Token != 0
 		case id(r.Handle.String) == b.Handle && (b.Token == 0 || b.Token == r.Token):
-			answers[i].Held = true
+			results[i].Held = true
 			left = append(left, i)
 		}
 	}
 	if freed == int64(len(at)-len(left)) {
 		for _, i := range at {
-			answers[i].Freed = !answers[i].Held
+			results[i].Freed = !results[i].Held
 		}
 	}
 	return left, err
@@ -136,7 +136,7 @@ func again(ctx context.Context, pass int) bool {
 // releaseSet is one UPDATE if all of a set are ours. If some are not any more, or are locked, a
 // SELECT counts them.
 func (l *leaseRows) releaseSet(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
-	answers := make([]lease.ReleaseResult, len(backs))
+	results := make([]lease.ReleaseResult, len(backs))
 	at := places(len(backs))
 	for n := 1; ; n++ {
 		var args []any
@@ -149,15 +149,15 @@ func (l *leaseRows) releaseSet(ctx context.Context, backs []lease.ReleaseRequest
 		}
 		if freed > 0 {
 			for _, i := range at {
-				answers[i] = lease.ReleaseResult{Freed: true}
+				results[i] = lease.ReleaseResult{Freed: true}
 			}
-			return answers, nil
+			return results, nil
 		}
-		if at, err = l.findHeld(ctx, backs, at, 0, answers); err != nil {
+		if at, err = l.findHeld(ctx, backs, at, 0, results); err != nil {
 			return nil, err
 		}
 		if len(at) == 0 || n == passes || !again(ctx, n) {
-			return answers, nil
+			return results, nil
 		}
 	}
 }

@@ -73,8 +73,8 @@ func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, er
 		}
 		texts[i] = text
 	}
-	answers, err := c.query(ctx, texts)
-	for i, yes := range answers {
+	results, err := c.query(ctx, texts)
+	for i, yes := range results {
 		done[rest[i]] = yes
 	}
 	return done, err
@@ -96,11 +96,11 @@ func (c *sessionConn) batches(ctx context.Context, steps []session.Step, at []in
 		for i := range names {
 			names[i] = string(steps[at[i]].ID)
 		}
-		answers, err := c.read(statement.QueryRowContext(ctx, names...), b.n)
+		results, err := c.read(statement.QueryRowContext(ctx, names...), b.n)
 		if err != nil {
 			return nil, err
 		}
-		for i, yes := range answers {
+		for i, yes := range results {
 			done[at[i]] = yes
 		}
 		at = at[b.n:]

@@ -21,30 +21,30 @@ const openings = 3
 // free are opened, and asked for again. What was held before is looked at first, so that a poll
 // locks nothing.
 func (r *readerRows) acquireShared(ctx context.Context, by lease.By, asks []lease.AcquireRequest) ([]lease.AcquireResult, error) {
-	answers := make([]lease.AcquireResult, len(asks))
+	results := make([]lease.AcquireResult, len(asks))
 	left := places(len(asks))
 	looks := !slices.ContainsFunc(asks, func(a lease.AcquireRequest) bool { return !a.Contended })
 	for n := 1; ; n++ {
 		var err error
 		if n > 1 || !looks {
-			if left, err = r.insert(ctx, by, asks, left, answers); err != nil {
-				return failed(answers, left, err)
+			if left, err = r.insert(ctx, by, asks, left, results); err != nil {
+				return failed(results, left, err)
 			}
 		}
 		if len(left) == 0 {
-			return answers, nil
+			return results, nil
 		}
-		opened, err := r.open(ctx, by, asks, left, answers)
+		opened, err := r.open(ctx, by, asks, left, results)
 		if err != nil {
-			return failed(answers, left, err)
+			return failed(results, left, err)
 		}
-		left = slices.DeleteFunc(left, func(i int) bool { return answers[i].Err != nil })
+		left = slices.DeleteFunc(left, func(i int) bool { return results[i].Err != nil })
 		if n == 1 && looks {
-			left = slices.DeleteFunc(left, func(i int) bool { return answers[i].Held || answers[i].MemberGone })
+			left = slices.DeleteFunc(left, func(i int) bool { return results[i].Held || results[i].MemberGone })
 			opened = len(left) > 0 // those that are open already have not been asked for
 		}
 		if !opened || len(left) == 0 || n == openings {
-			return answers, nil
+			return results, nil
 		}
 	}
 }
@@ -59,7 +59,7 @@ func places(n int) []int {
 }
 
 // insert lets those at the given places in where keys are open; the others are left.
-func (r *readerRows) insert(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (left []int, err error) {
+func (r *readerRows) insert(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, results []lease.AcquireResult) (left []int, err error) {
 	args := []any{by.Member[:], by.Heartbeat}
 	one := true
 	for _, i := range at {
@@ -77,11 +77,11 @@ func (r *readerRows) insert(ctx context.Context, by lease.By, asks []lease.Acqui
 		return at, err
 	case entered == int64(len(at)) && one && token != 0:
 		for n, answer := range counted(pick(asks, at), token) {
-			answers[at[n]] = answer
+			results[at[n]] = answer
 		}
 		return nil, nil
 	}
-	if left, err = r.readGranted(ctx, asks, at, answers, entered); err != nil {
+	if left, err = r.readGranted(ctx, asks, at, results, entered); err != nil {
 		return at, half(err, true)
 	}
 	return left, nil
@@ -89,7 +89,7 @@ func (r *readerRows) insert(ctx context.Context, by lease.By, asks []lease.Acqui
 
 // readGranted reports which of the requests at the given indexes were granted, as so many were.
 func (r *readerRows) readGranted(
-	ctx context.Context, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult, entered int64,
+	ctx context.Context, asks []lease.AcquireRequest, at []int, results []lease.AcquireResult, entered int64,
 ) (left []int, err error) {
 	backs := make([]lease.ReleaseRequest, len(at))
 	for n, i := range at {
@@ -108,7 +108,7 @@ func (r *readerRows) readGranted(
 			left = append(left, i)
 			continue
 		}
-		answers[i] = lease.AcquireResult{Token: token, Handle: asks[i].Handle}
+		results[i] = lease.AcquireResult{Token: token, Handle: asks[i].Handle}
 	}
 	return left, nil
 }
@@ -156,7 +156,7 @@ func handlesIn(backs []lease.ReleaseRequest) [][]byte {
 
 // open names the holders of the keys at the given indexes, and makes the free ones shared. It
 // returns false if none was free.
-func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, answers []lease.AcquireResult) (opened bool, err error) {
+func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.AcquireRequest, at []int, results []lease.AcquireResult) (opened bool, err error) {
 	seen, err := r.seeKeys(ctx, by, pick(asks, at))
 	if err != nil {
 		return false, err
@@ -165,16 +165,16 @@ func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.Acquire
 	for _, i := range at {
 		a := asks[i]
 		row, is := seen[a.Key]
-		answers[i] = refused(row, a)
+		results[i] = refused(row, a)
 		switch {
 		case !is:
 			missing[a.Key] = true
-			answers[i] = lease.AcquireResult{}
+			results[i] = lease.AcquireResult{}
 		case !row.Alive, row.Shared && !row.Handle.Valid, !freeFor(row, a):
 		default:
 			free[a.Key] = a.DeadMember
 		}
-		answers[i].Shared = false // readers exclude no request here
+		results[i].Shared = false // readers exclude no request here
 	}
 	if err := r.makeUnheld(ctx, true, slices.Sorted(maps.Keys(missing))); err != nil {
 		return false, err
@@ -186,7 +186,7 @@ func (r *readerRows) open(ctx context.Context, by lease.By, asks []lease.Acquire
 		}))
 		for _, i := range at {
 			if err != nil && asks[i].Key == key {
-				answers[i] = lease.AcquireResult{Err: err}
+				results[i] = lease.AcquireResult{Err: err}
 			}
 		}
 	}
@@ -292,20 +292,20 @@ func (r *readerRows) endShared(ctx context.Context, backs []lease.ReleaseRequest
 
 // findHeld is standing for readers.
 func (r *readerRows) findHeld(
-	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, answers []lease.ReleaseResult,
+	ctx context.Context, backs []lease.ReleaseRequest, at []int, freed int64, results []lease.ReleaseResult,
 ) (left []int, err error) {
 	tokens, err := r.readerTokens(ctx, pick(backs, at))
 	for _, i := range at {
 		if tokens[backs[i].Handle] != 0 {
-			answers[i] = lease.ReleaseResult{Held: true}
+			results[i] = lease.ReleaseResult{Held: true}
 			left = append(left, i)
 			continue
 		}
-		answers[i] = lease.ReleaseResult{Freed: freed > 0 && backs[i].Token != 0}
+		results[i] = lease.ReleaseResult{Freed: freed > 0 && backs[i].Token != 0}
 	}
 	if freed == int64(len(at)-len(left)) {
 		for _, i := range at {
-			answers[i].Freed = !answers[i].Held
+			results[i].Freed = !results[i].Held
 		}
 	}
 	return left, err

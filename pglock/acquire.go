@@ -122,14 +122,14 @@ func (b *answered) note(key string, handle pgtype.UUID, granted int64, refused l
 // results returns the answer to each ask. It grants only what the statement returned under the
 // ask's handle.
 func (b *answered) results(asks []lease.AcquireRequest) []lease.AcquireResult {
-	answers := make([]lease.AcquireResult, len(asks))
+	results := make([]lease.AcquireResult, len(asks))
 	for i, a := range asks {
 		if token := b.granted[acquisition{a.Key, a.Handle}]; token != 0 {
-			answers[i] = lease.AcquireResult{Token: token, Handle: a.Handle}
+			results[i] = lease.AcquireResult{Token: token, Handle: a.Handle}
 			continue
 		}
-		answers[i] = b.refused[a.Key]
-		answers[i].MemberGone = b.memberGone
+		results[i] = b.refused[a.Key]
+		results[i].MemberGone = b.memberGone
 	}
-	return answers
+	return results
 }

@@ -31,11 +31,11 @@ func (d *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []le
 		}
 		found.note(r.LeaseKey, r.Handle, r.Granted, refused)
 	}
-	answers := found.results(asks)
-	for i := range answers {
-		answers[i].Held = answers[i].Held && answers[i].Usable < asks[i].Permits // else what is free was locked for a moment
+	results := found.results(asks)
+	for i := range results {
+		results[i].Held = results[i].Held && results[i].Usable < asks[i].Permits // else what is free was locked for a moment
 	}
-	return answers, nil
+	return results, nil
 }
 
 // Make is one statement for leases, and two for a semaphore: the permits stand before their number

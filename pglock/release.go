@@ -63,11 +63,11 @@ func releaseResults(backs []lease.ReleaseRequest, rows []pgdb.ReleaseSharedRow) 
 		of := handled{r.LeaseKey, r.Handle}
 		found[of] = lease.ReleaseResult{Freed: r.Freed || found[of].Freed, Held: true}
 	}
-	answers := make([]lease.ReleaseResult, len(backs))
+	results := make([]lease.ReleaseResult, len(backs))
 	for i, b := range backs {
-		answers[i] = found[handled{b.Key, postgres.UUID(b.Handle)}]
+		results[i] = found[handled{b.Key, postgres.UUID(b.Handle)}]
 	}
-	return answers
+	return results
 }
 
 // freed runs the statement for a mode.

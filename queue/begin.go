@@ -35,23 +35,23 @@ func (q *Queue) newBegins() *batch.Queue[beginning, driver.Beginning] {
 
 // beginMerged records the beginnings of one member.
 func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]batch.Result[driver.Beginning], error) {
-	places, at := make([]driver.Position, len(all)), make(map[driver.ID]int, len(all))
+	positions, at := make([]driver.Position, len(all)), make(map[driver.ID]int, len(all))
 	for i, b := range all {
-		places[i], at[b.position.Job] = b.position, i
+		positions[i], at[b.position.Job] = b.position, i
 	}
-	answers := make([]batch.Result[driver.Beginning], len(all))
+	results := make([]batch.Result[driver.Beginning], len(all))
 	err := q.db.again(ctx, "recording that jobs begin", func(ctx context.Context) error {
-		clear(answers)
-		begun, locked, err := q.driver.BeginJobs(ctx, all[0].of.life.ID, places)
+		clear(results)
+		begun, locked, err := q.driver.BeginJobs(ctx, all[0].of.life.ID, positions)
 		for _, job := range begun {
-			answers[at[job]].Value = driver.BeginRecorded
+			results[at[job]].Value = driver.BeginRecorded
 		}
 		for _, job := range locked {
-			answers[at[job]].Value = driver.BeginLocked
+			results[at[job]].Value = driver.BeginLocked
 		}
 		return err
 	})
-	return answers, err
+	return results, err
 }
 
 // recordsBeginning reports whether the attempt at a job that is to begin has to be recorded.

@@ -122,11 +122,11 @@ func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again boo
 		open = append(open, &all[i])
 	}
 	e.insertCalls(ctx, open, wait, new(sqlerr.Trial))
-	answers := make([]batch.Result[[]driver.Duplicate], len(calls))
+	results := make([]batch.Result[[]driver.Duplicate], len(calls))
 	for i := range all {
-		answers[i] = all[i].Result
+		results[i] = all[i].Result
 	}
-	return answers, nil
+	return results, nil
 }
 
 // insertCalls runs one statement, and more if that fails because of some of the calls.

@@ -147,7 +147,7 @@ type division struct {
 	expired error // the time for what waits for locks is up: this is the error of all that are left
 }
 
-// execute runs one statement and hands out its answers.
+// execute runs one statement and hands out its results.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
 	t := inFlight[Q, A]{q: q, lanes: b.lanes}
 	skipped := q.run(withYielder(context.Background(), &t), q.inTime(b.calls), &division{began: time.Now()})
@@ -193,12 +193,12 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division)
 		reqs[i] = c.req
 		again = again || c.alone
 	}
-	answers, err := []Result[A](nil), d.expired
+	results, err := []Result[A](nil), d.expired
 	if err == nil {
-		answers, err = q.send(ctx, reqs, again)
+		results, err = q.send(ctx, reqs, again)
 	}
 	switch {
-	case err == nil && decides(answers):
+	case err == nil && decides(results):
 		d.Worked()
 	case err == nil, d.expired != nil:
 	case q.o.MaxWait > 0 && time.Since(d.began) >= q.o.MaxWait && q.o.Blocked(err):
@@ -213,14 +213,14 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division)
 		switch {
 		case err != nil:
 			q.deliver(c, Result[A]{Err: err})
-		case !answers[i].Alone:
-			q.deliver(c, answers[i])
+		case !results[i].Alone:
+			q.deliver(c, results[i])
 		case c.alone && time.Since(c.since) >= q.o.MaxWait:
 			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
 		case c.settled.Load(): // its caller has left, and nothing was decided
 			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
 		default:
-			c.behind = answers[i].Behind
+			c.behind = results[i].Behind
 			if !c.alone {
 				c.since = d.began
 			}
@@ -243,17 +243,17 @@ func (q *Queue[Q, A]) inTime(calls []*call[Q, A]) []*call[Q, A] {
 }
 
 // decides reports whether any request is answered, and not to be asked again.
-func decides[A any](answers []Result[A]) bool {
-	return slices.ContainsFunc(answers, func(a Result[A]) bool { return !a.Alone })
+func decides[A any](results []Result[A]) bool {
+	return slices.ContainsFunc(results, func(a Result[A]) bool { return !a.Alone })
 }
 
 // send runs one statement, and checks that it answers each request.
 func (q *Queue[Q, A]) send(ctx context.Context, reqs []Q, again bool) ([]Result[A], error) {
-	answers, err := q.o.Run(ctx, reqs, again)
-	if err == nil && len(answers) != len(reqs) {
-		err = fmt.Errorf("%w: the server sent %d answers to %d requests", dblock.ErrOutcomeUnknown, len(answers), len(reqs))
+	results, err := q.o.Run(ctx, reqs, again)
+	if err == nil && len(results) != len(reqs) {
+		err = fmt.Errorf("%w: the server sent %d answers to %d requests", dblock.ErrOutcomeUnknown, len(results), len(reqs))
 	}
-	return answers, err
+	return results, err
 }
 
 // requeue queues skipped calls again, at the head of the lane of the lock that they wait for. Each

@@ -48,7 +48,7 @@ type Options[Q, A any] struct {
 
 	// Late receives the answer to a request whose caller left after it was sent. It must not block.
 	// With it the statement of a single caller outlives that caller, too: it runs on a goroutine of
-	// its own. Default: such answers are dropped, and the context of a single caller ends its
+	// its own. Default: such results are dropped, and the context of a single caller ends its
 	// statement.
 	Late func(Q, Result[A])
 
@@ -256,17 +256,17 @@ func (q *Queue[Q, A]) runSingle(ctx context.Context, l *lane[Q, A], req Q, tell 
 		q.settle(&inFlight[Q, A]{lanes: []*lane[Q, A]{l}})
 	}()
 	began := time.Now()
-	answers, err := q.send(alone(ctx), []Q{req}, false)
+	results, err := q.send(alone(ctx), []Q{req}, false)
 	switch {
 	case err != nil:
 		tell(Result[A]{Err: err})
-	case answers[0].Alone && q.o.MaxWait > 0 && q.o.Late == nil:
+	case results[0].Alone && q.o.MaxWait > 0 && q.o.Late == nil:
 		again = q.call(req, l)
-		again.behind, again.since = answers[0].Behind, began
-	case answers[0].Alone:
+		again.behind, again.since = results[0].Behind, began
+	case results[0].Alone:
 		tell(Result[A]{Err: q.stayedLocked(l.key)})
 	default:
-		tell(answers[0])
+		tell(results[0])
 	}
 	return again
 }

@@ -32,7 +32,7 @@ func (q *requester) acquireOf(kind Kind) acquire {
 // registered again. Requests that share an error, which one of them may have caused, are sent again
 // apart.
 func byIncarnation[A any](ctx context.Context, l *base, requests []acquisition, run runAcquire[A]) ([]batch.Result[A], error) {
-	answers := make([]batch.Result[A], len(requests))
+	results := make([]batch.Result[A], len(requests))
 	incs := make(map[*member.Incarnation][]int)
 	for i, a := range requests {
 		incs[a.inc] = append(incs[a.inc], i)
@@ -50,16 +50,16 @@ func byIncarnation[A any](ctx context.Context, l *base, requests []acquisition, 
 		}
 		for n, i := range at {
 			if err != nil {
-				answers[i].Err = err
+				results[i].Err = err
 			} else {
-				answers[i] = got[n]
+				results[i] = got[n]
 			}
-			if failed := answers[i].Err; failed != nil && len(requests) > 1 && l.Traits.Classify(failed).MayBeOfOne() {
-				answers[i] = batch.Result[A]{Alone: true}
+			if failed := results[i].Err; failed != nil && len(requests) > 1 && l.Traits.Classify(failed).MayBeOfOne() {
+				results[i] = batch.Result[A]{Alone: true}
 			}
 		}
 	}
-	return answers, nil
+	return results, nil
 }
 
 // checked runs acquire once, and checks each grant by its handle.
@@ -72,14 +72,14 @@ func checked(acquire acquire) runAcquire[AcquireResult] {
 		if err != nil {
 			return nil, err
 		}
-		answers := make([]batch.Result[AcquireResult], len(got))
+		results := make([]batch.Result[AcquireResult], len(got))
 		for i, a := range got {
 			if a.Err == nil {
 				a.Err = asks[i].checkGrant(a)
 			}
-			answers[i] = batch.Result[AcquireResult]{Value: a, Err: a.Err}
+			results[i] = batch.Result[AcquireResult]{Value: a, Err: a.Err}
 		}
-		return answers, nil
+		return results, nil
 	}
 }
 
@@ -89,7 +89,7 @@ func checked(acquire acquire) runAcquire[AcquireResult] {
 func eachKeyOnce(acquire acquire) runAcquire[AcquireResult] {
 	run := checked(acquire)
 	return func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Result[AcquireResult], error) {
-		answers := make([]batch.Result[AcquireResult], len(asks))
+		results := make([]batch.Result[AcquireResult], len(asks))
 		left := make([]int, len(asks))
 		for i := range asks {
 			left[i] = i
@@ -112,21 +112,21 @@ func eachKeyOnce(acquire acquire) runAcquire[AcquireResult] {
 			}
 			for n, i := range now {
 				if err != nil {
-					answers[i].Err = err
+					results[i].Err = err
 				} else {
-					answers[i] = got[n]
+					results[i] = got[n]
 				}
 			}
 			left = slices.DeleteFunc(later, func(i int) bool {
 				of := first[asks[i].Key]
-				if err == nil && (answers[of].Err != nil || answers[of].Value.Token != 0 || !asks[i].isLike(asks[of])) {
+				if err == nil && (results[of].Err != nil || results[of].Value.Token != 0 || !asks[i].isLike(asks[of])) {
 					return false
 				}
-				answers[i] = answers[of]
+				results[i] = results[of]
 				return true
 			})
 		}
-		return answers, nil
+		return results, nil
 	}
 }
 
@@ -150,24 +150,24 @@ func CheckKeys(asks []AcquireRequest) error {
 	return nil
 }
 
-// checkNumber refuses another number of answers than there are asks.
-func checkNumber[A any](asks []AcquireRequest, answers []A) error {
-	if len(asks) != len(answers) {
-		return fmt.Errorf("%w: %d answers came to %d requests", dblock.ErrOutcomeUnknown, len(answers), len(asks))
+// checkNumber refuses another number of results than there are asks.
+func checkNumber[A any](asks []AcquireRequest, results []A) error {
+	if len(asks) != len(results) {
+		return fmt.Errorf("%w: %d answers came to %d requests", dblock.ErrOutcomeUnknown, len(results), len(asks))
 	}
 	return nil
 }
 
-// checkGrants refuses a set's answers if one of them is not of the set.
-func checkGrants(asks []AcquireRequest, answers []AcquireResult) error {
-	if err := checkNumber(asks, answers); err != nil {
+// checkGrants refuses the results of a set if one of them is not of the set.
+func checkGrants(asks []AcquireRequest, results []AcquireResult) error {
+	if err := checkNumber(asks, results); err != nil {
 		return err
 	}
-	for i, a := range answers {
+	for i, a := range results {
 		if err := asks[i].checkGrant(a); err != nil {
 			return err
 		}
-		if (a.Token == 0) != (answers[0].Token == 0) {
+		if (a.Token == 0) != (results[0].Token == 0) {
 			return fmt.Errorf("%w: a part of a set was granted, up to %q", dblock.ErrOutcomeUnknown, asks[i].Key)
 		}
 	}

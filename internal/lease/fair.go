@@ -180,11 +180,11 @@ func (f *fairQueue) runTickets(ctx context.Context, requests []acquisition, _ bo
 		if err != nil {
 			return nil, err
 		}
-		answers := make([]batch.Result[int64], len(got))
+		results := make([]batch.Result[int64], len(got))
 		for i, a := range got {
-			answers[i] = batch.Result[int64]{Value: a.Ticket, Err: a.Err}
+			results[i] = batch.Result[int64]{Value: a.Ticket, Err: a.Err}
 		}
-		return answers, nil
+		return results, nil
 	})
 }
 

@@ -227,17 +227,17 @@ func (r *reconciler) wake() {
 
 // confirmed sends all that waits, as the server answers, and returns when it has answered.
 func (r *reconciler) confirmed() {
-	var answers sync.WaitGroup
+	var results sync.WaitGroup
 	r.mu.Lock()
 	for _, o := range r.inOrder() {
-		answers.Add(1)
-		o.waiting = append(o.waiting, answers.Done)
+		results.Add(1)
+		o.waiting = append(o.waiting, results.Done)
 		if o.again = o.posted; !o.posted {
 			r.post(o)
 		}
 	}
 	r.mu.Unlock()
-	answers.Wait()
+	results.Wait()
 }
 
 // reconciling marks the context of a reconciler's statements.
@@ -254,12 +254,12 @@ func (r *reconciler) run(ctx context.Context, requests []*operation, _ bool) ([]
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, reconciling{}, true), statementBound(r.member))
 	defer cancel()
-	answers, err := releaseBatch(ctx, r.driver, items)
+	results, err := releaseBatch(ctx, r.driver, items)
 	_ = r.refusal(err)
-	for _, a := range answers {
+	for _, a := range results {
 		_ = r.refusal(a.Err)
 	}
-	return answers, err
+	return results, err
 }
 
 // close waits for what is under way, for as long as a caller would, after a last try of what no
@@ -334,7 +334,7 @@ func releaseSet(ctx context.Context, d Driver, set []ReleaseRequest) (all Releas
 // handles of a key at once. A statement that fails after others is the error of what it carried: to
 // send those again would find nothing of what they have released.
 func releaseBatch(ctx context.Context, d Driver, requests []releaseCall) ([]batch.Result[ReleaseResult], error) {
-	answers := make([]batch.Result[ReleaseResult], len(requests))
+	results := make([]batch.Result[ReleaseResult], len(requests))
 	left := make([]int, len(requests))
 	for i := range requests {
 		left[i] = i
@@ -346,7 +346,7 @@ func releaseBatch(ctx context.Context, d Driver, requests []releaseCall) ([]batc
 			if err != nil && !sent {
 				return nil, err
 			}
-			answers[left[0]] = batch.Result[ReleaseResult]{Value: got, Err: err}
+			results[left[0]] = batch.Result[ReleaseResult]{Value: got, Err: err}
 			left = left[1:]
 			continue
 		}
@@ -370,11 +370,11 @@ func releaseBatch(ctx context.Context, d Driver, requests []releaseCall) ([]batc
 			return nil, err
 		}
 		for n, i := range now {
-			if answers[i].Err = err; err == nil {
-				answers[i].Value = got[n]
+			if results[i].Err = err; err == nil {
+				results[i].Value = got[n]
 			}
 		}
 		left = later
 	}
-	return answers, nil
+	return results, nil
 }

@@ -68,18 +68,18 @@ func (m *sets) requestAll(ctx context.Context, r root.Request) (*dblock.Lock, *d
 	gone := make(map[string]member.ID) // the former holders of keys
 	made := false                      // the rows that were missing
 	for n := 1; ; n++ {
-		sent, asks, answers, err := m.onceForAll(ctx, r, gone)
+		sent, asks, results, err := m.onceForAll(ctx, r, gone)
 		if err != nil {
 			return nil, nil, err
 		}
-		if answers[0].Token != 0 {
-			lock, err := m.grantAll(ctx, r, sent, asks, answers)
+		if results[0].Token != 0 {
+			lock, err := m.grantAll(ctx, r, sent, asks, results)
 			return lock, nil, err
 		}
-		if answers[0].MemberGone {
+		if results[0].MemberGone {
 			sent.inc.CheckSoon()
 		}
-		missing, again, refused, err := m.clearBlockers(ctx, asks, answers, gone)
+		missing, again, refused, err := m.clearBlockers(ctx, asks, results, gone)
 		switch {
 		case refused != nil || err != nil:
 			return nil, refused, err
@@ -102,7 +102,7 @@ func (m *sets) requestAll(ctx context.Context, r root.Request) (*dblock.Lock, *d
 // onceForAll sends one statement, as once does.
 func (m *sets) onceForAll(
 	ctx context.Context, r root.Request, gone map[string]member.ID,
-) (sent reply, asks []AcquireRequest, answers []AcquireResult, err error) {
+) (sent reply, asks []AcquireRequest, results []AcquireResult, err error) {
 	for n := 1; ; n++ {
 		inc, err := m.member.Current(ctx)
 		if err != nil {
@@ -119,10 +119,10 @@ func (m *sets) onceForAll(
 			asks[i].Key, asks[i].DeadMember = key, gone[key]
 			backs[i] = asks[i].undo(dblock.ModeExclusive)
 		}
-		answers, err = m.acquireAll(ctx, inc, asks)
-		m.answered(inc, err, err == nil && answers[0].Token != 0, backs...)
+		results, err = m.acquireAll(ctx, inc, asks)
+		m.answered(inc, err, err == nil && results[0].Token != 0, backs...)
 		if err == nil {
-			return sent, asks, answers, nil
+			return sent, asks, results, nil
 		}
 		if !m.again(ctx, err, n) {
 			return reply{}, nil, nil, m.unanswered(ctx, err, r)
@@ -139,20 +139,20 @@ func (m *sets) acquireAll(ctx context.Context, inc *member.Incarnation, asks []A
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.bound())
 	defer cancel()
-	answers, err := m.Driver.Acquire(ctx, AcquireBatch{KindSet, By{inc.ID, inc.Heartbeat()}, asks})
+	results, err := m.Driver.Acquire(ctx, AcquireBatch{KindSet, By{inc.ID, inc.Heartbeat()}, asks})
 	if err == nil {
-		err = checkGrants(asks, answers)
+		err = checkGrants(asks, results)
 	}
-	return answers, err
+	return results, err
 }
 
 // clearBlockers removes what keeps a set from being granted, so that it may be asked for again.
 // Else it returns the holder of one of the keys. The missing keys have no holder: they have no row
 // yet, or were locked for a moment.
 func (m *sets) clearBlockers(
-	ctx context.Context, asks []AcquireRequest, answers []AcquireResult, gone map[string]member.ID,
+	ctx context.Context, asks []AcquireRequest, results []AcquireResult, gone map[string]member.ID,
 ) (missing []string, again bool, refused *dblock.HeldError, err error) {
-	for i, a := range answers {
+	for i, a := range results {
 		key := asks[i].Key
 		switch {
 		case a.Shared: // also if a dead member held it that waited for the readers
@@ -197,10 +197,10 @@ func (x *exclusive) sendReadersOff(ctx context.Context, key string) (refused *db
 }
 
 // grantAll makes the hold of a set.
-func (m *sets) grantAll(ctx context.Context, r root.Request, got reply, asks []AcquireRequest, answers []AcquireResult) (*dblock.Lock, error) {
+func (m *sets) grantAll(ctx context.Context, r root.Request, got reply, asks []AcquireRequest, results []AcquireResult) (*dblock.Lock, error) {
 	h := &hold{l: m.holds, inc: got.inc, detached: got.request.Detached, began: m.o.Clock.Now()}
 	for i, a := range asks {
-		h.fences = append(h.fences, dblock.Fence{Key: a.Key, Token: answers[i].Token, Handle: a.Handle})
+		h.fences = append(h.fences, dblock.Fence{Key: a.Key, Token: results[i].Token, Handle: a.Handle})
 	}
 	return m.hold(ctx, nil, h, got, r)
 }

@@ -220,8 +220,8 @@ func (s *session) run(ctx context.Context, steps []Step) ([]bool, error) {
 	return done, err
 }
 
-func wrongCount(answers, steps int) error {
-	return fmt.Errorf("dblock: the server sent %d answers to %d steps with session locks", answers, steps)
+func wrongCount(results, steps int) error {
+	return fmt.Errorf("dblock: the server sent %d answers to %d steps with session locks", results, steps)
 }
 
 // undoes returns the step that leaves a lock not held, or a wait not shown, after op. ok is false

@@ -121,13 +121,13 @@ func (a admin) Find(ctx context.Context, job driver.ID) (r driver.Record, found 
 		ID: job, Queue: string(j.Queue), Kind: string(j.Kind), Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
 		EnqueuedAt: at(j.EnqueuedUs), UniqueKey: j.UniqueKey.String, GroupKey: j.GroupKey.String, LastError: j.LastError.String, Payload: j.Payload,
 	}
-	places, err := a.d.q.FindJob(ctx, on, mysqldb.FindJobParams{
+	positions, err := a.d.q.FindJob(ctx, on, mysqldb.FindJobParams{
 		Queue: j.Queue, Priority: j.Priority, SinceUs: j.EnqueuedUs - time.Hour.Microseconds(), JobID: job[:], GroupKey: []byte(j.GroupKey.String),
 	})
-	if err != nil || len(places) == 0 {
+	if err != nil || len(positions) == 0 {
 		return r, err == nil, err
 	}
-	p := places[0]
+	p := positions[0]
 	r.State, r.At, r.Seq, r.Admitted = driver.State(p.State), at(p.AtUs), p.Seq, p.Admitted != 0
 	if r.State == driver.Claimed {
 		copy(r.Member[:], raw(p.MemberID))

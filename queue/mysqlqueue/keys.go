@@ -125,10 +125,10 @@ func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map
 }
 
 // noteKeys reads the keys of jobs that are ours, before these are deleted.
-func (e *syncTx) noteKeys(x *driver.SyncBatch, places []driver.Position, ours [][]byte) error {
+func (e *syncTx) noteKeys(x *driver.SyncBatch, positions []driver.Position, ours [][]byte) error {
 	var jobs [][]byte
-	for i := range places {
-		if p := &places[i]; p.Keyed && has(ours, p.Job) {
+	for i := range positions {
+		if p := &positions[i]; p.Keyed && has(ours, p.Job) {
 			jobs = append(jobs, p.Job[:])
 		}
 	}

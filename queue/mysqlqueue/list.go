@@ -11,48 +11,48 @@ import (
 // List reads the first rows of where jobs in this state are, and then the jobs.
 func (a admin) List(ctx context.Context, r *driver.ListRequest) ([]driver.Record, error) {
 	on, name, s, n := a.d.on(a.d.db), []byte(r.Queue), r.State, int32(r.Max)
-	var places []driver.Record
+	var records []driver.Record
 	var err error
 	switch s {
 	case driver.Ready:
 		var rows []mysqldb.ListReadyRow
 		rows, err = a.d.q.ListReady(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, driver.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
+			records = append(records, driver.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
 		}
 	case driver.Scheduled, driver.Retrying:
 		var rows []mysqldb.ListScheduledRow
 		rows, err = a.d.q.ListScheduled(ctx, on, name, s == driver.Retrying, n)
 		for _, r := range rows {
-			places = append(places, driver.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
+			records = append(records, driver.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
 		}
 	case driver.Blocked:
 		var rows [][]byte
 		rows, err = a.d.q.ListBlocked(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, driver.Record{ID: idOf(r)})
+			records = append(records, driver.Record{ID: idOf(r)})
 		}
 	case driver.Claimed:
 		var rows []mysqldb.ListClaimedRow
 		rows, err = a.d.q.ListClaimed(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, driver.Record{ID: idOf(r.JobID), At: at(r.AtUs), Worker: string(r.Worker)})
+			records = append(records, driver.Record{ID: idOf(r.JobID), At: at(r.AtUs), Worker: string(r.Worker)})
 		}
 	case driver.Dead:
 		return a.listDead(ctx, r)
 	default:
 		return a.listHistory(ctx, name, s, n)
 	}
-	if err != nil || len(places) == 0 {
+	if err != nil || len(records) == 0 {
 		return nil, err
 	}
-	return a.fill(ctx, s, places)
+	return a.fill(ctx, s, records)
 }
 
-// fill reads the jobs of places; one that is gone by now is left out.
-func (a admin) fill(ctx context.Context, s driver.State, places []driver.Record) ([]driver.Record, error) {
-	names := make([]driver.ID, len(places))
-	for i, p := range places {
+// fill reads the jobs of records; one that is gone by now is left out.
+func (a admin) fill(ctx context.Context, s driver.State, records []driver.Record) ([]driver.Record, error) {
+	names := make([]driver.ID, len(records))
+	for i, p := range records {
 		names[i] = p.ID
 	}
 	rows, err := a.d.q.JobsOf(ctx, a.d.on(a.d.db), blobs(names))
@@ -64,7 +64,7 @@ func (a admin) fill(ctx context.Context, s driver.State, places []driver.Record)
 		by[idOf(r.JobID)] = r
 	}
 	var all []driver.Record
-	for _, p := range places {
+	for _, p := range records {
 		j, ok := by[p.ID]
 		if !ok {
 			continue

@@ -36,12 +36,12 @@ func (m maintenance) promoteUrgent(ctx context.Context, most int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var places []any
+	var args []any
 	for _, j := range urgent {
-		places = append(places, j.RunUs, j.JobID)
+		args = append(args, j.RunUs, j.JobID)
 	}
 	return m.promote(ctx, func(on mysqldb.DBTX) (due []mysqldb.DueJobsRow, err error) {
-		err = mysql.QueryAll(ctx, on, mysqldb.LockScheduled, maxReads, places, func(row *sql.Rows) error {
+		err = mysql.QueryAll(ctx, on, mysqldb.LockScheduled, maxReads, args, func(row *sql.Rows) error {
 			var j mysqldb.DueJobsRow
 			err := row.Scan(&j.RunUs, &j.JobID, &j.Queue, &j.Priority)
 			due = append(due, j)
@@ -58,12 +58,12 @@ func (m maintenance) promote(ctx context.Context, take func(on mysqldb.DBTX) ([]
 		if err != nil || len(due) == 0 {
 			return false, err
 		}
-		var places, ready []any
+		var args, ready []any
 		for _, j := range due {
-			places = append(places, j.RunUs, j.JobID)
+			args = append(args, j.RunUs, j.JobID)
 			ready = append(ready, j.Queue, j.Priority, j.JobID)
 		}
-		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, maxReads, places); err != nil {
+		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, maxReads, args); err != nil {
 			return false, err
 		}
 		promoted = len(due)
@@ -201,17 +201,17 @@ func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest
 		if err != nil {
 			return false, err
 		}
-		var places []any
+		var args []any
 		var due [][]byte
 		for _, j := range found {
 			if _, ours := of[key{string(j.Queue), j.GroupKey.String}]; ours && len(due) < r.Max {
-				places, due = append(places, j.RunUs, j.JobID), append(due, j.JobID)
+				args, due = append(args, j.RunUs, j.JobID), append(due, j.JobID)
 			}
 		}
 		if promoted = len(due); promoted == 0 {
 			return false, nil
 		}
-		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, maxReads, places); err != nil {
+		if _, err := mysql.ExecAll(ctx, on, mysqldb.Unschedule, maxReads, args); err != nil {
 			return false, err
 		}
 		return true, m.assignDue(ctx, on, due)

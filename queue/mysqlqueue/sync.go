@@ -86,11 +86,11 @@ func whole(x *driver.SyncBatch) map[driver.ID]bool {
 }
 
 // fence deletes the rows of jobs from their claims, and returns those that were there, in order.
-func (e *syncTx) fence(places []driver.Position, whole map[driver.ID]bool) (ours [][]byte, err error) {
+func (e *syncTx) fence(positions []driver.Position, whole map[driver.ID]bool) (ours [][]byte, err error) {
 	by := make(map[driver.ID][][]byte)
 	var claims []driver.ID
-	for i := range places {
-		p := &places[i]
+	for i := range positions {
+		p := &positions[i]
 		if by[p.Claim] == nil {
 			claims = append(claims, p.Claim)
 		}
@@ -129,8 +129,8 @@ func (e *syncTx) fence(places []driver.Position, whole map[driver.ID]bool) (ours
 
 // give is fence for jobs that are to be rescheduled or discarded. It refuses those that others want
 // cancelled.
-func (e *syncTx) give(places []driver.Position, got *driver.SyncResult) (ours [][]byte, err error) {
-	ours, err = e.fence(places, nil)
+func (e *syncTx) give(positions []driver.Position, got *driver.SyncResult) (ours [][]byte, err error) {
+	ours, err = e.fence(positions, nil)
 	if err != nil || len(ours) == 0 {
 		return nil, err
 	}
@@ -163,11 +163,11 @@ func (e *syncTx) postpone(x *driver.SyncBatch, got *driver.SyncResult) error {
 	if len(x.Rescheduled) == 0 {
 		return nil
 	}
-	places := make([]driver.Position, len(x.Rescheduled))
+	positions := make([]driver.Position, len(x.Rescheduled))
 	for i, d := range x.Rescheduled {
-		places[i] = d.Position
+		positions[i] = d.Position
 	}
-	ours, err := e.give(places, got)
+	ours, err := e.give(positions, got)
 	if err != nil || len(ours) == 0 {
 		return err
 	}
@@ -216,15 +216,15 @@ func (e *syncTx) discard(x *driver.SyncBatch, got *driver.SyncResult) error {
 	if len(x.Discarded) == 0 {
 		return nil
 	}
-	places := make([]driver.Position, len(x.Discarded))
+	positions := make([]driver.Position, len(x.Discarded))
 	for i, b := range x.Discarded {
-		places[i] = b.Position
+		positions[i] = b.Position
 	}
-	ours, err := e.give(places, got)
+	ours, err := e.give(positions, got)
 	if err != nil || len(ours) == 0 {
 		return err
 	}
-	if err := e.noteKeys(x, places, ours); err != nil {
+	if err := e.noteKeys(x, positions, ours); err != nil {
 		return err
 	}
 	var args []any

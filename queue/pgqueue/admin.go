@@ -106,13 +106,13 @@ func (a admin) Find(ctx context.Context, job driver.ID) (r driver.Record, found 
 		ID: job, Queue: j.Queue, Kind: j.Kind, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts, EnqueuedAt: j.EnqueuedAt,
 		UniqueKey: j.UniqueKey, GroupKey: j.GroupKey, LastError: j.LastError, Payload: j.Payload,
 	}
-	places, err := a.d.q.FindJob(ctx, a.d.db, pgdb.FindJobParams{
+	positions, err := a.d.q.FindJob(ctx, a.d.db, pgdb.FindJobParams{
 		Queue: j.Queue, Priority: j.Priority, EnqueuedAt: j.EnqueuedAt, JobID: postgres.UUID(job), GroupKey: j.GroupKey,
 	})
-	if err != nil || len(places) == 0 {
+	if err != nil || len(positions) == 0 {
 		return r, err == nil, err
 	}
-	p := places[0]
+	p := positions[0]
 	r.State, r.At, r.Seq, r.Member, r.Claim = driver.State(p.State), p.At, p.Seq, p.MemberID.Bytes, p.ClaimID.Bytes
 	r.Admitted = p.Admitted
 	if r.State == driver.Claimed {

@@ -12,7 +12,7 @@ import (
 
 // BeginJobs is one statement.
 func (d *database) BeginJobs(ctx context.Context, m member.ID, all []driver.Position) (begun, locked []driver.ID, err error) {
-	jobs, of, claims := places(all)
+	jobs, of, claims := positions(all)
 	rows, err := d.q.BeginJobs(ctx, d.db, pgdb.BeginJobsParams{ClaimIds: claims, MemberID: postgres.UUID(m), JobIds: jobs, OfClaims: of})
 	for _, r := range rows {
 		if r.Begun {

@@ -111,7 +111,7 @@ func (d *database) queueKeys(batch *pgx.Batch, x *driver.SyncBatch) {
 	if len(ends) == 0 {
 		return
 	}
-	jobs, of, claims := places(ends)
+	jobs, of, claims := positions(ends)
 	me := postgres.UUID(x.Member)
 	batch.Queue(d.SQL(pgdb.FreeUnique), claims, me, jobs, of)
 	if !x.LeavesGroups() {

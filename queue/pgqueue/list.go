@@ -14,48 +14,48 @@ import (
 // List reads the first rows of where jobs in this state are, and then the jobs.
 func (a admin) List(ctx context.Context, r *driver.ListRequest) ([]driver.Record, error) {
 	queue, s, n := r.Queue, r.State, int32(r.Max)
-	var places []driver.Record
+	var records []driver.Record
 	var err error
 	switch s {
 	case driver.Ready:
 		var rows []pgdb.ListReadyRow
 		rows, err = a.d.q.ListReady(ctx, a.d.db, queue, n)
 		for _, r := range rows {
-			places = append(places, driver.Record{ID: r.JobID.Bytes, At: r.At})
+			records = append(records, driver.Record{ID: r.JobID.Bytes, At: r.At})
 		}
 	case driver.Scheduled, driver.Retrying:
 		var rows []pgdb.ListScheduledRow
 		rows, err = a.d.q.ListScheduled(ctx, a.d.db, queue, s == driver.Retrying, n)
 		for _, r := range rows {
-			places = append(places, driver.Record{ID: r.JobID.Bytes, At: r.At})
+			records = append(records, driver.Record{ID: r.JobID.Bytes, At: r.At})
 		}
 	case driver.Blocked:
 		var rows []pgtype.UUID
 		rows, err = a.d.q.ListBlocked(ctx, a.d.db, queue, n)
 		for _, r := range rows {
-			places = append(places, driver.Record{ID: r.Bytes})
+			records = append(records, driver.Record{ID: r.Bytes})
 		}
 	case driver.Claimed:
 		var rows []pgdb.ListClaimedRow
 		rows, err = a.d.q.ListClaimed(ctx, a.d.db, queue, maxClaimed, n)
 		for _, r := range rows {
-			places = append(places, driver.Record{ID: r.JobID.Bytes, At: r.At, Worker: r.Worker})
+			records = append(records, driver.Record{ID: r.JobID.Bytes, At: r.At, Worker: r.Worker})
 		}
 	case driver.Dead:
 		return a.listDead(ctx, r)
 	default:
 		return a.listHistory(ctx, queue, s, n)
 	}
-	if err != nil || len(places) == 0 {
+	if err != nil || len(records) == 0 {
 		return nil, err
 	}
-	return a.fill(ctx, s, places)
+	return a.fill(ctx, s, records)
 }
 
-// fill reads the jobs of places; one that is gone by now is left out.
-func (a admin) fill(ctx context.Context, s driver.State, places []driver.Record) ([]driver.Record, error) {
-	names := make([]driver.ID, len(places))
-	for i, p := range places {
+// fill reads the jobs of records; one that is gone by now is left out.
+func (a admin) fill(ctx context.Context, s driver.State, records []driver.Record) ([]driver.Record, error) {
+	names := make([]driver.ID, len(records))
+	for i, p := range records {
 		names[i] = p.ID
 	}
 	rows, err := a.d.q.JobsOf(ctx, a.d.db, postgres.UUIDs(names))
@@ -67,7 +67,7 @@ func (a admin) fill(ctx context.Context, s driver.State, places []driver.Record)
 		by[r.JobID.Bytes] = r
 	}
 	var all []driver.Record
-	for _, p := range places {
+	for _, p := range records {
 		j, ok := by[p.ID]
 		if !ok {
 			continue

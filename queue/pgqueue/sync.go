@@ -93,7 +93,7 @@ func (d *database) queueCancels(batch *pgx.Batch, x *driver.SyncBatch, got *driv
 	if len(all) == 0 {
 		return
 	}
-	jobs, of, claims := places(all)
+	jobs, of, claims := positions(all)
 	me := postgres.UUID(x.Member)
 	batch.Queue(d.SQL(pgdb.LockClaims), claims, me)
 	batch.Queue(d.SQL(pgdb.CancelsHeld), jobs, of, me, claims).Query(func(rows pgx.Rows) error {
@@ -107,7 +107,7 @@ func (d *database) queueFinished(batch *pgx.Batch, x *driver.SyncBatch, finished
 	if len(x.Completed) == 0 {
 		return
 	}
-	jobs, of, claims := places(x.Completed)
+	jobs, of, claims := positions(x.Completed)
 	batch.Queue(d.SQL(pgdb.FinishJobs), claims, postgres.UUID(x.Member), jobs, of).QueryRow(count(finished))
 }
 
@@ -122,7 +122,7 @@ func (d *database) queueDeferred(batch *pgx.Batch, x *driver.SyncBatch, got *dri
 		all[i], attempts[i], failures[i], records[i], delays[i] = e.Position, e.Attempt, e.Failure, e.Records, e.DelayMicros()
 		since[i] = pgtype.Timestamptz{Time: e.ReadyAt, Valid: !e.ReadyAt.IsZero()}
 	}
-	jobs, of, claims := places(all)
+	jobs, of, claims := positions(all)
 	batch.Queue(d.SQL(pgdb.LockJobs), jobs, of, claims, postgres.UUID(x.Member))
 	batch.Queue(d.SQL(pgdb.RescheduleJobs), claims, postgres.UUID(x.Member), jobs, of, attempts, failures, delays, since, records).QueryRow(count(&got.Rescheduled))
 }
@@ -136,12 +136,12 @@ func (d *database) queueBuried(batch *pgx.Batch, x *driver.SyncBatch, got *drive
 	for i, e := range x.Discarded {
 		all[i], attempts[i], failures[i] = e.Position, e.Attempt, e.Failure
 	}
-	jobs, of, claims := places(all)
+	jobs, of, claims := positions(all)
 	batch.Queue(d.SQL(pgdb.DiscardJobs), claims, postgres.UUID(x.Member), jobs, of, attempts, failures).QueryRow(count(&got.Discarded))
 }
 
-// places are jobs, the claim of each, and all claims once.
-func places(all []driver.Position) (jobs, of, claims []pgtype.UUID) {
+// positions splits positions into jobs, the claim of each, and all claims once.
+func positions(all []driver.Position) (jobs, of, claims []pgtype.UUID) {
 	jobs, of = make([]pgtype.UUID, len(all)), make([]pgtype.UUID, len(all))
 	for i, p := range all {
 		jobs[i], of[i] = postgres.UUID(p.Job), postgres.UUID(p.Claim)
@@ -165,7 +165,7 @@ func (d *database) queueHistory(batch *pgx.Batch, x *driver.SyncBatch) {
 	for i, k := range x.History {
 		all[i], outcomes[i], reasons[i] = k.Position, k.Outcome, k.Reason
 	}
-	jobs, of, claims := places(all)
+	jobs, of, claims := positions(all)
 	batch.Queue(d.SQL(pgdb.KeepFinished), jobs, of, outcomes, reasons, claims, postgres.UUID(x.Member))
 }
 
