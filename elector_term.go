@@ -81,7 +81,7 @@ func (e *Elector) Leading() (term Fence, leads bool) {
 // Called by fn itself it would wait for itself; with the context that fn was given it returns at
 // once, with ErrResigned.
 //
-// Errors: ErrNotHeld if this candidate does not lead; ctx's cause where that ended first: the
+// Errors: ErrNotHeld if this candidate does not lead; ctx's cause if that ended first: the
 // term has ended all the same.
 func (e *Elector) Resign(ctx context.Context) error {
 	e.mu.Lock()

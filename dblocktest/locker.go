@@ -129,7 +129,7 @@ func (l *LeaseLocker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) 
 // AcquireAll waits, while ctx lives, until it has all of several keys at once: at most
 // dblock.MaxSetKeys, in whatever order, each once. It never has a part of them, so no call
 // waits for a waiting call. One Release releases all, at once; if one is lost, all are.
-// Lock.Fences has a fence for each key. It stands in no line: where single keys of the set are
+// Lock.Fences has a fence for each key. It has no place in a queue: if single keys of the set are
 // wanted all the time, it may wait for long.
 //
 // Errors: those of dblock.Locker's Acquire.
@@ -160,7 +160,7 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
 
-// Held lists the locks that are held now on the Server, by whomever, sorted by key.
+// Held lists the locks that are held now on the Server, by all its LeaseLockers, sorted by key.
 func (l *LeaseLocker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
 // Holder reads the holder of a key, with the data of WithData. The exclusive holder comes first. Of

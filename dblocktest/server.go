@@ -35,7 +35,7 @@ func NewServer(c *Clock) *Server {
 // Errors: dblock.ErrFenced.
 func (s *Server) Check(f dblock.Fence) error {
 	if !s.rows.IsHeld(lease.ReleaseRequest{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}) {
-		return fmt.Errorf("%w: lease %q with token %d is not ours any more: roll back", dblock.ErrFenced, f.Key, f.Token)
+		return fmt.Errorf("%w: lease %q with token %d is no longer held: roll back", dblock.ErrFenced, f.Key, f.Token)
 	}
 	return nil
 }

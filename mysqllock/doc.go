@@ -9,7 +9,7 @@
 //	lock, err := leases.Acquire(ctx, "invoice-run")        // waits while ctx lives
 //	defer lock.Release(ctx)
 //	err = leases.GuardedTx(ctx, lock, func(ctx context.Context, tx *sql.Tx) error {
-//		_, err := tx.ExecContext(ctx, "UPDATE invoice SET ...") // commits only if the lock is still ours
+//		_, err := tx.ExecContext(ctx, "UPDATE invoice SET ...") // commits only while the lock is held
 //		return err
 //	})
 //
@@ -32,10 +32,10 @@
 // from docs/grants.md. No option of the DSN matters: not parseTime, loc, clientFoundRows,
 // interpolateParams or multiStatements, nor sql_mode, time_zone or an isolation of READ COMMITTED
 // or above. NewLeaseLocker refuses autocommit=0, READ UNCOMMITTED, a sql_select_limit,
-// sql_safe_updates, a timestamp and a completion_type other than NO_CHAIN. The host returns
-// connections to the pool without an open transaction, without a timestamp and with autocommit on.
-// A lock that is acquired on another connection is not committed, and two may hold it. If the host
-// sends USE, the options name the Schema. On MySQL a binary log has to have binlog_format ROW or
-// MIXED, as a lease's row is made at READ UNCOMMITTED. A lease is as durable as the server's
+// sql_safe_updates, a timestamp and a completion_type other than NO_CHAIN. Return connections to
+// the pool without an open transaction, without a timestamp and with autocommit on. A lock that is
+// acquired on others is not committed, and two may hold it. If your code sends USE, set
+// LeaseOptions.Schema. On MySQL a binary log has to have binlog_format ROW or MIXED, as a lease's
+// row is made at READ UNCOMMITTED. A lease is as durable as the server's
 // innodb_flush_log_at_trx_commit and sync_binlog say.
 package mysqllock

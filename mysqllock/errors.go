@@ -16,18 +16,18 @@ import (
 // SQLSTATE 40001. To send the one statement again is wrong: most of these have ended the
 // transaction, and it would be written by itself.
 //
-// It is false for a lock that was not had in time (IsLockTimeout): that bound was yours, and the
+// It is false for a wait that took too long (IsLockTimeout): that bound was yours, and the
 // transaction stands. It is false, whatever err wraps, for dblock.ErrFenced and dblock.ErrLost, as
 // the lock is gone, and for dblock.ErrOutcomeUnknown, as it may be written.
 func Retryable(err error) bool {
 	return !sqlerr.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || mysql.IsConflict(err))
 }
 
-// IsLockTimeout reports that a lock was not had within innodb_lock_wait_timeout, 50 s by default,
-// or within lock_wait_timeout (1205), or at once if NOWAIT asked for that (3572; 1205 on
+// IsLockTimeout reports that a lock was not acquired within innodb_lock_wait_timeout, 50 s by
+// default, or within lock_wait_timeout (1205), or at once if NOWAIT asked for that (3572; 1205 on
 // MariaDB). It looks through errors that wrap others. Only the statement is rolled back: the
-// transaction stands, with its locks, until you end it. Where innodb_deadlock_detect is off,
-// deadlocks look like this, too.
+// transaction stands, with its locks, until you end it. If innodb_deadlock_detect is off, deadlocks
+// look like this, too.
 func IsLockTimeout(err error) bool { return mysql.IsLocked(err) }
 
 // IsDeadlock reports that transactions waited for each other, and this one was chosen to end

@@ -16,7 +16,7 @@ import (
 
 // Guards check fences inside transactions. The zero value is good for use. They bound no idle
 // transaction: until the server's wait_timeout (8 hours by default) a client that hangs inside one
-// keeps others from taking the lease over. LeaseLocker.GuardedTx bounds it by the TTL. A guard that
+// keeps others from acquiring the lease. LeaseLocker.GuardedTx bounds it by the TTL. A guard that
 // is refused may lock the place of the missing row, and with it those of neighbouring keys, above
 // READ COMMITTED: roll back. LeaseLocker.Guard looks first.
 type Guards struct {
@@ -24,13 +24,12 @@ type Guards struct {
 	Schema string
 }
 
-// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx
-// ends: no other process can take it over before. It comes first in the transaction that writes
-// what the lease protects. It sees the row as it is, whatever tx has read before. Shared leases and
-// permits are checked in the same way: a shared lease has no exclusive holder then.
+// Guard checks, in the database of the leases, that the lock of f is still held, and keeps it so
+// until tx ends: no other process can acquire it before. It comes first in the transaction that
+// writes what the lease protects. It sees the row as it is, whatever tx has read before. Shared
+// leases and permits are checked in the same way: a shared lease has no exclusive holder then.
 //
-// Errors: dblock.ErrFenced if the lease is not ours any more: roll back. Others are the
-// driver's.
+// Errors: dblock.ErrFenced if the lock is no longer held: roll back. Others are the driver's.
 func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var q mysqldb.Queries
 	var ours []int32
@@ -138,9 +137,9 @@ func (d *leaseDriver) isLost(ctx context.Context, f dblock.Fence) bool {
 // maxWatch is how long isLost waits for a connection and an answer.
 const maxWatch = time.Second
 
-// errFenced says that a lease is not ours any more.
+// errFenced says that a lease is no longer held.
 func errFenced(what string) error {
-	return fmt.Errorf("%w: %s is not ours any more: roll back", dblock.ErrFenced, what)
+	return fmt.Errorf("%w: %s is no longer held: roll back", dblock.ErrFenced, what)
 }
 
 // describe names the lease of a fence.

@@ -46,9 +46,9 @@ type LeaseOptions struct {
 	Watch time.Duration
 
 	// Poll is how often at least a process asks again for a key that it waits for, give or take a
-	// half, though it was not seen free. Where it is not watched, the process asks every 5 ms at
-	// first, and more seldom the longer it has waited; 100 times a second at most, over all keys.
-	// Default 1 s, and 100 ms where it is not watched; 10 ms to 1 min.
+	// half, even if it was not seen free. If it is not watched, the process asks every 5 ms at
+	// first, and less often the longer it has waited; 100 times a second at most, over all keys.
+	// Default 1 s, and 100 ms if it is not watched; 10 ms to 1 min.
 	Poll time.Duration
 
 	// Fair serves callers in the order of their calls, across processes. A caller that has to wait
@@ -177,7 +177,7 @@ func (l *LeaseLocker) Caps() dblock.Caps {
 // Close ends the contexts of all locks, and waits, while ctx lives, until they are released. What
 // is still held when ctx ends is released, too: its owner may still work. With the last LeaseLocker
 // of a pool and TTL the heartbeat ends, and all that is left is free in one statement. With another
-// Lease in the process the rest is released in the background. If the server does not answer, Close
+// LeaseLocker of them the rest is released in the background. If the server does not answer, Close
 // returns 1 s after ctx has ended, and the process goes on leaving in the background.
 //
 // Errors: ctx's, if locks were still in use; dblock.ErrUnavailable, ErrBusy, ErrConflict and
@@ -187,11 +187,11 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
 
-// Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: no other
-// process can take it over before. It comes first in the transaction that writes what the lease
+// Guard checks inside tx that the lock of f is still held, and keeps it so until tx ends: no other
+// process can acquire it before. It comes first in the transaction that writes what the lease
 // protects.
 //
-// Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once.
+// Errors: dblock.ErrFenced if the lock is no longer held: roll back; the lock is lost at once.
 // Others are the driver's.
 func (l *LeaseLocker) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var err error
@@ -207,13 +207,14 @@ func (l *LeaseLocker) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) err
 }
 
 // GuardedTx begins a READ COMMITTED transaction of the pool, guards it with the lock's fences, runs
-// fn, and commits. Its context ends when the lock is lost. It runs once: fn is not repeated after a
-// conflict.
+// fn, and commits. fn runs once: it is not repeated after a conflict. Its context ends when the
+// lock is lost, and nothing is written then. No other process gets the key before the transaction
+// has ended. The server ends it if it is idle for the TTL. docs/locks.md has a table of the errors.
 //
-// Errors: fn's own, after a rollback; dblock.ErrLost if the lock was lost or released;
-// dblock.ErrFenced if a guard found that it is not ours any more; dblock.ErrConflict if the server
-// rolled everything back before the commit. Nothing was written in these cases.
-// dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
+// Errors: fn's own, after a rollback. dblock.ErrLost if the lock was lost or released before the
+// commit. dblock.ErrFenced if the guard found that the lock is no longer held. dblock.ErrConflict if
+// the guard or the commit gave way to others: the lock is still held. Nothing was written in these
+// cases. dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
 // dblock.ErrTxEnded if fn did not return an error for which the server had rolled everything back,
 // such as a deadlock: the guard was gone then, and what fn sent after that is written. Others: see
 // RunTx.
@@ -341,8 +342,8 @@ func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64)
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
-// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it
-// where there is none. Those that are held stay so; none is given out past the new number.
+// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it if
+// there is none. Those that are held stay so; none is granted past the new number.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
 // dblock.ErrOutcomeUnknown, dblock.ErrSchema, dblock.ErrClosed; ctx's if it has ended before.
@@ -350,7 +351,7 @@ func (l *LeaseLocker) SetPermits(ctx context.Context, key string, limit int) err
 	return l.locker.SetPermits(ctx, key, limit)
 }
 
-// shareKey names what Leases have in common.
+// shareKey names what LeaseLockers have in common.
 type shareKey struct {
 	host               *sql.DB
 	schema             string

@@ -31,7 +31,7 @@ const maxWait = 100_000_000 * time.Second
 // connection goes back to its pool with that bound: end such a wait by the context of LockRow, or
 // close the connection. On MariaDB the bound goes with the statement alone. Where the server runs
 // with innodb_rollback_on_timeout, which is off by default, a wait that times out ends tx as well.
-// Where ctx ends the wait the driver closes the connection, and tx is lost.
+// If ctx ends the wait, the driver closes the connection, and tx is lost.
 //
 // Errors: sql.ErrNoRows if there is no such row. A *dblock.HeldError (ErrNotAcquired) if it was not
 // locked in time, and by dblock.SkipLocked. A *ScanError if there is no index. dblock.ErrConflict

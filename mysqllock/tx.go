@@ -32,9 +32,9 @@ type TxOptions struct {
 	OnRetry func(attempt int, err error)
 }
 
-// RunTx runs fn in a transaction and commits it. Where it gave way to others (see Retryable) it
+// RunTx runs fn in a transaction and commits it. If it gave way to others (see Retryable) it
 // rolls back and runs all of it again, fn included: what fn does outside of the transaction it does
-// more than once. Where fn fails or panics, the transaction is rolled back. A connection whose
+// more than once. If fn fails or panics, the transaction is rolled back. A connection whose
 // commit or rollback fails is closed.
 //
 // fn must return the errors of its statements. It must not end the transaction, nor use it after it

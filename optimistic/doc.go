@@ -2,6 +2,10 @@
 // its version, changed, and written only if it still has that version. The second of two writers
 // gets an error, and no write is overwritten unseen.
 //
+//	accounts, err := pgoptimistic.NewTable("account", "id", optimistic.Int("version"))
+//	version, err = accounts.Update(ctx, pool, id, version, optimistic.Set{"balance": 110})
+//	if errors.Is(err, optimistic.ErrStale) { … }                // read the row again, and decide again
+//
 // # Contents
 //
 // From the least to the most that is done for the caller:

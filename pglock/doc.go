@@ -8,7 +8,7 @@
 //	lock, err := leases.Acquire(ctx, "invoice-run")        // waits while ctx lives
 //	defer lock.Release(ctx)
 //	err = leases.GuardedTx(ctx, lock, func(ctx context.Context, tx pgx.Tx) error {
-//		_, err := tx.Exec(ctx, "UPDATE invoice SET ...")   // commits only if the lock is still ours
+//		_, err := tx.Exec(ctx, "UPDATE invoice SET ...")   // commits only while the lock is held
 //		return err
 //	})
 //

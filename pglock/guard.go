@@ -25,20 +25,20 @@ type Guards struct {
 	// search_path that has them. To look for it takes one more round trip.
 	Schema string
 
-	// IdleTimeout is after how long the server ends a guarded transaction that is idle, where the
-	// host has set no idle_in_transaction_session_timeout: until then a client that hangs keeps
-	// others from taking the lease over. Default 10 s; 1 ms to 24 days.
+	// IdleTimeout is after how long the server ends a guarded transaction that is idle, if your
+	// session has no idle_in_transaction_session_timeout: until then a client that hangs keeps
+	// others from acquiring the lease. Default 10 s; 1 ms to 24 days.
 	IdleTimeout time.Duration
 
 	home *postgres.Schema // nil: that of the name Schema
 }
 
-// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx
-// ends: no other process can take it over before. It comes first in the transaction that writes
-// what the lease protects. Shared leases and permits are checked in the same way: a shared lease
-// has no exclusive holder then.
+// Guard checks, in the database of the leases, that the lock of f is still held, and keeps it so
+// until tx ends: no other process can acquire it before. It comes first in the transaction that
+// writes what the lease protects. Shared leases and permits are checked in the same way: a shared
+// lease has no exclusive holder then.
 //
-// Errors: dblock.ErrFenced if the lease is not ours any more: roll back. dblock.ErrConflict if tx
+// Errors: dblock.ErrFenced if the lock is no longer held: roll back. dblock.ErrConflict if tx
 // is REPEATABLE READ or SERIALIZABLE and began before the lease was granted, or last changed: roll
 // back and begin again. A shared lease that tx does not see is always ErrConflict there. Others are
 // pgx's.
@@ -137,7 +137,7 @@ func fenced(tag pgconn.CommandTag, err error, what string) error {
 		return fmt.Errorf("%w: %s changed after the transaction began: roll back and begin again: %w", dblock.ErrConflict, what, err)
 	}
 	if err == nil && tag.RowsAffected() != 1 {
-		return fmt.Errorf("%w: %s is not ours any more: roll back", dblock.ErrFenced, what)
+		return fmt.Errorf("%w: %s is no longer held: roll back", dblock.ErrFenced, what)
 	}
 	return err
 }

@@ -37,8 +37,8 @@ type LeaseOptions struct {
 	Schema string
 
 	// Poll is how often at least a process asks again for a key that it waits for, give or take a
-	// half, though no notification comes. Where none can come, behind PgBouncer in transaction mode
-	// for example, it asks every 5 ms at first, and more seldom the longer it has waited; 100 times
+	// half, even if no notification comes. If none can come, behind PgBouncer in transaction mode
+	// for example, it asks every 5 ms at first, and less often the longer it has waited; 100 times
 	// a second at most, over all keys. Default 1 s; 10 ms to 1 min.
 	Poll time.Duration
 
@@ -158,7 +158,7 @@ func (l *LeaseLocker) Caps() dblock.Caps {
 // Close ends the contexts of all locks, and waits, while ctx lives, until they are released. What
 // is still held when ctx ends is released, too: its owner may still work. With the last LeaseLocker
 // of a pool and TTL the heartbeat ends, and all that is left is free in one statement. With another
-// Lease in the process the rest is released in the background. If the server does not answer, Close
+// LeaseLocker of them the rest is released in the background. If the server does not answer, Close
 // returns 1 s after ctx has ended, and the process goes on leaving in the background.
 //
 // Errors: ctx's, if locks were still in use; dblock.ErrUnavailable, ErrBusy, ErrConflict and
@@ -168,11 +168,11 @@ func (l *LeaseLocker) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
 
-// Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: no other
-// process can take it over before. It comes first in the transaction that writes what the lease
+// Guard checks inside tx that the lock of f is still held, and keeps it so until tx ends: no other
+// process can acquire it before. It comes first in the transaction that writes what the lease
 // protects.
 //
-// Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once.
+// Errors: dblock.ErrFenced if the lock is no longer held: roll back; the lock is lost at once.
 // dblock.ErrConflict as for Guards.Guard: the lock is not lost. Others are pgx's.
 func (l *LeaseLocker) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	err := l.guards.Guard(ctx, tx, f)
@@ -182,14 +182,15 @@ func (l *LeaseLocker) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	return err
 }
 
-// GuardedTx begins a READ COMMITTED transaction of the host's pool, guards it with the lock's
-// fences, runs fn, and commits. Its context ends when the lock is lost. It runs once: fn is not
-// repeated after a conflict.
+// GuardedTx begins a READ COMMITTED transaction of the pool, guards it with the lock's fences, runs
+// fn, and commits. fn runs once: it is not repeated after a conflict. Its context ends when the
+// lock is lost, and nothing is written then. No other process gets the key before the transaction
+// has ended. The server ends it if it is idle for the TTL. docs/locks.md has a table of the errors.
 //
-// Errors: fn's own, after a rollback; dblock.ErrLost if the lock was lost or released;
-// dblock.ErrFenced if a guard found that it is not ours any more; dblock.ErrConflict if the server
-// rolled the commit back for the sake of others. Nothing was written in these cases.
-// dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
+// Errors: fn's own, after a rollback. dblock.ErrLost if the lock was lost or released before the
+// commit. dblock.ErrFenced if the guard found that the lock is no longer held. dblock.ErrConflict if
+// the guard or the commit gave way to others: the lock is still held. Nothing was written in these
+// cases. dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
 // dblock.ErrTxEnded and others: see RunTx.
 func (l *LeaseLocker) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, pgx.Tx) error) error {
 	fences := lock.Fences()
@@ -273,8 +274,8 @@ func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64)
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
-// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it
-// where there is none. Those that are held stay so; none is given out past the new number.
+// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it if
+// there is none. Those that are held stay so; none is granted past the new number.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
 // dblock.ErrOutcomeUnknown, dblock.ErrSchema, dblock.ErrClosed; ctx's if it has ended before.
@@ -282,7 +283,7 @@ func (l *LeaseLocker) SetPermits(ctx context.Context, key string, limit int) err
 	return l.locker.SetPermits(ctx, key, limit)
 }
 
-// shareKey names what Leases have in common.
+// shareKey names what LeaseLockers have in common.
 type shareKey struct {
 	host        *pgxpool.Pool
 	schema      string

@@ -28,7 +28,7 @@ const maxWait = math.MaxInt32 * time.Millisecond
 //
 // The wait is for all keys together. With dblock.NoWait LockTx refuses at once if one of the keys
 // is not free; dblock.SkipLocked is an *dblock.InvalidError. lock_timeout is afterwards what it
-// was, and a refusal leaves tx as it was, ready for use. Where ctx ends the wait pgx closes the
+// was, and a refusal leaves tx as it was, ready for use. If ctx ends the wait, pgx closes the
 // connection, and tx is lost.
 //
 // Begin tx at READ COMMITTED: at REPEATABLE READ and above it reads what was there before the wait,

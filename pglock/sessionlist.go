@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// SessionLocks lists the advisory locks of the pool's database that are called by one number, by
-// whomever they are held: session locks, transaction locks, and those of other programs. Keys are
+// SessionLocks lists the advisory locks of the pool's database that are called by one number,
+// whatever holds them: session locks, transaction locks, and those of other programs. Keys are
 // known of those that a SessionLocker has held for longer than a second. Schema is where dblock's
 // tables are; default: the first schema on the search_path that has them.
 //

@@ -45,9 +45,9 @@ type TxOptions struct {
 	OnRetry func(attempt int, err error)
 }
 
-// RunTx runs fn in a transaction and commits it. Where the server rolled it back for the sake of
+// RunTx runs fn in a transaction and commits it. If the server rolled it back for the sake of
 // others (see Retryable) it runs all of it again, fn included: what fn does outside of the
-// transaction it does more than once. Where fn fails or panics, the transaction is rolled back. A
+// transaction it does more than once. If fn fails or panics, the transaction is rolled back. A
 // connection whose rollback fails is closed.
 //
 // fn must return the errors of its statements. It must not end the transaction, nor use it after it

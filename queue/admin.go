@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// Retry has a dead job be run again, with all its attempts. Its id stays the same.
+// Retry runs a dead job again, with all its attempts. Its id stays the same.
 //
 // Errors: ErrNoJob; ErrState if it is not dead; ErrDuplicate if another job has its unique key, and
 // dblock.ErrBusy if an open transaction is taking it; and those of the database.
@@ -133,7 +133,7 @@ func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record) (revived i
 // second, or sooner if it can be notified. Then the job is dropped if it has not begun, and else
 // its handler's context ends with ErrCancelled. If the handler returns an error the job is dropped.
 // With nil it is done; but one of HandleTx that has learned of it is rolled back and dropped. was
-// is the state in which the job was found: Claimed says that it may still be done.
+// is the state in which the job was found: JobClaimed says that it may still be completed.
 //
 // Errors: ErrNoJob; dblock.ErrBusy if the job kept changing state; and those of the database.
 func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
@@ -166,7 +166,7 @@ func (q *Queue) dropIn(x *driver.SyncBatch, p driver.Position) {
 	}
 }
 
-// Discard gives up a job that waits: it is kept with the dead, for this reason.
+// Discard makes a job that waits dead: it is kept, with this reason.
 //
 // Errors: ErrNoJob; ErrState if a worker has it (Cancel it), and if it is dead; dblock.ErrBusy if
 // the job kept changing state; and those of the database.
@@ -232,7 +232,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 			return JobState(r.State), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: job %v moves all the time: ask again", dblock.ErrBusy, id)
+	return 0, fmt.Errorf("%w: job %v kept changing state; retry", dblock.ErrBusy, id)
 }
 
 // endOnce is one try of endWaiting. It returns what has ended a job that waited. done is false if

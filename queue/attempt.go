@@ -167,7 +167,7 @@ func (r *attempt) decide() {
 	}
 }
 
-// reason is what a handler said when it gave up its job: the inner error, or all of it if the
+// reason is what a handler said when it ended its job: the inner error, or all of it if the
 // handler has put words around the decision.
 func reason(said, decision, inner error) error {
 	if said == decision {

@@ -1,6 +1,15 @@
 // Package queue runs jobs that are kept in the service's own database: enqueued in the transaction
 // that they belong to, and run at least once by any process of the service.
 //
+//	jobs, err := pgqueue.New(ctx, pool, queue.Options{})        // Postgres, with pgx
+//	jobs, err := mysqlqueue.New(ctx, db, queue.Options{})       // MySQL and MariaDB
+//
+//	err = queue.Handle(jobs, "welcome", func(ctx context.Context, job queue.Job[Welcome]) error {
+//		return send(ctx, job.Args.Address)                  // an error: again after a while
+//	})
+//	id, err := jobs.Enqueue(ctx, queue.Task{Kind: "welcome", Args: Welcome{Address: "ann@example.com"}})
+//	err = jobs.Work(ctx, queue.WorkerOptions{})                 // until ctx ends
+//
 // # Contents
 //
 //   - Queue is made by pgqueue.New or mysqlqueue.New.

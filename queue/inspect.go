@@ -22,10 +22,10 @@ const (
 	JobScheduled                     // for later: delayed or snoozed.
 	JobBlocked                       // it waits for others of its group.
 	JobClaimed                       // a worker has it: it runs, or is about to.
-	JobDead                          // given up, and kept with the dead.
+	JobDead                          // its attempts are used up, or it was discarded; it is kept.
 	JobCompleted                     // done.
 	JobCancelled                     // dropped.
-	JobDiscarded                     // given up, and not among the dead any more.
+	JobDiscarded                     // it was dead, and was purged since.
 	JobRetrying                      // for later, after an attempt that failed.
 )
 
@@ -77,7 +77,7 @@ type Record struct {
 	At time.Time
 
 	// LastError is that of the attempt that failed last. Of a job that has ended it is why the job
-	// was cancelled or given up.
+	// was cancelled or discarded.
 	LastError string
 	Worker    string // Options.Label of the process that has it, where one has
 	UniqueKey string // Show only; empty: none

@@ -40,14 +40,14 @@ type Task struct {
 	// of a second later. Default 0; at most MaxDelay.
 	Delay time.Duration
 
-	// MaxAttempts is how often the job is tried before it is given up. If a process is killed for
+	// MaxAttempts is how often the job is tried before it is dead. If a process is killed for
 	// the first time with the job, this counts as an attempt, begun or not. From then on, and of
 	// its last attempt, each beginning is recorded first, in one round trip more, and an attempt
 	// that never began does not count. Default 25, at most 1,000.
 	MaxAttempts int
 
 	// Unique is a key that one job of the queue has at a time, from when it is enqueued until it
-	// has ended: completed, cancelled or given up. Retries keep the key. A task whose key is taken
+	// has ended: completed, cancelled or dead. Retries keep the key. A task whose key is taken
 	// is not enqueued: see DuplicateError. Default: none; at most MaxTaskKeyBytes.
 	Unique string
 

@@ -21,7 +21,7 @@ type Observer struct {
 	// Failed: an attempt failed, and the job is tried again after so long.
 	Failed func(job Info, err error, again time.Duration)
 
-	// Discarded: a job is given up, and kept with the dead: err is what its last attempt, or the
+	// Discarded: a job is dead: err is what its last attempt, or the
 	// one that was discarded, said. If the job waited, the process that calls Queue.Discard reports
 	// it.
 	Discarded func(job Info, err error)

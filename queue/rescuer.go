@@ -16,7 +16,7 @@ import (
 var errWorkerGone = errors.New("its worker is gone")
 
 // Rescue ends the attempts of processes that are gone, of all queues, as attempts that failed:
-// their jobs are tried again after a backoff. A job whose last attempt had begun is given up. If it
+// their jobs are tried again after a backoff. A job whose last attempt had begun is dead. If it
 // is known that an attempt had not begun, its job is ready again at once, and no attempt is
 // counted: of last attempts, and of jobs that were rescued before. A job that was to be cancelled
 // (Cancel) is dropped, and not counted. Rescue returns how many jobs run again, and how many are
@@ -222,7 +222,7 @@ func (r *rescue) sync(ctx context.Context, x *driver.SyncBatch) (cancelled []dri
 	return got.Cancelled, err
 }
 
-// last gives up the jobs apart, or drops them, one by one, for as long as Options.Timeout, in no
+// last discards the jobs apart, or drops them, one by one, for as long as Options.Timeout, in no
 // order. Those whose keys are locked, or whose groups have wrong counts, are left for the next
 // rescue.
 func (r *rescue) last() (err error) {
@@ -244,7 +244,7 @@ func (r *rescue) last() (err error) {
 	}))
 }
 
-// endApart gives up or drops one job. Its error is not of that job alone.
+// endApart discards or drops one job. Its error is not of that job alone.
 func (r *rescue) endApart(ctx context.Context, j *lastEnd) error {
 	var cancelled []driver.ID
 	err := r.q.db.again(ctx, "giving up a job whose worker is gone", func(ctx context.Context) (err error) {

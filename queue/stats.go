@@ -45,7 +45,7 @@ type QueueStats struct {
 	Retrying  int // for later, after an attempt that failed
 	Blocked   int // wait for others of their group
 	Claimed   int // workers have them
-	Dead      int // given up
+	Dead      int // their attempts are used up, or they were discarded
 
 	Oldest time.Duration // how long the ready job that has waited longest has done so; 0: there is none
 	Paused time.Duration // since when the queue is paused; negative: it is not

@@ -2,6 +2,10 @@
 // 10.6 or later, with database/sql. Package inventory has the contract and the guarantees; this
 // package has New, WithHook, ReserveTx and ReserveAllTx.
 //
+//	store, err := mysqlinventory.New(ctx, db, inventory.Options{}) // one for each process
+//	_, err = store.Restock(ctx, inventory.Adjustment{ID: "delivery-4711", SKU: "headphones", Delta: 300})
+//	sold, err := store.Reserve(ctx, inventory.Request{Key: orderKey, SKU: "headphones", Qty: 1})
+//
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. Transactions run in READ COMMITTED, which wants binlog_format ROW or MIXED.
 // No option of the DSN matters: not parseTime, loc, clientFoundRows, interpolateParams or
@@ -9,12 +13,12 @@
 // max_allowed_packet does: the driver then refuses statements that the server would take, so that a
 // large cart is ErrRejected and large batches are sent one by one. 0 has the driver ask the server.
 // New refuses autocommit=0, READ UNCOMMITTED, a sql_select_limit, sql_safe_updates, a timestamp and
-// a completion_type other than NO_CHAIN. The host returns connections to the pool without an open
-// transaction, without a timestamp and with autocommit on: what is written on another connection is
-// not committed. If the host sends USE, the options name the Schema. A sale is as durable as the
-// server's innodb_flush_log_at_trx_commit and sync_binlog say. InnoDB shows a commit to others
-// before it is on the disk: if the server crashes in that moment, a reservation that was answered
-// as Replayed may be lost.
+// a completion_type other than NO_CHAIN. Return connections to the pool without an open
+// transaction, without a timestamp and with autocommit on: what dblock writes on others is not
+// committed. If your code sends USE, set Options.Schema. A sale is as durable as the server's
+// innodb_flush_log_at_trx_commit and sync_binlog say. InnoDB shows a commit to others before it is
+// on the disk: if the server crashes in that moment, a reservation that was answered as Replayed
+// may be lost.
 package mysqlinventory
 
 import (

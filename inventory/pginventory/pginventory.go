@@ -2,6 +2,10 @@
 // Package inventory has the contract and the guarantees; this package has New, WithHook, ReserveTx
 // and ReserveAllTx.
 //
+//	store, err := pginventory.New(ctx, pool, inventory.Options{}) // one for each process
+//	_, err = store.Restock(ctx, inventory.Adjustment{ID: "delivery-4711", SKU: "headphones", Delta: 300})
+//	sold, err := store.Reserve(ctx, inventory.Request{Key: orderKey, SKU: "headphones", Qty: 1})
+//
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. Transactions are READ COMMITTED. Sales
 // of one SKU are single statements, at the session's default: one above READ COMMITTED makes them

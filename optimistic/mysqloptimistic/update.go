@@ -2,6 +2,11 @@
 // database/sql. Package optimistic has the contract and the guarantees. Update and Do of this
 // package know the server's errors and can take a lock (EscalateAfter, LockRow, LockRowAfter).
 // NewTable is for tables without queries.
+//
+//	accounts, err := mysqloptimistic.NewTable("account", "id", optimistic.Int("version"))
+//	version, err = accounts.Update(ctx, db, id, version, optimistic.Set{"balance": 110})
+//
+// It needs no tables of dblock's. The db may be a *sql.DB, a *sql.Conn or a *sql.Tx.
 package mysqloptimistic
 
 import (

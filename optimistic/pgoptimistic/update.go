@@ -2,6 +2,11 @@
 // optimistic has the contract and the guarantees. Update and Do of this package know the server's
 // errors and can take a lock (EscalateAfter, LockRow, LockRowAfter). NewTable is for tables without
 // queries.
+//
+//	accounts, err := pgoptimistic.NewTable("account", "id", optimistic.Int("version"))
+//	version, err = accounts.Update(ctx, pool, id, version, optimistic.Set{"balance": 110})
+//
+// It needs no tables of dblock's. The pool may be a *pgxpool.Pool, a connection or a transaction.
 package pgoptimistic
 
 import (

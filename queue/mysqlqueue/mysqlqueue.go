@@ -2,15 +2,19 @@
 // later, with database/sql. Package queue has the contract and the guarantees; this package has
 // New, EnqueueTx and HandleTx.
 //
+//	jobs, err := mysqlqueue.New(ctx, db, queue.Options{})         // one for each process
+//	err = queue.Handle(jobs, "welcome", welcome)                // runs the jobs of this kind
+//	id, err := mysqlqueue.EnqueueTx(ctx, jobs, tx, queue.Task{Kind: "welcome", Args: args}) // if tx commits
+//	err = jobs.Work(ctx, queue.WorkerOptions{})                 // until ctx ends
+//
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. Transactions run in READ COMMITTED, which wants binlog_format ROW or MIXED.
 // No option of the DSN matters: not parseTime, loc, clientFoundRows, interpolateParams or
 // multiStatements, nor sql_mode and time_zone. New refuses autocommit=0, READ UNCOMMITTED, a
-// sql_select_limit, sql_safe_updates, a timestamp and a completion_type other than NO_CHAIN. The
-// host returns connections to the pool without an open transaction, without a timestamp and with
-// autocommit on: what is written on another connection is not committed. If the host sends USE, the
-// options name the Schema. A job is as durable as the server's innodb_flush_log_at_trx_commit and
-// sync_binlog say.
+// sql_select_limit, sql_safe_updates, a timestamp and a completion_type other than NO_CHAIN. Return
+// connections to the pool without an open transaction, without a timestamp and with autocommit on:
+// what dblock writes on others is not committed. If your code sends USE, set Options.Schema. A job
+// is as durable as the server's innodb_flush_log_at_trx_commit and sync_binlog say.
 package mysqlqueue
 
 import (

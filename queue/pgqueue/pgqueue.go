@@ -1,6 +1,11 @@
 // Package pgqueue is the driver of package queue for Postgres 14 or later, with pgx. Package queue
 // has the contract and the guarantees; this package has New, EnqueueTx and HandleTx.
 //
+//	jobs, err := pgqueue.New(ctx, pool, queue.Options{})         // one for each process
+//	err = queue.Handle(jobs, "welcome", welcome)                // runs the jobs of this kind
+//	id, err := pgqueue.EnqueueTx(ctx, jobs, tx, queue.Task{Kind: "welcome", Args: args}) // if tx commits
+//	err = jobs.Work(ctx, queue.WorkerOptions{})                 // until ctx ends
+//
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. Statements run in READ COMMITTED, whatever the database's default. A job is
 // as durable as the connection's synchronous_commit says.
