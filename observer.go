@@ -11,8 +11,8 @@ import (
 // function is called after the event has taken effect: a lost lock has ended before Lost is called.
 // Acquired, NotAcquired and Released are called before the caller's call returns, and must not
 // block. Lost and HeartbeatLate are called at any time; one that blocks delays only other calls of
-// the host's functions. If a function panics or calls runtime.Goexit, that is written to the Log of
-// the options.
+// your functions. If a function panics or calls runtime.Goexit, that is written to the Log of the
+// options.
 type Observer struct {
 	// Acquired: a lock was acquired after a wait.
 	Acquired func(key string, waited time.Duration)

@@ -71,9 +71,9 @@ func (c *Clock) next(until time.Time) func() {
 	return t.f
 }
 
-// AfterFunc has f called once the clock has been moved by d: by Advance, on its goroutine. Where d
-// is not positive it is called at once, on a goroutine of its own. Stop prevents the call; false
-// if it was made, or stopped before.
+// AfterFunc has f called once the clock has been moved by d: by Advance, on its goroutine. If d is
+// not positive it is called at once, on a goroutine of its own. Stop prevents the call; false if it
+// was made, or stopped before.
 func (c *Clock) AfterFunc(d time.Duration, f func()) interface{ Stop() bool } {
 	c.mu.Lock()
 	defer c.mu.Unlock()

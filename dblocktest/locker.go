@@ -181,8 +181,8 @@ func (l *LeaseLocker) ForceRelease(ctx context.Context, key string, token int64)
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
-// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it
-// where there is none. Those that are held stay so; none is given out past the new number.
+// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it if
+// there is none. Those that are held stay so; none is granted past the new number.
 //
 // Errors: dblock.ErrInvalid.
 func (l *LeaseLocker) SetPermits(ctx context.Context, key string, limit int) error {

@@ -14,7 +14,7 @@
 //   - Request.Limit bounds the units of one buyer.
 //   - Store.Restock adds stock or takes it out. Lookup returns the Reservation under a key.
 //   - Store.Audit and Repair are for operators.
-//   - WithHook of a driver has rows of the host's written in the commit of a sale.
+//   - WithHook of a driver writes rows of your own in the commit of a sale.
 //
 // # A reservation
 //

@@ -1,8 +1,8 @@
 // Package migrations holds dblock's tables as goose files, and applies them.
 //
 // Up is safe to call from every process of a service at start: one of them migrates, the others
-// wait. What is applied is recorded in dblock's own table, dblock_schema_version; a goose of the
-// host's own is never touched, and neither is the pool that is passed in (it stays open).
+// wait. What is applied is recorded in dblock's own table, dblock_schema_version; the version table
+// of your own goose is never touched, and neither is the pool that is passed in (it stays open).
 //
 // Up and Down continue what a process that was killed has left. What each version has, to the last
 // index, is known: Up compares, creates what is missing, and names what differs.

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/migratelock"
 )
 
-// Options say where to migrate and how. The zero value is ready to use.
+// Options say where to migrate and how. The zero value is good for use.
 type Options struct {
 	// Schema holds the tables, unquoted. On Postgres it is a schema, which Up creates if it is
 	// missing; the default is the one in the connection's search_path that has the tables already,

@@ -18,7 +18,7 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// DB is what a host may pass in: a pool of pgx, or a *sql.DB of MySQL, MariaDB or Postgres (through
+// DB is what the calls take: a pool of pgx, or a *sql.DB of MySQL, MariaDB or Postgres (through
 // pgx/stdlib). Which server it leads to is asked from the server. It is never closed.
 type DB interface {
 	*pgxpool.Pool | *sql.DB

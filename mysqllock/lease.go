@@ -212,9 +212,9 @@ func (l *LeaseLocker) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) err
 // has ended. The server ends it if it is idle for the TTL. docs/locks.md has a table of the errors.
 //
 // Errors: fn's own, after a rollback. dblock.ErrLost if the lock was lost or released before the
-// commit. dblock.ErrFenced if the guard found that the lock is no longer held. dblock.ErrConflict if
-// the guard or the commit gave way to others: the lock is still held. Nothing was written in these
-// cases. dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
+// commit. dblock.ErrFenced if the guard found that the lock is no longer held. dblock.ErrConflict
+// if the guard or the commit gave way to others: the lock is still held. Nothing was written in
+// these cases. dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
 // dblock.ErrTxEnded if fn did not return an error for which the server had rolled everything back,
 // such as a deadlock: the guard was gone then, and what fn sent after that is written. Others: see
 // RunTx.

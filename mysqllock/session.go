@@ -33,8 +33,8 @@ type SessionOptions struct {
 
 	// MaxConns bounds the connections, which come out of the pool. Locks share them: one carries up
 	// to 10,000, and another one is taken when that is reached; a second one when there are a few
-	// dozens. Default 4, or fewer if the pool is limited: one connection of the pool stays with the
-	// host. A MaxConns that leaves none is refused, and so is a pool of 1 connection, or of 2 with
+	// dozens. Default 4, or fewer if the pool is limited: one connection of the pool stays yours. A
+	// MaxConns that leaves none is refused, and so is a pool of 1 connection, or of 2 with
 	// ServerQueue.
 	MaxConns int
 

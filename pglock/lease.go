@@ -83,8 +83,8 @@ const defaultPoll = time.Second
 // NewLeaseLocker makes a LeaseLocker in the database of pool. Pool stays its owner's and is used
 // for GuardedTx alone. Statements go through up to 4 connections of a pool of its own, with the
 // settings of pool, and one more waits for notifications. Their sessions are READ COMMITTED and
-// plan each statement once, whatever the host's do, if no pooler forbids it. It asks the server for
-// its version and for that of the tables.
+// plan each statement once, whatever those of pool do, if no pooler forbids it. It asks the server
+// for its version and for that of the tables.
 //
 // Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn,
 // BeforeAcquire and AfterRelease. Their contexts, which a tracer sees too, have no values of the
@@ -188,9 +188,9 @@ func (l *LeaseLocker) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 // has ended. The server ends it if it is idle for the TTL. docs/locks.md has a table of the errors.
 //
 // Errors: fn's own, after a rollback. dblock.ErrLost if the lock was lost or released before the
-// commit. dblock.ErrFenced if the guard found that the lock is no longer held. dblock.ErrConflict if
-// the guard or the commit gave way to others: the lock is still held. Nothing was written in these
-// cases. dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
+// commit. dblock.ErrFenced if the guard found that the lock is no longer held. dblock.ErrConflict
+// if the guard or the commit gave way to others: the lock is still held. Nothing was written in
+// these cases. dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
 // dblock.ErrTxEnded and others: see RunTx.
 func (l *LeaseLocker) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, pgx.Tx) error) error {
 	fences := lock.Fences()

@@ -45,7 +45,7 @@ type SessionOptions struct {
 	ServerQueue bool
 
 	// Label is the application_name of the connections, which shows operators the holder of a lock.
-	// Default: the host's.
+	// Default: that of pool.
 	Label string
 
 	// Schema is where dblock's tables are. They are needed only to show keys by their names.

@@ -32,14 +32,14 @@ const (
 	insertTries = 10 // after conflicts
 )
 
-// Enqueue has a task be done. Calls that come while another one is under way share a statement. If
+// Enqueue enqueues a task. Calls that come while another one is under way share a statement. If
 // ctx ends while a statement is under way, the call lasts about a second longer at most.
 //
 // Errors: dblock.ErrInvalid, ErrOverloaded, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema and
 // ErrClosed, after which nothing is enqueued. The server's error if a trigger or a constraint of
-// the host's refuses the task. ErrOutcomeUnknown if no reply came and the job was not found either:
-// it is enqueued, or was and is done, or is not. A *DuplicateError if another job has Task.Unique:
-// the ID is that one's then.
+// yours refuses the task. ErrOutcomeUnknown if no reply came and the job was not found either: it
+// is enqueued, or was and is done, or is not. A *DuplicateError if another job has Task.Unique: the
+// ID is that one's then.
 func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 	made, err := q.EnqueueMany(ctx, []Task{t})
 	if len(made) == 0 {

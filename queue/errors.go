@@ -71,12 +71,11 @@ func (e *PanicError) Unwrap() error {
 // attempt. At least 1 ms.
 func Snooze(d time.Duration) error { return &snoozed{max(d, time.Millisecond)} }
 
-// Discard is what a handler returns to give its job up for good: it is kept with the dead, with
-// err, and is not tried again.
+// Discard is what a handler returns if its job can't succeed: it is dead, is kept with err, and is
+// not tried again.
 func Discard(err error) error { return &discarded{orUnsaid(err)} }
 
-// Cancel is what a handler returns to drop its job, which is of no use any more: nothing is kept of
-// it.
+// Cancel is what a handler returns if its job is no longer wanted: nothing is kept of it.
 func Cancel(err error) error { return &cancelled{orUnsaid(err)} }
 
 func orUnsaid(err error) error {

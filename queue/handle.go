@@ -48,14 +48,14 @@ type handler struct {
 }
 
 // Handle registers the handler of a kind of jobs, for all workers of q. It is called for several
-// jobs at once. What it returns decides: nil: the job is done; Snooze, Discard and Cancel as they
-// say; any other error, and a panic: it is tried again after the backoff, until it has had all its
-// attempts.
+// jobs at once. nil completes the job, and Snooze, Discard and Cancel do what they say. After any
+// other error, and a panic, the job runs again after the backoff, until its attempts are used up.
 //
-// A job is done at least once: its process may die when the work is done and the job has not yet
+// A job runs at least once: its process may die when the work is done and the job has not yet
 // ended. (HandleTx of a driver has both committed together.) ctx ends when the job's time is up
-// (ErrTimeout), when the process has lost its claims (dblock.ErrLost) and when the worker stops
-// (ErrStopped); context.Cause says which.
+// (ErrTimeout), the job is cancelled (ErrCancelled), the process has lost its claims
+// (dblock.ErrLost) or the worker stops (ErrStopped): context.Cause says which. A handler that
+// returns nil all the same completes its job, unless the claims are lost.
 //
 // A worker leaves jobs of kinds without a handler to other processes (ErrUnknownKind). So processes
 // may know different kinds. If few of many know a kind, give its jobs a queue of their own: they

@@ -22,8 +22,8 @@ const (
 	longestSince = 10 * time.Second // and the TTL: another process may have looked last, and be gone
 )
 
-// Promote has jobs be ready whose time has come, of all queues, and returns how many. Workers do so
-// by themselves (WorkerOptions.Promote).
+// Promote makes the jobs ready whose time has come, of all queues, and returns how many. Workers do
+// so by themselves (WorkerOptions.Promote).
 func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 	if err := q.begin(); err != nil {
 		return 0, err
@@ -37,7 +37,7 @@ func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 	return q.promoter.promote(ctx)
 }
 
-// promoter has jobs be ready whose time has come.
+// promoter makes the jobs ready whose time has come.
 type promoter struct {
 	db  *statements
 	ttl time.Duration // of members

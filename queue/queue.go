@@ -28,7 +28,7 @@ type Queue struct {
 	enqueuer   *enqueuer   // enqueues tasks
 	handlers   *registry   // has the handlers
 	notices    *notices    // wakes workers, and notifies other processes, of jobs
-	promoter   *promoter   // has jobs be ready whose time has come
+	promoter   *promoter   // makes the jobs ready whose time has come
 	reconciler *reconciler // releases claims without a reply
 	election   *election   // of the one worker that does the maintenance
 	begins     *batch.Queue[beginning, driver.Beginning]

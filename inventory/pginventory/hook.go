@@ -19,7 +19,7 @@ import (
 // Option is an option of New that only this driver has.
 type Option func(*database)
 
-// Hook writes rows of the host's for what a batch grants, in the same transaction and so in the
+// Hook writes rows of your own for what a batch grants, in the same transaction and so in the
 // same commit. It is not called for orders that are refused or were recorded before. It may be
 // called again for the same orders, if the transaction was rolled back, and must write nothing but
 // through tx. If it fails, panics, or exits, the orders of the batch are tried one by one, and the
