@@ -47,8 +47,8 @@ func (s *seller) sellBatch(ctx context.Context, orders []order, again bool) ([]r
 
 // firstWay is how a batch is most likely decided in one go, from what the cache knows.
 func (s *seller) firstWay(ctx context.Context, orders []order) way {
-	lone := len(orders) == 1
-	replays := !lone && s.cache.expectsReplays()
+	single := len(orders) == 1
+	replays := !single && s.cache.expectsReplays()
 	there := s.cache.supply(orders)
 	allots := s.o.Allotment > 0 && !s.caps.Hooked && isUniform(orders) && !orders[0].Unstocked
 	if allots && there != enough && s.allotments.refill(driver.Briefly(ctx), orders[0].SKU, sum(orders)) {
@@ -59,12 +59,12 @@ func (s *seller) firstWay(ctx context.Context, orders []order) way {
 		return lockAll // some are to be refused
 	case allots && there == enough && !s.caps.Batches && !replays:
 		return lockBucket
-	case s.canSell(orders) && (there == enough || there == unknown && lone):
-		if replays || orders[0].Limit > 0 && (lone || !areBuyersDistinct(orders)) {
+	case s.canSell(orders) && (there == enough || there == unknown && single):
+		if replays || orders[0].Limit > 0 && (single || !areBuyersDistinct(orders)) {
 			return sellNew
 		}
 		return sellAll
-	case lone, replays:
+	case single, replays:
 		return lockAll
 	}
 	return assumeNew
@@ -144,22 +144,22 @@ func (s *seller) next(ctx context.Context, orders []order, this attempt, results
 	if driver.IsKeyOpen(err) {
 		return this, false
 	}
-	lone := len(orders) == 1
+	single := len(orders) == 1
 	taken := err != nil && s.retry.class(err) == sqlerr.Duplicate // a key is
-	if taken && !lone && this.way != lockAll {
+	if taken && !single && this.way != lockAll {
 		s.cache.metReplays()
 	}
 	atOnce := this.way == sellAll || this.way == sellNew
 	switch {
 	case err != nil && (atOnce || this.locks != lockNone) && s.retry.blocks(ctx, err, this):
 		this.way, this.locks = lockAll, lockNone // this says what is locked
-	case this.way == sellAll && taken && !lone:
+	case this.way == sellAll && taken && !single:
 		this.way = sellNew
-	case this.way == sellAll && err == nil && results == nil && !lone:
+	case this.way == sellAll && err == nil && results == nil && !single:
 		this.way = assumeNew
 	case atOnce && (taken || err == nil && results == nil):
 		this.way = lockAll
-	case this.way == lockBucket && err == nil && lone && (results[0].Alone || results[0].Value.passed):
+	case this.way == lockBucket && err == nil && single && (results[0].Alone || results[0].Value.passed):
 		this.way = lockAll // it does not fit into the allotment: the rest may have more
 	default:
 		return this, false

@@ -39,3 +39,23 @@ func ExampleSQL() {
 	fmt.Println(first)
 	// Output: CREATE SCHEMA IF NOT EXISTS "locks";
 }
+
+// Before a release goes back, the newer one undoes its last migration, with the data in it. DownTo
+// with version 0 undoes all.
+func ExampleDown() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://app_migrator@localhost/app")
+	if err != nil {
+		slog.Error("database", "error", err)
+		return
+	}
+	defer pool.Close()
+	undone, err := migrations.Down(ctx, pool, migrations.Options{Schema: "locks"})
+	if err != nil {
+		slog.Error("migrate", "error", err)
+		return
+	}
+	for _, m := range undone {
+		slog.Info("undone", "version", m.Version, "name", m.Name)
+	}
+}

@@ -27,7 +27,7 @@ type beginning struct {
 func (q *Queue) newBegins() *batch.Queue[beginning, driver.Beginning] {
 	return batch.New(batch.Options[beginning, driver.Beginning]{
 		Run:   q.beginMerged,
-		Key:   func(b beginning) string { return string(b.of.life.ID[:]) },
+		Key:   func(b beginning) string { return string(b.of.inc.ID[:]) },
 		Ends:  func(beginning) bool { return true }, // there are no more than handlers
 		Apart: true, Classify: q.db.classify,
 	})
@@ -42,7 +42,7 @@ func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]bat
 	results := make([]batch.Result[driver.Beginning], len(all))
 	err := q.db.again(ctx, "recording that jobs begin", func(ctx context.Context) error {
 		clear(results)
-		begun, locked, err := q.driver.BeginJobs(ctx, all[0].of.life.ID, positions)
+		begun, locked, err := q.driver.BeginJobs(ctx, all[0].of.inc.ID, positions)
 		for _, job := range begun {
 			results[at[job]].Value = driver.BeginRecorded
 		}

@@ -33,7 +33,7 @@ func (c *canceller) run(ctx context.Context) {
 		}
 		open := true
 		err := q.db.within(ctx, func(ctx context.Context) (err error) {
-			open, err = c.cancelRequested(ctx, now.life.ID)
+			open, err = c.cancelRequested(ctx, now.inc.ID)
 			return err
 		})
 		if err != nil && ctx.Err() == nil {

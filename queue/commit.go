@@ -59,7 +59,7 @@ func (r *attempt) commit(ctx context.Context) error {
 	defer cancel()
 	began := time.Now()
 	place := r.job.position()
-	x := driver.SyncBatch{Member: r.job.claim.owner.life.ID, Completed: []driver.Position{place}}
+	x := driver.SyncBatch{Member: r.job.claim.owner.inc.ID, Completed: []driver.Position{place}}
 	if q.o.History > 0 {
 		x.History = []driver.HistoryEntry{historyOf(place, outcomeCompleted, "")}
 	}
@@ -103,7 +103,7 @@ func (r *attempt) clearUp(failed error) error {
 		stand, alive := 0, false
 		err := q.lookups.do(ctx, func() (err error) {
 			if stand, err = q.driver.CountJobs(ctx, []driver.ID{r.job.ID}, true); err == nil && stand == 0 {
-				alive, err = q.driver.Members().Exists(ctx, r.job.claim.owner.life.ID) // in this order
+				alive, err = q.driver.Members().Exists(ctx, r.job.claim.owner.inc.ID) // in this order
 			}
 			return err
 		})

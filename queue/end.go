@@ -14,18 +14,18 @@ import (
 // incarnation is one member of this process, as a worker has it: the contexts of its jobs end with
 // it.
 type incarnation struct {
-	life *member.Incarnation
+	inc  *member.Incarnation
 	ctx  context.Context
 	stop func() // unregisters it from the end of its incarnation
 }
 
-func newIncarnation(life *member.Incarnation, base context.Context, queue string) *incarnation {
+func newIncarnation(inc *member.Incarnation, base context.Context, queue string) *incarnation {
 	ctx, end := context.WithCancelCause(base)
-	stop := life.OnEnd(func(why dblock.Reason) (observe func()) {
+	stop := inc.OnEnd(func(why dblock.Reason) (observe func()) {
 		end(&dblock.LostError{Key: queue, Reason: why})
 		return nil
 	})
-	return &incarnation{life: life, ctx: ctx, stop: stop}
+	return &incarnation{inc: inc, ctx: ctx, stop: stop}
 }
 
 // claim is the jobs that were claimed at once. The mutex of the syncer guards it from jobs on.

@@ -32,9 +32,9 @@ func (r *attempt) inTx(ctx context.Context, handle func(context.Context) error) 
 
 // beginTx begins the transaction of a job, for which it waits no longer than the job's time. It
 // then records that the attempt begins, if that has to be. So no attempt counts that got no
-// connection. The transaction ends with life, which rollback ends.
-func (r *attempt) beginTx(ctx context.Context) (tx any, life context.Context, err error) {
-	life, r.free = context.WithCancel(ctx)
+// connection. The transaction ends with txCtx, which rollback ends.
+func (r *attempt) beginTx(ctx context.Context) (tx any, txCtx context.Context, err error) {
+	txCtx, r.free = context.WithCancel(ctx)
 	inTime := func() bool { return true }
 	if limit := r.limit(); limit >= 0 {
 		inTime = time.AfterFunc(limit, r.free).Stop
@@ -44,7 +44,7 @@ func (r *attempt) beginTx(ctx context.Context) (tx any, life context.Context, er
 		place := r.job.position()
 		first = &place
 	}
-	tx, w, got, err := r.h.begin(life, r.job.claim.owner.life.ID, first)
+	tx, w, got, err := r.h.begin(txCtx, r.job.claim.owner.inc.ID, first)
 	if err == nil && got == driver.BeginRecorded {
 		r.tx = w
 	}
@@ -60,23 +60,23 @@ func (r *attempt) beginTx(ctx context.Context) (tx any, life context.Context, er
 		r.state = attemptRefused
 		err = &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.ReasonEvicted}
 	default:
-		return tx, life, nil
+		return tx, txCtx, nil
 	}
 	r.rollback()
 	r.free()
-	return tx, life, err
+	return tx, txCtx, err
 }
 
 const beginningTx = "beginning a transaction for a job"
 
 // timed calls a handler that has its transaction, and whose time begins now. The transaction ends
 // with that time.
-func (r *attempt) timed(life context.Context, handle func(context.Context) error) error {
+func (r *attempt) timed(txCtx context.Context, handle func(context.Context) error) error {
 	limit := r.limit()
 	if limit < 0 {
-		return handle(life)
+		return handle(txCtx)
 	}
-	ctx, cancel := context.WithTimeoutCause(life, limit, ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(txCtx, limit, ErrTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, r.free)()
 	err := handle(ctx)

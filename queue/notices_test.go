@@ -112,8 +112,8 @@ func TestAHintDuringAnAskIsKept(t *testing.T) {
 func TestWordIsForItsMember(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		life := &member.Incarnation{ID: member.NewID()}
-		w := &worker{sync: &syncer{now: &incarnation{life: life}}}
+		inc := &member.Incarnation{ID: member.NewID()}
+		w := &worker{sync: &syncer{now: &incarnation{inc: inc}}}
 		w.cancels = &canceller{w: w, word: make(chan struct{}, 1)}
 		n := &notices{workers: map[*worker]struct{}{w: {}}}
 		n.received(driver.Notification{Member: member.NewID()})
@@ -121,8 +121,8 @@ func TestWordIsForItsMember(t *testing.T) {
 		if !w.cancels.waits(t.Context(), time.Second) || time.Since(began) != time.Second {
 			t.Error("it looks for word that was left for another one")
 		}
-		n.received(driver.Notification{Member: life.ID})
-		n.received(driver.Notification{Member: life.ID})
+		n.received(driver.Notification{Member: inc.ID})
+		n.received(driver.Notification{Member: inc.ID})
 		began = time.Now()
 		if !w.cancels.waits(t.Context(), time.Second) || time.Since(began) != 0 {
 			t.Error("it does not look at once")

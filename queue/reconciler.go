@@ -45,20 +45,20 @@ type reconciler struct {
 	q      *Queue
 	claims claimSet
 
-	mu   sync.Mutex
-	life *member.Incarnation // the last one whose claims are reconciled
+	mu  sync.Mutex
+	inc *member.Incarnation // the last one whose claims are reconciled
 }
 
-// reconciles does so with each heartbeat of a life.
-func (c *reconciler) reconciles(life *member.Incarnation) {
+// reconciles does so with each heartbeat of an incarnation.
+func (c *reconciler) reconciles(inc *member.Incarnation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.life == life {
+	if c.inc == inc {
 		return
 	}
-	c.life = life
-	life.OnHeartbeat(func(ctx context.Context, _ int64) (settled bool) {
-		c.reconcile(ctx, life.ID)
+	c.inc = inc
+	inc.OnHeartbeat(func(ctx context.Context, _ int64) (settled bool) {
+		c.reconcile(ctx, inc.ID)
 		return false
 	})
 }
@@ -108,9 +108,9 @@ const firstCheck = 100 * time.Millisecond
 
 // releaseClaim has a claim that got no answer looked for at once and soon. Its statement does
 // nothing if it begins after two more heartbeats.
-func (c *reconciler) releaseClaim(life *member.Incarnation, pause time.Duration) {
-	life.CheckSoon()
-	if pause < c.q.member.TTL()/3 && !life.Lost() {
-		time.AfterFunc(pause, func() { c.releaseClaim(life, 2*pause) })
+func (c *reconciler) releaseClaim(inc *member.Incarnation, pause time.Duration) {
+	inc.CheckSoon()
+	if pause < c.q.member.TTL()/3 && !inc.Lost() {
+		time.AfterFunc(pause, func() { c.releaseClaim(inc, 2*pause) })
 	}
 }

@@ -75,20 +75,20 @@ func (s *syncer) run(ctx context.Context) {
 
 // join takes the present member of this process.
 func (s *syncer) join(ctx context.Context) error {
-	life, err := s.q.member.Current(ctx)
+	inc, err := s.q.member.Current(ctx)
 	if err != nil {
 		return err
 	}
-	s.q.reconciler.reconciles(life)
+	s.q.reconciler.reconciles(inc)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.now != nil && s.now.life == life {
+	if s.now != nil && s.now.inc == inc {
 		return nil
 	}
 	if s.now != nil {
 		s.now.stop()
 	}
-	s.now = newIncarnation(life, s.w.base, s.w.o.Queue)
+	s.now = newIncarnation(inc, s.w.base, s.w.o.Queue)
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (s *syncer) nextBatch() (b *syncBatch, wait time.Duration) {
 	}
 	if most > 0 && b.owner == s.now && !b.again {
 		b.broken = s.q.driver.Members().Broken()
-		b.Claim, b.hinted = s.claims.request(now, s.q.ids.next(1)[0], most, b.owner.life.Heartbeat())
+		b.Claim, b.hinted = s.claims.request(now, s.q.ids.next(1)[0], most, b.owner.inc.Heartbeat())
 		b.pauses = s.pauses
 		s.q.reconciler.claims.add(b.Claim.Claim)
 	}
@@ -146,7 +146,7 @@ func (s *syncer) sends(b *syncBatch) {
 	if b.Claim != nil {
 		b.patience = s.claims.patience
 	}
-	b.Member = b.owner.life.ID
+	b.Member = b.owner.inc.ID
 	s.flying++
 	if s.out.sends(b) {
 		s.signal()
@@ -186,7 +186,7 @@ func (s *syncer) observe(ctx context.Context, b *syncBatch, got driver.SyncResul
 		if see.Lost != nil {
 			see.Lost(queue, lost)
 		}
-		b.owner.life.CheckSoon()
+		b.owner.inc.CheckSoon()
 	}
 	if b.Claim != nil && see.Claimed != nil {
 		see.Claimed(queue, len(got.Jobs), took)
@@ -215,7 +215,7 @@ func (s *syncer) tally(ctx context.Context, b *syncBatch, got driver.SyncResult)
 	alive := false
 	stand, err := s.q.driver.CountJobs(ctx, jobs, false)
 	if err == nil {
-		alive, err = s.q.driver.Members().Exists(ctx, b.owner.life.ID) // in this order
+		alive, err = s.q.driver.Members().Exists(ctx, b.owner.inc.ID) // in this order
 	}
 	switch {
 	case err != nil:

@@ -155,7 +155,7 @@ func (s *syncer) cancel(jobs map[driver.ID]bool) {
 func (s *syncer) isOf(m member.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now != nil && s.now.life.ID == m
+	return s.now != nil && s.now.inc.ID == m
 }
 
 // jobs is how many jobs run, and how many have ended and are not recorded.

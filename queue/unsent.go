@@ -18,7 +18,7 @@ func (s *syncer) unsent(b *syncBatch, err error, late bool) {
 	is := s.q.db.classify(err)
 	unknown := is == sqlerr.Unresolved
 	apart, locked := s.goesApart(b, is, err)
-	tell := !apart
+	reports := !apart
 	s.mu.Lock()
 	s.landed(b)
 	for i := range b.ends {
@@ -26,7 +26,7 @@ func (s *syncer) unsent(b *syncBatch, err error, late bool) {
 	}
 	back := b.ends
 	if apart {
-		tell = len(b.ends) == 1 && b.ends[0].apart.rests%restsToReport == restsToReport-1
+		reports = len(b.ends) == 1 && b.ends[0].apart.rests%restsToReport == restsToReport-1
 		back = s.out.setApart(b, locked)
 		if !locked {
 			s.slows(is)
@@ -51,10 +51,10 @@ func (s *syncer) unsent(b *syncBatch, err error, late bool) {
 	if b.Claim != nil {
 		s.q.reconciler.claims.drop(b.Claim.Claim)
 		if unknown {
-			s.q.reconciler.releaseClaim(b.owner.life, firstCheck)
+			s.q.reconciler.releaseClaim(b.owner.inc, firstCheck)
 		}
 	}
-	if tell && apart {
+	if reports && apart {
 		s.q.trouble("recording the end of a job", err)
 	}
 	if again {

@@ -246,7 +246,7 @@ func (q *Queue[Q, A]) deliver(c *call[Q, A], a Result[A]) {
 // runSingle runs a single request, and passes on its answer. A request that is to be asked again is
 // queued and returned. It does not wait on the goroutine of its caller: with that caller the
 // statement would end, but perhaps not the wait on the server.
-func (q *Queue[Q, A]) runSingle(ctx context.Context, l *lane[Q, A], req Q, tell func(Result[A])) (again *call[Q, A]) {
+func (q *Queue[Q, A]) runSingle(ctx context.Context, l *lane[Q, A], req Q, reply func(Result[A])) (again *call[Q, A]) {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -259,14 +259,14 @@ func (q *Queue[Q, A]) runSingle(ctx context.Context, l *lane[Q, A], req Q, tell 
 	results, err := q.send(alone(ctx), []Q{req}, false)
 	switch {
 	case err != nil:
-		tell(Result[A]{Err: err})
+		reply(Result[A]{Err: err})
 	case results[0].Alone && q.o.MaxWait > 0 && q.o.Late == nil:
 		again = q.call(req, l)
 		again.behind, again.since = results[0].Behind, began
 	case results[0].Alone:
-		tell(Result[A]{Err: q.stayedLocked(l.key)})
+		reply(Result[A]{Err: q.stayedLocked(l.key)})
 	default:
-		tell(results[0])
+		reply(results[0])
 	}
 	return again
 }

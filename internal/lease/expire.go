@@ -16,10 +16,10 @@ func (b *base) margin(d time.Duration) time.Duration { return min(b.member.Margi
 // ExpireIn ends the lease d from now. The local end moves in before the statement is sent, and out
 // only after the server has confirmed it.
 func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
-	turn := h.moveSlot()
+	slot := h.moveSlot()
 	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
+	case slot <- struct{}{}:
+		defer func() { <-slot }()
 	case <-ctx.Done():
 		return fmt.Errorf("%w: another call moves the end of %q: nothing was written: %w", dblock.ErrBusy, h.key(), context.Cause(ctx))
 	}

@@ -65,10 +65,10 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 	if err != nil {
 		return nil, err
 	}
-	pool, heart := pools[0], pools[1]
+	pool, heartbeats := pools[0], pools[1]
 	d := &database{
-		Schema: schema, members: postgres.NewMembers(schema, heart, pool),
-		host: host, pool: pool, heart: heart, db: schema.On(pool), chosen: schemaName, sender: member.NewID().String(),
+		Schema: schema, members: postgres.NewMembers(schema, heartbeats, pool),
+		host: host, pool: pool, heartbeats: heartbeats, db: schema.On(pool), chosen: schemaName, sender: member.NewID().String(),
 	}
 	if err := (notifier{d}).findChannel(ctx); err != nil {
 		d.Close()
@@ -82,13 +82,13 @@ type database struct {
 	*postgres.Schema
 	members postgres.Members
 
-	host        *pgxpool.Pool
-	pool, heart *postgres.Pool // its own
-	db          pgdb.DBTX      // pool, with the tables in their schema
-	chosen      string         // the schema as the host gave it, perhaps none
-	channel     string         // of notifications
-	sender      string         // this one, among them
-	q           pgdb.Queries
+	host             *pgxpool.Pool
+	pool, heartbeats *postgres.Pool // its own
+	db               pgdb.DBTX      // pool, with the tables in their schema
+	chosen           string         // the schema as the host gave it, perhaps none
+	channel          string         // of notifications
+	sender           string         // this one, among them
+	q                pgdb.Queries
 }
 
 var _ driver.Driver = (*database)(nil)
@@ -118,7 +118,7 @@ func (d *database) Leases(ctx context.Context, ttl time.Duration, label string) 
 }
 
 func (d *database) Close() {
-	d.heart.Close()
+	d.heartbeats.Close()
 	d.pool.Close()
 }
 
