@@ -28,9 +28,9 @@ type SessionOptions struct {
 	// its locks for a tenth less. Default 10 s; 1 s to 24 h.
 	IdleTimeout time.Duration
 
-	// MaxConns bounds the connections. Locks share them: one carries a fifth of what the server's
-	// lock table is made for (max_locks_per_transaction times max_connections), which is 1,280 by
-	// the server's defaults, and a second one is opened when that is reached. Default 4.
+	// MaxConns bounds the connections. Locks share them: a second one is opened for 32 locks, and
+	// another one when all carry a fifth of what the server's lock table is made for
+	// (max_locks_per_transaction times max_connections), 1,280 by the server's defaults. Default 4.
 	MaxConns int
 
 	// Poll is how often a process asks again for a key that it waits for, give or take a half, even
