@@ -7,9 +7,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Errors of a Store, besides those that all of dblock shares (ErrOverloaded, ErrBusy,
-// ErrConflict, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed). They are disjoint: match
-// them with errors.Is.
+// Errors of a Store, besides those that all of dblock shares (ErrOverloaded, ErrBusy, ErrConflict,
+// ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed). They are disjoint, but for an
+// ErrRejected whose outcome is unknown: match them with errors.Is.
 var (
 	// ErrSoldOut: fewer units are left than were asked for, as read from the database after the
 	// call. The error is a *SoldOutError.

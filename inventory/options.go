@@ -34,10 +34,11 @@ type Options struct {
 	// cart of more lines has a statement of its own. Default 1,024, at most 8,192.
 	MaxBatch int
 
-	// MaxInFlight bounds how many statements, and so connections, are in use at once. Default 4,
-	// more of them sell no more; 64 with Direct. With Direct at most 4 of them are for one SKU.
-	// Merged statements that wait for a lock of another transaction do not count: there are up to
-	// 16 more of them, and at most half as many as the pool has connections. At most 1,024.
+	// MaxInFlight bounds how many statements of orders run at once, each on a connection. Default
+	// 4, more of them sell no more; 64 with Direct. With Direct at most 4 of them are for one SKU.
+	// At most 1,024. Merged statements that wait for a lock of another transaction do not count:
+	// there are up to 16 more of them, and at most half as many as the pool has connections. Other
+	// calls have 4 connections of each kind.
 	MaxInFlight int
 
 	// SoldOutTTL is for how long a Store remembers that an SKU is sold out, after it has read so.

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
-// Store sells from one database. It is safe for concurrent use; one a process is enough, and one
-// a process merges best. Make it with pginventory.New or mysqlinventory.New.
+// Store sells from one database. It is safe for concurrent use. One Store for each process is
+// enough, and batches best. Make it with pginventory.New or mysqlinventory.New.
 type Store struct {
 	driver     driver.Driver
 	o          Options

@@ -15,8 +15,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// Queue enqueues and runs the jobs of one database. It is safe for concurrent use; one a process is
-// enough, and one a process merges best. Make it with pgqueue.New or mysqlqueue.New.
+// Queue enqueues and runs the jobs of one database. It is safe for concurrent use. One Queue for
+// each process is enough, and batches best. Make it with pgqueue.New or mysqlqueue.New.
 type Queue struct {
 	driver driver.Driver
 	o      Options
