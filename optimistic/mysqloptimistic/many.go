@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/mysql"
-	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
@@ -20,7 +19,8 @@ import (
 // needs a transaction.
 func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, rows []driver.Row) ([]driver.Found, bool, error) {
 	b := batch{p: p, s: s, rows: rows}
-	if err := checkPool(ctx, db); err != nil {
+	on, err := poolOf(ctx, db)
+	if err != nil {
 		return nil, false, err
 	}
 	for _, r := range rows {
@@ -28,14 +28,20 @@ func (dialect) Many(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, 
 			return nil, false, err
 		}
 	}
-	if pool, ok := db.(*sql.DB); ok {
-		err := mysqllock.RunTx(ctx, pool, mysqllock.TxOptions{}, func(tx *sql.Tx) error { return b.run(ctx, tx) })
+	run := func(db DB) error { return b.run(ctx, db) }
+	if on.locksFirst(ctx) {
+		err = on.underLock(ctx, db.(*sql.DB), p, rows, run)
 		return b.found, b.ambiguous, err
 	}
-	if _, ok := db.(interface{ Commit() error }); !ok {
+	if _, isTx := db.(interface{ Commit() error }); on == nil && !isTx {
 		return nil, false, attempt.Invalid("db", "%T is neither a *sql.DB nor a transaction: UpdateMany takes two statements here, and needs one", db)
 	}
-	err := b.run(ctx, db)
+	if on == nil {
+		err = run(db)
+	} else {
+		err = underRowLock(ctx, db, run)
+	}
+	on.left(ctx, err)
 	return b.found, b.ambiguous, err
 }
 

@@ -48,7 +48,7 @@ func (dialect) Dialect() driver.Dialect {
 // case the name is written.
 func (dialect) Inspect(ctx context.Context, db DB, s driver.Spec) (driver.Facts, error) {
 	f := driver.Facts{All: map[string]driver.Column{}}
-	if err := checkPool(ctx, db); err != nil {
+	if _, err := poolOf(ctx, db); err != nil {
 		return f, err
 	}
 	lines, err := mysql.ShowOf(ctx, db, "SHOW COLUMNS FROM "+s.From)
@@ -143,7 +143,7 @@ func quoted(name string) string {
 // Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it
 // was at its beginning.
 func (dialect) Read(ctx context.Context, db DB, p *driver.Plan, key any, latest bool) (r driver.Raw, exists bool, err error) {
-	if err := checkPool(ctx, db); err != nil {
+	if _, err := poolOf(ctx, db); err != nil {
 		return r, false, err
 	}
 	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ? LIMIT %s", strings.Join(read(p), ", "), p.From, quoted(p.Key), mysql.AllRows)

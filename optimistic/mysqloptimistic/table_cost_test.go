@@ -8,8 +8,9 @@ import (
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
-// TestTableUpdateCostsLittle: a Table's Update allocates at most four times more than the statement
-// written by hand. It does not run in parallel: others' allocations would be counted.
+// TestTableUpdateCostsLittle: a Table's Update allocates at most five times more than the statement
+// written by hand: two are for a connection of its own, so that it is known if nothing was sent. It
+// does not run in parallel: others' allocations would be counted.
 func TestTableUpdateCostsLittle(t *testing.T) {
 	pool, ctx := testdb.MySQL(t), t.Context()
 	for _, text := range []string{
@@ -42,7 +43,7 @@ func TestTableUpdateCostsLittle(t *testing.T) {
 		hand++
 	})
 	t.Logf("%.0f allocations, by hand %.0f", ours, theirs)
-	if ours > theirs+4 {
+	if ours > theirs+5 {
 		t.Errorf("%.0f allocations, by hand %.0f", ours, theirs)
 	}
 }

@@ -13,13 +13,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"runtime"
-	"sync"
-	"weak"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysql"
-	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
@@ -65,7 +61,7 @@ func Update[T any](
 	s := attempt.Steps[T, DB]{Load: load, Mutate: mutate, Save: save}
 	if load != nil && on.Queue != nil {
 		s.Load = func(ctx context.Context, db DB) (row T, err error) {
-			if err := checkPool(ctx, db); err != nil {
+			if _, err := poolOf(ctx, db); err != nil {
 				return row, err
 			}
 			return load(ctx, db)
@@ -151,69 +147,4 @@ func LockRow[K any](table, column string, key K) func(context.Context, DB) error
 // for the row after a conflict: see Escalation of package optimistic.
 func LockRowAfter[K any](n int, table, column string, key K) optimistic.Option {
 	return attempt.Escalate(n, LockRow(table, column, key), table+"\x00"+column+"\x00"+fmt.Sprint(key))
-}
-
-// checked are the pools whose connections commit each statement and read all rows. It keeps none of
-// them alive.
-var checked = struct {
-	mu    sync.RWMutex
-	pools map[weak.Pointer[sql.DB]]bool
-}{pools: make(map[weak.Pointer[sql.DB]]bool)}
-
-// checkPool refuses a pool whose connections have autocommit off: a statement on it would be
-// acknowledged and never be committed. It also refuses one whose connections have a
-// sql_select_limit, and one at READ UNCOMMITTED: a version that is read there may be rolled back,
-// and the next writer makes the same one. It asks once a pool. Other DBs are transactions, or
-// connections of the caller's.
-func checkPool(ctx context.Context, db DB) error {
-	pool, ok := db.(*sql.DB)
-	if !ok || pool == nil {
-		return nil
-	}
-	key := weak.Make(pool)
-	checked.mu.RLock()
-	known := checked.pools[key]
-	checked.mu.RUnlock()
-	if known {
-		return nil
-	}
-	var on bool
-	var limit, completion, isolation string
-	if err := pool.QueryRowContext(ctx, settings).Scan(&on, &limit, &completion, &isolation); err != nil {
-		return sqlerr.Unwritten(err)
-	}
-	if !on {
-		return attempt.Invalid("db", "its connections have autocommit off, so no statement on it would be committed; nothing was written: "+
-			"take autocommit=0 out of the DSN and of the server's settings, or use a transaction")
-	}
-	if limit != mysql.AllRows {
-		return attempt.Invalid("db", "its connections have a sql_select_limit, so the server leaves out rows that are read; nothing was written: "+
-			"take sql_select_limit out of the DSN and of the server's settings")
-	}
-	if completion != "NO_CHAIN" {
-		return attempt.Invalid("db", "its connections have completion_type = %s, so a transaction follows each one, and later statements on the "+
-			"connection are not committed; nothing was written: take completion_type out of the DSN and of the server's settings", completion)
-	}
-	if isolation == "READ-UNCOMMITTED" {
-		return attempt.Invalid("db", "its connections read at READ UNCOMMITTED, so a version that is read may be rolled back, and a write that "+
-			"expects it would overwrite another one unseen; nothing was written: take it out of the DSN and of the server's settings, "+
-			"and set it for the transactions that want it")
-	}
-	checked.mu.Lock()
-	defer checked.mu.Unlock()
-	if !checked.pools[key] {
-		checked.pools[key] = true
-		runtime.AddCleanup(pool, dropPool, key)
-	}
-	return nil
-}
-
-// settings are those of the session. MySQL and MariaDB have different names for the isolation.
-const settings = "SELECT @@autocommit, CAST(@@sql_select_limit AS CHAR), CAST(@@completion_type AS CHAR), " +
-	"/*!80000 @@transaction_isolation */ /*M! @@tx_isolation */ LIMIT 1"
-
-func dropPool(key weak.Pointer[sql.DB]) {
-	checked.mu.Lock()
-	defer checked.mu.Unlock()
-	delete(checked.pools, key)
 }

@@ -21,6 +21,7 @@ func isUnavailable(err error) bool {
 // Class: of a transaction of UpdateMany's own the error says itself what it means.
 func (dialect) Class(ctx context.Context, wrote bool, err error) (is sqlerr.Class, known bool) {
 	if errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrConflict) ||
+		errors.Is(err, dblock.ErrBusy) ||
 		mysql.ErrorNumber(err) == 0 && ctx.Err() == nil && !isBroken(err) {
 		return is, false
 	}

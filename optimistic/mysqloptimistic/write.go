@@ -3,23 +3,43 @@ package mysqloptimistic
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
-	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic/internal/attempt"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
 // Write knows the new version before it writes: the server does not return it.
 func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (rows int64, next driver.Raw, err error) {
-	if err := checkPool(ctx, db); err != nil {
+	on, err := poolOf(ctx, db)
+	if err != nil {
 		return 0, next, err
 	}
 	if err := fits(p, r); err != nil {
 		return 0, next, err
 	}
+	if on.locksFirst(ctx) {
+		return on.write(ctx, db.(*sql.DB), p, s, r)
+	}
+	rows, next, err = write(ctx, db, p, s, r)
+	on.left(ctx, err)
+	return rows, next, err
+}
+
+// write is underLock for one row. It is a function of its own because what a closure keeps is on
+// the heap: most writes need none.
+func (p *pool) write(ctx context.Context, db *sql.DB, plan *driver.Plan, s *driver.Stmt, r driver.Row) (rows int64, next driver.Raw, err error) {
+	err = p.underLock(ctx, db, plan, []driver.Row{r}, func(db DB) (err error) {
+		rows, next, err = write(ctx, db, plan, s, r)
+		return err
+	})
+	return rows, next, err
+}
+
+func write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (rows int64, next driver.Raw, err error) {
 	if p.Kind == driver.Timestamp && (s.Op == driver.Update || s.Op == driver.Insert) {
 		now, err := clockOf(ctx, db)
 		if err != nil {
@@ -70,8 +90,27 @@ func insertKept(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r dr
 	return rows, err
 }
 
-// execute runs a statement, and returns how many rows it changed.
-func execute(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (int64, error) {
+// execute runs a statement, and returns how many rows it changed. If a pool has no connection in
+// time, nothing was sent.
+func execute(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (rows int64, err error) {
+	pool, ok := db.(*sql.DB)
+	if !ok {
+		return executeOn(ctx, db, p, s, r)
+	}
+	for n := 1; ; n++ {
+		conn, err := pool.Conn(ctx)
+		if err != nil {
+			return 0, sqlerr.Unwritten(err)
+		}
+		rows, err = executeOn(ctx, conn, p, s, r)
+		_ = conn.Close()
+		if n == mysql.Attempts || !errors.Is(err, sqldriver.ErrBadConn) { // it was dead before
+			return rows, err
+		}
+	}
+}
+
+func executeOn(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (int64, error) {
 	result, err := mysql.Exec(ctx, db, s.Text, argsOf(p, s, r)...)
 	if err != nil {
 		return 0, err
@@ -219,7 +258,7 @@ func first(ctx context.Context, db DB, text string, args []any, scan func(*mysql
 func underRowLock(ctx context.Context, db DB, fn func(DB) error) error {
 	switch db := db.(type) {
 	case *sql.DB:
-		return mysqllock.RunTx(ctx, db, mysqllock.TxOptions{}, func(tx *sql.Tx) error { return fn(tx) })
+		return inTx(ctx, db, func(tx *sql.Tx) error { return fn(tx) })
 	case *sql.Conn:
 		inTx, err := isInTx(ctx, db)
 		if err != nil || inTx {

@@ -3,24 +3,8 @@ package pgoptimistic
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
-
-// acquire takes a connection for a statement that writes, if db is a pool. If none comes in time,
-// nothing was sent.
-func acquire(ctx context.Context, db DB) (on DB, taken *pgxpool.Conn, err error) {
-	pool, is := db.(*pgxpool.Pool)
-	if !is {
-		return db, nil, nil
-	}
-	if taken, err = pool.Acquire(ctx); err != nil {
-		return nil, nil, sqlerr.Unwritten(err)
-	}
-	return taken, taken, nil
-}
 
 // Write runs one statement, which returns the version as the server has stored it.
 func (dialect) Write(ctx context.Context, db DB, p *driver.Plan, s *driver.Stmt, r driver.Row) (hit int64, next driver.Raw, err error) {

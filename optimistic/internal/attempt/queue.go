@@ -33,6 +33,13 @@ type waiter struct {
 	atFront bool
 }
 
+// Enter waits until the caller is at the front of the queue for a row, which is any comparable
+// value, or until ctx ends. Call leave in both cases.
+func Enter(ctx context.Context, row any) (leave func(), entered bool) {
+	w := &waiter{row: row}
+	return w.leave, w.wait(ctx, 2)
+}
+
 // wait waits until the caller is at the front of the row's queue, where it stays until leave. A
 // first attempt for whose row there is no queue does not wait. It is false if ctx has ended before.
 func (w *waiter) wait(ctx context.Context, attempt int) bool {
