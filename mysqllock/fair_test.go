@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"github.com/dblock-go/dblock/internal/devdb"
 	"slices"
 	"testing"
 
@@ -78,7 +79,7 @@ func TestWaitsForTheCounterOfTickets(t *testing.T) {
 				"FROM (SELECT 1 AS n UNION ALL SELECT 2) two WHERE n = 1 OR SLEEP(3) = 0")
 			slow <- err
 		}()
-		const sleeps = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User sleep'"
+		const sleeps = "SELECT COUNT(*) FROM " + devdb.Processlist + " WHERE db = DATABASE() AND state = 'User sleep'"
 		for n := 0; n == 0; {
 			r.ok(r.db.QueryRowContext(r.ctx, sleeps).Scan(&n))
 		}

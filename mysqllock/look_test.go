@@ -47,7 +47,7 @@ func (r rig) looking(w lease.Watch, told []lease.LeaseState, keys ...string) <-c
 	}()
 	for r.ctx.Err() == nil {
 		var looks int
-		r.ok(r.db.QueryRowContext(r.ctx, `SELECT COUNT(*) FROM information_schema.processlist
+		r.ok(r.db.QueryRowContext(r.ctx, `SELECT COUNT(*) FROM `+devdb.Processlist+`
 			WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE '%hundreds.n AS n%'`).Scan(&looks))
 		if looks > 0 {
 			break

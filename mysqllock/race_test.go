@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -138,7 +139,7 @@ func TestAHeartbeatComesThrough(t *testing.T) {
 			r.Errorf("no connection: %v", err)
 		}
 		// A connection that broke is made anew.
-		others, err := mysql.ShowOf(r.ctx, busy, "SELECT ID AS pid FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND ID <> CONNECTION_ID()")
+		others, err := mysql.ShowOf(r.ctx, busy, "SELECT ID AS pid FROM "+devdb.Processlist+" WHERE DB = DATABASE() AND ID <> CONNECTION_ID()")
 		r.ok(err)
 		if len(others) == 0 {
 			r.Fatal("heartbeats have no connection")

@@ -45,7 +45,7 @@ func (r rig) waiter(dsn string, conns int, o LeaseOptions) *waiter {
 // watches are the sessions that look at keys now.
 func (r rig) watches() (ids []int64) {
 	r.Helper()
-	rows, err := r.db.QueryContext(r.ctx, `SELECT id FROM information_schema.processlist
+	rows, err := r.db.QueryContext(r.ctx, `SELECT id FROM `+devdb.Processlist+`
 		WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE '%hundreds.n AS n%'`)
 	if err != nil {
 		return nil // the server is being restarted

@@ -294,7 +294,7 @@ func awaitSecondSession(t *testing.T, kind devdb.Kind, dsn string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	query := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'"
+	query := "SELECT COUNT(*) FROM " + devdb.Processlist + " WHERE db = DATABASE() AND state = 'User lock'"
 	if kind == devdb.Postgres {
 		query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_try_advisory_lock%' AND pid <> pg_backend_pid() AND NOT EXISTS " +
 			"(SELECT FROM pg_locks WHERE locktype = 'advisory' AND pg_locks.pid = pg_stat_activity.pid)"

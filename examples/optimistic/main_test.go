@@ -168,7 +168,7 @@ func TestOverlap(t *testing.T) {
 // waits reports whether a session waits to write a row of this database.
 func waits(t *testing.T, db *sql.DB, kind devdb.Kind) bool {
 	t.Helper()
-	query := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE '%UPDATE%'"
+	query := "SELECT COUNT(*) FROM " + devdb.Processlist + " WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE '%UPDATE%'"
 	if kind == devdb.Postgres {
 		query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	}

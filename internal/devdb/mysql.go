@@ -127,3 +127,8 @@ func (mysqlEngine) ready(ctx context.Context, l *local, s *Server) error {
 		return sameFolder(dir, l.dir.join(dataName))
 	})
 }
+
+// Processlist is the server's table of sessions, on MySQL and MariaDB alike. MySQL's
+// information_schema.processlist fails as long as any session runs a statement with bytes that are
+// not UTF-8.
+const Processlist = "/*!80022 performance_schema.processlist *//*M! information_schema.processlist */"

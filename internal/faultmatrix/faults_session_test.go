@@ -35,7 +35,7 @@ func (e *env) endSessions(ctx context.Context, which string, most int) (n int, e
 			which+fmt.Sprintf(" ORDER BY random() LIMIT %d) s", most))
 		return len(ended), err
 	}
-	ids, err := e.ids(ctx, "SELECT id FROM information_schema.processlist WHERE user = '%s' "+which+fmt.Sprintf(" ORDER BY RAND() LIMIT %d", most))
+	ids, err := e.ids(ctx, "SELECT id FROM "+devdb.Processlist+" WHERE user = '%s' "+which+fmt.Sprintf(" ORDER BY RAND() LIMIT %d", most))
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +53,7 @@ func (e *env) cancelQueries(ctx context.Context) (n int, err error) {
 		ended, err := e.ids(ctx, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = '%s' AND state = 'active'")
 		return len(ended), err
 	}
-	ids, err := e.ids(ctx, "SELECT id FROM information_schema.processlist WHERE user = '%s' AND command IN ('Query', 'Execute')")
+	ids, err := e.ids(ctx, "SELECT id FROM "+devdb.Processlist+" WHERE user = '%s' AND command IN ('Query', 'Execute')")
 	if err != nil {
 		return 0, err
 	}

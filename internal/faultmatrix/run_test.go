@@ -194,7 +194,7 @@ func (e *env) findConnections(ctx context.Context, t *tables) {
 	}
 	last := "SELECT concat(state, ': ', query) FROM pg_stat_activity WHERE usename = '%s'"
 	if e.kind != devdb.Postgres {
-		last = "SELECT concat(command, ': ', coalesce(info, '')) FROM information_schema.processlist WHERE user = '%s'"
+		last = "SELECT concat(command, ': ', coalesce(info, '')) FROM " + devdb.Processlist + " WHERE user = '%s'"
 	}
 	statements, err := e.ids(ctx, last)
 	t.leaks = append(t.leaks, fmt.Sprintf("%d connections are open; the server has %q, %v", e.link.open(), statements, err))

@@ -73,7 +73,7 @@ func TestWaitsEndOnTheServer(t *testing.T) {
 				all.Wait()
 				cancel()
 				sessions := 0
-				if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE db = ?", mine).Scan(&sessions); err != nil {
+				if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+devdb.Processlist+" WHERE db = ?", mine).Scan(&sessions); err != nil {
 					t.Fatal(err)
 				}
 				most = max(most, sessions)

@@ -82,7 +82,7 @@ func shop(t *testing.T, kind devdb.Kind) (*inventory.Store, *sql.DB) {
 // InnoDB brings up to date only what is read less often than every 100 ms.
 func untilItWaits(ctx context.Context, t *testing.T, db *sql.DB) {
 	t.Helper()
-	const waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id " +
+	const waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN " + devdb.Processlist + " p ON p.id = t.trx_mysql_thread_id " +
 		"WHERE p.db = DATABASE() AND t.trx_state = 'LOCK WAIT' AND LOCATE(?, t.trx_query) > 0"
 	for n := 0; n == 0; time.Sleep(150 * time.Millisecond) {
 		key := mysql.Interpolate("?", []byte("order"))

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func (ownTests) SessionsStayWithinThePool(t *testing.T, e Inventory) {
 		s.stock(t, sku, 1)
 	}
 	letGo := s.lockSKUs(t, skus)
-	query, most := "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE()", int64(0)
+	query, most := "SELECT count(*) FROM "+devdb.Processlist+" WHERE db = DATABASE()", int64(0)
 	if s.Postgres() {
 		query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
 	}

@@ -207,7 +207,7 @@ func (v *env) slowPermit(t *testing.T, slot int) (sleeping string) {
 		return "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
 	}
 	v.Exec(t, "CREATE TRIGGER slow "+update+"IF "+which+" THEN SET @slept = SLEEP(1); END IF")
-	return "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User sleep'"
+	return "SELECT COUNT(*) FROM " + devdb.Processlist + " WHERE db = DATABASE() AND state = 'User sleep'"
 }
 
 // takePermits acquires permits, one at a time, until it is refused.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,7 @@ func (mainTests) EndsOfDelayedJobsTakeNoPlaces(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{Timeout: time.Minute})
 	d.claimsWaitForAGroup(t)
 	asleep := d.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'",
-		"SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User sleep'")
+		"SELECT count(*) FROM "+devdb.Processlist+" WHERE db = DATABASE() AND state = 'User sleep'")
 	inGroup := queue.Task{Kind: "x", Group: "g"}
 	places := func(want int64) {
 		t.Helper()

@@ -270,7 +270,7 @@ func (d *env) sessions(t *testing.T) int64 {
 	t.Helper()
 	return d.Count(t, "SELECT count(*) FROM "+
 		d.sql("pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'",
-			"information_schema.processlist WHERE db = DATABASE()")) - int64(d.DB.DB.Stats().OpenConnections)
+			devdb.Processlist+" WHERE db = DATABASE()")) - int64(d.DB.DB.Stats().OpenConnections)
 }
 
 // An open transaction has a group and a unique key locked. Calls of several keys that need one of

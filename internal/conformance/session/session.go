@@ -165,7 +165,7 @@ func (s *env) Quiet(t *testing.T) {
 // advisory are the locks on Postgres; getLocks are the calls that wait at the others.
 const (
 	advisory = " FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-	getLocks = " FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'User%lock' AND info LIKE '%GET_LOCK%'"
+	getLocks = " FROM " + devdb.Processlist + " WHERE db = DATABASE() AND state LIKE 'User%lock' AND info LIKE '%GET_LOCK%'"
 )
 
 // left lists the locks that the server has, of all keys that were asked for, and their waiters.

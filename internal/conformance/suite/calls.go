@@ -169,7 +169,7 @@ func RowWaits(kind devdb.Kind) string {
 	if kind == devdb.Postgres {
 		return "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	}
-	return "SELECT count(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id " +
+	return "SELECT count(*) FROM information_schema.innodb_trx x JOIN " + devdb.Processlist + " p ON p.id = x.trx_mysql_thread_id " +
 		"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()"
 }
 

@@ -97,7 +97,7 @@ func (d *DB) BehindATable(
 	t *testing.T, table string, conns int64, longest time.Duration, calls map[string]func(context.Context) error,
 ) {
 	t.Helper()
-	waits := "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting%'"
+	waits := "SELECT count(*) FROM " + devdb.Processlist + " WHERE db = DATABASE() AND state LIKE 'Waiting%'"
 	long := " AND time > 3"
 	if d.Postgres() {
 		waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
