@@ -35,7 +35,6 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	case err != nil && h.l.Traits.Classify(err) == sqlerr.Unresolved:
 		h.mu.Lock()
 		h.latestEnd = sent.Add(d) // the statement may take effect at any time, also after one that is sent later
-		h.endUnknown = true
 		h.mu.Unlock()
 		return fmt.Errorf("%w: the end of %q: %w", dblock.ErrOutcomeUnknown, h.key(), err)
 	case err != nil:
@@ -44,19 +43,27 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 		}
 		return h.l.explain(err, h.key())
 	case !ours:
-		why := h.lossReason(before)
+		why := h.lossReason(before.until)
 		h.lose(why)()
 		return &dblock.LostError{Key: h.key(), Reason: why}
 	}
-	h.moveTo(sent.Add(d - h.l.margin(d)))
+	if why := h.moveTo(ownEnd{sent.Add(d - h.l.margin(d)), before.unknown}); why != "" {
+		return &dblock.LostError{Key: h.key(), Reason: why}
+	}
 	return nil
+}
+
+// ownEnd is an end regardless of heartbeats.
+type ownEnd struct {
+	until   time.Time // for this process; zero: none
+	unknown bool      // the database may have another
 }
 
 // EndsAt is the end of the hold regardless of heartbeats; zero if there is none.
 func (h *hold) EndsAt() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.until
+	return h.end.until
 }
 
 // moveSlot is a channel of capacity one, for the one call that moves the end.
@@ -69,9 +76,9 @@ func (h *hold) moveSlot() chan struct{} {
 	return h.moving
 }
 
-// moveIn moves the local end in for a statement that is about to be sent. It returns the end so
-// far, and d as it is to be sent.
-func (h *hold) moveIn(sent time.Time, d time.Duration) (before time.Time, bounded time.Duration, err error) {
+// moveIn moves the local end in for a statement that is about to be sent. The database's end is
+// unknown until the reply. It returns the end so far, and d as it is to be sent.
+func (h *hold) moveIn(sent time.Time, d time.Duration) (before ownEnd, bounded time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.latestEnd.IsZero() {
@@ -84,18 +91,23 @@ func (h *hold) moveIn(sent time.Time, d time.Duration) (before time.Time, bounde
 	if why != "" {
 		return before, d, &dblock.LostError{Key: h.key(), Reason: why}
 	}
-	before = h.until
-	if until := sent.Add(d - h.l.margin(d)); before.IsZero() || until.Before(before) {
+	before = h.end
+	h.end.unknown = true
+	if until := sent.Add(d - h.l.margin(d)); before.until.IsZero() || until.Before(before.until) {
 		h.endAt(until)
 	}
 	return before, d, nil
 }
 
-// moveTo moves the local end to until. It returns the reason if the hold has ended before.
-func (h *hold) moveTo(until time.Time) (ended dblock.Reason) {
+// moveTo moves the local end after a reply. If the hold has ended meanwhile, it returns the reason:
+// the end stays, and so does unknown, so that the database's is given back when the time is up.
+func (h *hold) moveTo(end ownEnd) (ended dblock.Reason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.endAt(until)
+	if h.why == "" {
+		h.end.unknown = end.unknown
+		h.endAt(end.until)
+	}
 	return h.why
 }
 
@@ -113,7 +125,7 @@ func (h *hold) endAt(until time.Time) {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	h.until = until
+	h.end.until = until
 	if h.why != dblock.ReasonReleased && !until.IsZero() {
 		h.timer = h.l.o.Clock.AfterFunc(until.Sub(h.l.o.Clock.Now()), func() { h.endIfDue(until) })
 	}
@@ -131,7 +143,7 @@ func (h *hold) stopTimer() {
 // timer fired.
 func (h *hold) endIfDue(until time.Time) {
 	h.mu.Lock()
-	due, lost := h.until.Equal(until), h.why != ""
+	due, lost := h.end.until.Equal(until), h.why != ""
 	h.mu.Unlock()
 	switch {
 	case due && lost:

@@ -190,6 +190,44 @@ func TestExpireInEndsWhileRefused(t *testing.T) {
 	})
 }
 
+// TestExpireInEndsBeforeTheReply: the lock's time was up while the reply was under way. The error
+// says so, or that the outcome is unknown, and the key is free soon, without a Release.
+func TestExpireInEndsBeforeTheReply(t *testing.T) {
+	for mode, take := range acquisitions {
+		for want, reply := range map[error]error{
+			dblock.ErrLost: nil, dblock.ErrOutcomeUnknown: &memlease.Failure{As: sqlerr.Unresolved, Err: errors.New("lost")},
+		} {
+			t.Run(mode+"/"+want.Error(), func(t *testing.T) {
+				bubble(t, func(t *testing.T, s *memlease.Server) {
+					p, calls := newProcess(s), 0
+					lock := take(t, p.locker(t, lease.Options{}))
+					p.disturb(func(_ context.Context, call string, run func() error) error {
+						if call != "ExpireIn" {
+							return run()
+						}
+						err := run()
+						if calls++; calls == 2 {
+							time.Sleep(time.Second)
+							err = reply
+						}
+						return err
+					})
+					if err := lock.ExpireIn(t.Context(), 500*time.Millisecond); err != nil {
+						t.Error(err)
+					}
+					if err := lock.ExpireIn(t.Context(), time.Hour); !errors.Is(err, want) {
+						t.Errorf("got %v", err)
+					}
+					if why := context.Cause(lock.Context()); !errors.Is(why, dblock.ErrLost) {
+						t.Errorf("the lock's context: %v", why)
+					}
+					takesOver(t, s, mode, lock)
+				})
+			})
+		}
+	}
+}
+
 // TestEndsAMarginEarlier: the margin of a lock that ends by time is the member's, and a quarter of
 // a short hold.
 func TestEndsAMarginEarlier(t *testing.T) {

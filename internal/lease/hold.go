@@ -73,12 +73,10 @@ type hold struct {
 
 	mu        sync.Mutex
 	latestEnd time.Time // the database's end lies no later: WithMaxHold, or an ExpireIn without an answer; zero: none
-	until     time.Time // its end for this process, regardless of heartbeats; zero: none
+	end       ownEnd
 	timer     clock.Timer
 	moving    chan struct{} // see moveSlot; nil until the first ExpireIn
 	why       dblock.Reason // why it has ended, lost or released; empty: it has not
-
-	endUnknown bool // an ExpireIn got no answer: the database may not have its end
 }
 
 // grant makes the hold of a lease that was asked for at the given time. The database granted it, or
@@ -99,7 +97,7 @@ func (s *holds) hold(ctx context.Context, w *waiter, h *hold, got reply, r root.
 	a, inc := got.request, got.inc
 	var lock *dblock.Lock
 	if a.Hold > 0 {
-		h.until = got.sent.Add(a.Hold)
+		h.end.until = got.sent.Add(a.Hold)
 	}
 	lock, h.notifyLost = root.NewLock(ctx, s.locker, r, h)
 	s.mu.Lock()
@@ -149,7 +147,7 @@ func (h *hold) Fences() []dblock.Fence { return slices.Clone(h.fences) }
 // ValidUntil is until when this process may trust the lease.
 func (h *hold) ValidUntil() time.Time {
 	h.mu.Lock()
-	until := h.until
+	until := h.end.until
 	h.mu.Unlock()
 	if h.detached {
 		return until
@@ -169,7 +167,7 @@ func (h *hold) Check() {
 		}
 	}
 	h.mu.Lock()
-	until := h.until
+	until := h.end.until
 	h.mu.Unlock()
 	if !until.IsZero() && clock.Past(h.l.o.Clock.Now(), until) {
 		go h.lose(dblock.ReasonTimeUp)()
@@ -215,7 +213,7 @@ func (h *hold) lose(why dblock.Reason) (observe func()) {
 func (h *hold) forget() {
 	h.unregister()
 	h.mu.Lock()
-	unknown := h.endUnknown
+	unknown := h.end.unknown
 	h.mu.Unlock()
 	if unknown { // the server may not have the end
 		h.l.reconciler.add(h.inc, h.l.o.Fair, true, h.releases()...)
