@@ -59,8 +59,9 @@ type Task struct {
 	Group string
 
 	// GroupLimit is how many jobs of Group are begun at once. With 1 they run strictly in order,
-	// one after the other. The job that was enqueued last decides for all. A raised limit counts
-	// from the next end of a job at the latest. A lowered one does not count for jobs that were
+	// one after the other. The job that was enqueued last decides for all, also if it is delayed;
+	// of a group without jobs the first one that comes. A raised limit counts from the next end of
+	// a job at the latest. A lowered one does not count for jobs that were
 	// admitted before. Default 1; at most MaxGroupLimit.
 	GroupLimit int
 }

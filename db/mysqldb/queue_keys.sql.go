@@ -170,6 +170,44 @@ func (q *Queries) FreeUnique(ctx context.Context, db DBTX, queue interface{}, un
 	return err
 }
 
+const GroupLimits = `-- name: GroupLimits :many
+SELECT k.queue, k.group_key, k.most
+FROM ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+LIMIT 18446744073709551615
+`
+
+type GroupLimitsRow struct {
+	Queue    []byte
+	GroupKey []byte
+	Most     int32
+}
+
+func (q *Queries) GroupLimits(ctx context.Context, db DBTX, queue interface{}, groupKey interface{}) ([]GroupLimitsRow, error) {
+	rows, err := db.QueryContext(ctx, GroupLimits, queue, groupKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GroupLimitsRow
+	for rows.Next() {
+		var i GroupLimitsRow
+		if err := rows.Scan(&i.Queue, &i.GroupKey, &i.Most); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const KeyHolders = `-- name: KeyHolders :many
 SELECT u.queue, u.unique_key, u.job_id
 FROM ( /*dblock:asks*/

@@ -415,14 +415,30 @@ const OpenGroups = `-- name: OpenGroups :exec
 INSERT INTO dblock_queue_key (queue, group_key, most, taken)
 SELECT a.queue, a.group_key, a.most, 0
 FROM (SELECT pg_catalog.unnest($1::text[]) AS queue, pg_catalog.unnest($2::text[]) AS group_key,
-             pg_catalog.unnest($3::int[]) AS most) a
+             pg_catalog.unnest($3::int[]) AS most, pg_catalog.unnest($4::boolean[]) AS comes) a
+WHERE a.comes OR EXISTS (SELECT FROM dblock_queue_key k WHERE k.queue = a.queue AND k.group_key = a.group_key AND k.most <> a.most)
 ORDER BY a.queue COLLATE "C", a.group_key COLLATE "C"
-ON CONFLICT (queue, group_key) DO UPDATE SET most = excluded.most
+ON CONFLICT (queue, group_key) DO UPDATE SET most = CASE WHEN $5::boolean THEN dblock_queue_key.most ELSE excluded.most END
 `
 
-// Locks groups, and makes those that there are not.
-func (q *Queries) OpenGroups(ctx context.Context, db DBTX, queues []string, groupKeys []string, mosts []int32) error {
-	_, err := db.Exec(ctx, OpenGroups, queues, groupKeys, mosts)
+type OpenGroupsParams struct {
+	Queues    []string
+	GroupKeys []string
+	Mosts     []int32
+	Comes     []bool
+	Keeps     bool
+}
+
+// Locks groups to which jobs come, and makes those that there are not. Others are given their
+// limits if there are such groups. Jobs that were enqueued before keep the limits that groups have.
+func (q *Queries) OpenGroups(ctx context.Context, db DBTX, arg OpenGroupsParams) error {
+	_, err := db.Exec(ctx, OpenGroups,
+		arg.Queues,
+		arg.GroupKeys,
+		arg.Mosts,
+		arg.Comes,
+		arg.Keeps,
+	)
 	return err
 }
 

@@ -42,6 +42,14 @@ INSERT INTO dblock_queue_key (queue, group_key, most, taken)
 VALUES /*dblock:rows*/(sqlc.arg(queue), sqlc.arg(group_key), sqlc.arg(most), 0)/*dblock:end*/
 ON DUPLICATE KEY UPDATE taken = dblock_queue_key.taken;
 
+-- name: GroupLimits :many
+SELECT k.queue, k.group_key, k.most
+FROM ( /*dblock:asks*/
+    SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(group_key) AS BINARY) AS group_key
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+LIMIT 18446744073709551615;
+
 -- name: LockGroups :many
 SELECT k.queue, k.group_key, k.most, k.taken, k.next_seq
 FROM ( /*dblock:asks*/

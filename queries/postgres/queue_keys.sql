@@ -48,14 +48,16 @@ CROSS JOIN LATERAL (
     SELECT x.queue, x.unique_key, x.job_id FROM dblock_queue_unique x WHERE x.queue = a.queue AND x.unique_key = a.unique_key LIMIT 1
 ) u;
 
--- Locks groups, and makes those that there are not.
+-- Locks groups to which jobs come, and makes those that there are not. Others are given their
+-- limits if there are such groups. Jobs that were enqueued before keep the limits that groups have.
 -- name: OpenGroups :exec
 INSERT INTO dblock_queue_key (queue, group_key, most, taken)
 SELECT a.queue, a.group_key, a.most, 0
 FROM (SELECT pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(group_keys)::text[]) AS group_key,
-             pg_catalog.unnest(sqlc.arg(mosts)::int[]) AS most) a
+             pg_catalog.unnest(sqlc.arg(mosts)::int[]) AS most, pg_catalog.unnest(sqlc.arg(comes)::boolean[]) AS comes) a
+WHERE a.comes OR EXISTS (SELECT FROM dblock_queue_key k WHERE k.queue = a.queue AND k.group_key = a.group_key AND k.most <> a.most)
 ORDER BY a.queue COLLATE "C", a.group_key COLLATE "C"
-ON CONFLICT (queue, group_key) DO UPDATE SET most = excluded.most;
+ON CONFLICT (queue, group_key) DO UPDATE SET most = CASE WHEN sqlc.arg(keeps)::boolean THEN dblock_queue_key.most ELSE excluded.most END;
 
 -- Makes jobs ready, in the order of the array, while their groups are below their limits and no job
 -- of theirs waits. The others wait. The groups are locked. No job waits in a group that has no

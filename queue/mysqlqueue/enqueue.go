@@ -58,15 +58,25 @@ func (d *database) Enqueue(ctx context.Context, r *driver.EnqueueRequest) (dups 
 // lockKeys locks the unique keys and groups of jobs, as far as they are there, or fails at once. An
 // INSERT can't do so: if another transaction has inserted the same key, and is open, it waits.
 func lockKeys(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) error {
-	unique, groups := make(map[key]struct{}), make(map[key]struct{})
+	unique, groups, delayed := make(map[key]struct{}), make(map[key]struct{}), make(map[key]int32)
 	for i := range jobs {
 		j := &jobs[i]
 		if j.Unique != "" {
 			unique[key{j.Queue, j.Unique}] = struct{}{}
 		}
-		if j.Group != "" && j.Delay == 0 {
+		switch {
+		case j.Group != "" && j.Delay == 0:
 			groups[key{j.Queue, j.Group}] = struct{}{}
+		case j.Group != "":
+			delayed[key{j.Queue, j.Group}] = j.GroupLimit
 		}
+	}
+	changed, err := changesOf(ctx, on, delayed)
+	if err != nil {
+		return err
+	}
+	for _, k := range changed {
+		groups[k] = struct{}{}
 	}
 	if err := lockNow(ctx, on, mysqldb.LockUniqueNoWait, sorted(unique)); err != nil {
 		return err
@@ -86,7 +96,7 @@ func insertAll(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) ([]dr
 // insertRows is how many rows one statement inserts at most.
 const insertRows = 1000
 
-// insert enqueues jobs. It leaves those that are ready and in a group to place.
+// insert enqueues jobs, and returns those of groups, which are to be assigned to them.
 func insert(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert, keyed bool) (grouped []comer, err error) {
 	enqueue := mysqldb.EnqueueJobs
 	if keyed {
@@ -104,10 +114,11 @@ func insert(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert, keyed bo
 				grown = append(grown, j.DelayMicros(), j.ID[:], []byte(j.Queue), j.Priority, []byte(j.Group))
 			case j.Delay > 0:
 				later = append(later, j.DelayMicros(), j.ID[:], []byte(j.Queue), j.Priority)
-			case j.Group != "":
-				grouped = append(grouped, comer{key{j.Queue, j.Group}, j.ID[:], j.Priority, j.GroupLimit})
-			default:
+			case j.Group == "":
 				ready = append(ready, []byte(j.Queue), j.Priority, j.ID[:])
+			}
+			if j.Group != "" {
+				grouped = append(grouped, comer{key{j.Queue, j.Group}, j.ID[:], j.Priority, j.GroupLimit, j.Delay > 0})
 			}
 		}
 		for _, s := range []struct {

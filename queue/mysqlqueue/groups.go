@@ -16,32 +16,53 @@ type comer struct {
 	job      []byte
 	priority int16
 	limit    int32
+	delayed  bool // it comes later, and only says what the limit is
 }
 
-// assignGroups lets jobs into their groups, in their order, or has them wait. In a group below its
-// limit no job waits. So place reads those that wait only if it raises the limit of a full group:
-// in a caller's transaction of REPEATABLE READ that may lock out other groups.
-func assignGroups(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
+// assignGroups lets jobs into their groups, in their order, or has them wait. The last job of a
+// group says how many there may be at once. Jobs that are due were enqueued before others, and say
+// so of new groups alone. In a group below its limit no job waits. So raiseLimits reads those that
+// wait only if it raises the limit of a full group: in a caller's transaction of REPEATABLE READ
+// that may lock out other groups.
+func assignGroups(ctx context.Context, on mysqldb.DBTX, jobs []comer, due bool) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	most := make(map[key]int32)
+	most, comes, delayed := make(map[key]int32), make(map[key]bool), make(map[key]int32)
 	for _, j := range jobs {
-		most[j.group] = j.limit // the last one's
+		most[j.group] = j.limit
+		if j.delayed {
+			delayed[j.group] = j.limit
+		} else {
+			comes[j.group] = true
+		}
 	}
-	keys := sorted(most)
-	if _, err := mysql.ExecAll(ctx, on, mysqldb.OpenGroups, maxReads, args(keys, func(k key) any { return most[k] })); err != nil {
-		return err
-	}
-	groups, err := lockGroups(ctx, on, keys)
+	keys, err := changesOf(ctx, on, delayed)
 	if err != nil {
 		return err
 	}
-	if err := raiseLimits(ctx, on, keys, groups, most); err != nil {
+	open := args(sorted(comes), func(k key) any { return most[k] })
+	if _, err := mysql.ExecAll(ctx, on, mysqldb.OpenGroups, maxReads, open); err != nil {
 		return err
+	}
+	for k := range comes {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, key.compare)
+	groups, err := lockGroups(ctx, on, slices.Compact(keys))
+	if err != nil {
+		return err
+	}
+	if !due {
+		if err := raiseLimits(ctx, on, groups, most); err != nil {
+			return err
+		}
 	}
 	var ready, blocked []any
 	for _, j := range jobs {
+		if j.delayed {
+			continue
+		}
 		g := groups[j.group]
 		if g == nil {
 			return fmt.Errorf("mysqlqueue: group %q of queue %q was written and is not found", j.group.name, j.group.queue)
@@ -60,18 +81,32 @@ func assignGroups(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	if err := insertMany(ctx, on, mysqldb.BlockJobs, blocked); err != nil {
 		return err
 	}
-	return countGroups(ctx, on, keys, groups)
+	return countGroups(ctx, on, sorted(groups), groups)
+}
+
+// changesOf returns the groups that have other limits. It takes no lock: a delayed job that changes
+// no limit does not wait for its group.
+func changesOf(ctx context.Context, on mysqldb.DBTX, most map[key]int32) (changed []key, err error) {
+	if len(most) == 0 {
+		return nil, nil
+	}
+	err = mysql.QueryAll(ctx, on, mysqldb.GroupLimits, maxReads, args(sorted(most)), func(row *sql.Rows) error {
+		var g mysqldb.GroupLimitsRow
+		err := row.Scan(&g.Queue, &g.GroupKey, &g.Most)
+		if k := (key{string(g.Queue), string(g.GroupKey)}); g.Most != most[k] {
+			changed = append(changed, k)
+		}
+		return err
+	})
+	return changed, err
 }
 
 // raiseLimits gives groups, which are locked, their new limits. If a group that was full is below
 // its limit now, the first of those that wait are let in.
-func raiseLimits(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, most map[key]int32) error {
+func raiseLimits(ctx context.Context, on mysqldb.DBTX, groups map[key]*mysqldb.DblockQueueKey, most map[key]int32) error {
 	var heads []mysqldb.DblockQueueBlocked
-	for _, k := range keys {
+	for _, k := range sorted(groups) {
 		g := groups[k]
-		if g == nil {
-			continue
-		}
 		full := g.Taken >= g.Most
 		if g.Most = most[k]; !full || g.Taken >= g.Most {
 			continue

@@ -53,7 +53,7 @@ func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) ([]
 	if err != nil {
 		return nil, err
 	}
-	return dups, assignGroups(ctx, on, grouped)
+	return dups, assignGroups(ctx, on, grouped, false)
 }
 
 // takeUnique takes the unique keys of jobs, and says which are others'. It locks these, too, so

@@ -233,7 +233,7 @@ func (m maintenance) assignDue(ctx context.Context, on mysqldb.DBTX, due [][]byt
 	}
 	by := make(map[string]comer, len(found))
 	for _, f := range found {
-		by[string(f.JobID)] = comer{key{string(f.Queue), f.GroupKey.String}, f.JobID, f.Priority, f.GroupMost}
+		by[string(f.JobID)] = comer{key{string(f.Queue), f.GroupKey.String}, f.JobID, f.Priority, f.GroupMost, false}
 	}
 	var jobs []comer
 	for _, j := range due {
@@ -241,7 +241,7 @@ func (m maintenance) assignDue(ctx context.Context, on mysqldb.DBTX, due [][]byt
 			jobs = append(jobs, c)
 		}
 	}
-	return assignGroups(ctx, on, jobs)
+	return assignGroups(ctx, on, jobs, true)
 }
 
 // CancelRequests goes along the key.

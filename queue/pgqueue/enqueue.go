@@ -69,7 +69,7 @@ func (d *database) enqueueOn(ctx context.Context, on pgdb.DBTX, tx copier, jobs 
 	case tx != nil && len(jobs) >= copyFrom && !haveUnique(jobs):
 		grouped, err := d.copyJobs(ctx, on, tx, jobs)
 		if err == nil {
-			err = d.assignGroups(ctx, on, grouped)
+			err = d.assignGroups(ctx, on, grouped, false)
 		}
 		if err == nil {
 			err = d.notifyOf(ctx, on, jobs, channel)
@@ -122,8 +122,8 @@ type copier interface {
 }
 
 // copyJobs enqueues jobs without unique keys. Ready jobs get their places in the queue in the order
-// of the jobs, which differ by a microsecond. Jobs of groups without a delay are returned: they are
-// to be placed.
+// of the jobs, which differ by a microsecond. Jobs of groups are returned: they are to be assigned
+// to them.
 func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs []driver.Insert) (grouped []driver.Insert, err error) {
 	rows, err := on.Query(ctx, pgdb.TimeToEnqueue)
 	if err != nil {
@@ -138,10 +138,11 @@ func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs [
 		switch {
 		case jobs[i].Delay > 0:
 			later = append(later, i)
-		case jobs[i].Group != "":
-			grouped = append(grouped, jobs[i])
-		default:
+		case jobs[i].Group == "":
 			ready = append(ready, i)
+		}
+		if jobs[i].Group != "" {
+			grouped = append(grouped, jobs[i])
 		}
 	}
 	_, err = tx.CopyFrom(ctx, d.Table("dblock_queue_job"),

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
@@ -41,11 +40,11 @@ func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []driver.
 	}
 	var grouped []driver.Insert
 	for i := range jobs {
-		if j := &jobs[i]; j.Group != "" && j.Delay == 0 && !out[j.ID] {
+		if j := &jobs[i]; j.Group != "" && !out[j.ID] {
 			grouped = append(grouped, *j)
 		}
 	}
-	return dups, d.assignGroups(ctx, on, grouped)
+	return dups, d.assignGroups(ctx, on, grouped, false)
 }
 
 // insertOnce inserts jobs but for those whose unique keys are taken: by others that it names, or,
@@ -135,26 +134,32 @@ func keyColumns(jobs []driver.Insert, channel string) pgdb.EnqueueKeyedParams {
 	return p
 }
 
-// assignGroups lets jobs into their groups, in their order, or has them wait. The last job of a
-// group says how many there may be at once.
-func (d *database) assignGroups(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert) error {
+// assignGroups lets jobs without a delay into their groups, in their order, or has them wait. The
+// last job of a group says how many there may be at once. Jobs that are due were enqueued before
+// others, and say so of new groups alone.
+func (d *database) assignGroups(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, due bool) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	n := len(jobs)
-	p := pgdb.AssignJobsParams{JobIds: make([]pgtype.UUID, n), Queues: make([]string, n), GroupKeys: make([]string, n), Priorities: make([]int16, n)}
-	most := make(map[[2]string]int32)
+	var p pgdb.AssignJobsParams
+	most, comes := make(map[[2]string]int32), make(map[[2]string]bool)
 	for i := range jobs {
 		j := &jobs[i]
-		p.JobIds[i], p.Queues[i], p.GroupKeys[i], p.Priorities[i] = postgres.UUID(j.ID), j.Queue, j.Group, j.Priority
-		most[[2]string{j.Queue, j.Group}] = j.GroupLimit
+		group := [2]string{j.Queue, j.Group}
+		most[group] = j.GroupLimit
+		if j.Delay > 0 {
+			continue
+		}
+		comes[group] = true
+		p.JobIds, p.Priorities = append(p.JobIds, postgres.UUID(j.ID)), append(p.Priorities, j.Priority)
+		p.Queues, p.GroupKeys = append(p.Queues, j.Queue), append(p.GroupKeys, j.Group)
 	}
-	var queues, groups []string
-	var mosts []int32
+	open := pgdb.OpenGroupsParams{Keeps: due}
 	for k, m := range most {
-		queues, groups, mosts = append(queues, k[0]), append(groups, k[1]), append(mosts, m)
+		open.Queues, open.GroupKeys = append(open.Queues, k[0]), append(open.GroupKeys, k[1])
+		open.Mosts, open.Comes = append(open.Mosts, m), append(open.Comes, comes[k])
 	}
-	if err := d.q.OpenGroups(ctx, on, queues, groups, mosts); err != nil {
+	if err := d.q.OpenGroups(ctx, on, open); err != nil || len(p.JobIds) == 0 {
 		return err
 	}
 	return d.q.AssignJobs(ctx, on, p)

@@ -161,7 +161,7 @@ func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest
 			return bytes.Compare(a.JobID.Bytes[:], b.JobID.Bytes[:])
 		})
 		n = len(due)
-		return true, m.d.assignGroups(ctx, on, comers(due))
+		return true, m.d.assignGroups(ctx, on, comers(due), true)
 	})
 	if err != nil {
 		return 0, err

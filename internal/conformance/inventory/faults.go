@@ -144,8 +144,6 @@ type waiter struct {
 	waits chan struct{}
 }
 
-func newWaiter(ctx context.Context) *waiter { return &waiter{Context: ctx, waits: make(chan struct{})} }
-
 func (w *waiter) Done() <-chan struct{} {
 	w.once.Do(func() { close(w.waits) })
 	return w.Context.Done()

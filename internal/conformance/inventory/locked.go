@@ -369,7 +369,7 @@ func (ownTests) PassesOverLockedBuckets(t *testing.T, e Inventory) {
 	ends := map[string]func() (inventory.Reservation, error){}
 	for _, key := range []string{"gate", "free", "none", "few-1", "few-2", "few-3", "few-4"} {
 		sku, _, _ := strings.Cut(key, "-")
-		w := newWaiter(t.Context())
+		w := &waiter{Context: t.Context(), waits: make(chan struct{})}
 		ends[key] = suite.Begin(func() (inventory.Reservation, error) { return s.Reserve(w, order(key, sku, 1)) })
 		<-w.waits
 	}

@@ -89,17 +89,6 @@ func nodesOfTheirOwn(t *testing.T) (nodes []node) {
 	return nodes
 }
 
-// sharedNodes are three databases on the servers that tests share.
-func sharedNodes(t *testing.T) (nodes []node) {
-	t.Helper()
-	kinds := testdb.Engines()
-	for i := range 3 {
-		kind := kinds[i%len(kinds)]
-		nodes = append(nodes, node{kind: kind, dsn: testdb.Migrated(t, kind)})
-	}
-	return nodes
-}
-
 // durable is a node that claims to be durable: the servers that tests share are not.
 type durable struct{ Leases }
 
@@ -185,7 +174,11 @@ func acquireSoon(t *testing.T, q *dblock.Quorum, key string) (lock *dblock.Lock)
 // TestQuorumIsRefusedByGuards: a quorum's lock has no token to guard with.
 func TestQuorumIsRefusedByGuards(t *testing.T) {
 	t.Parallel()
-	nodes := leasesOf(t, sharedNodes(t))
+	var nodes []Leases // of databases on the servers that tests share
+	for i, kinds := 0, testdb.Engines(); i < 3; i++ {
+		kind := kinds[i%len(kinds)]
+		nodes = append(nodes, node{kind: kind, dsn: testdb.Migrated(t, kind)}.leases(t))
+	}
 	q := quorumOf(t, nodes)
 	lock := suite.Acquire(t, q, "k")
 	for _, n := range nodes {

@@ -31,17 +31,14 @@ type Recipes struct {
 // LockGroup locks a group.
 type LockGroup func(ctx context.Context, tx RowTx, group int64) error
 
-// groupRow locks the group's own row.
-func groupRow(ctx context.Context, tx RowTx, group int64) error {
-	return tx.LockRow(ctx, "team", "id", group, dblock.RowLock{Wait: dblock.WaitAtMost(time.Minute)})
-}
-
 type recipeTests struct{}
 
 // Run runs the suite.
 func (r Recipes) Run(t *testing.T) {
 	suite.RunEach(t, recipeTests{}, r.env)
-	ways := map[string]LockGroup{"Row": groupRow}
+	ways := map[string]LockGroup{"Row": func(ctx context.Context, tx RowTx, group int64) error {
+		return tx.LockRow(ctx, "team", "id", group, dblock.RowLock{Wait: dblock.WaitAtMost(time.Minute)})
+	}}
 	maps.Copy(ways, r.OfGroup)
 	for name, test := range map[string]func(*testing.T, *rowEnv, LockGroup){
 		"TeamsStaySmall": teamsStaySmall, "ASnapshotIsOlderThanTheLock": aSnapshotIsOlderThanTheLock,

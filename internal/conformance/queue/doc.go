@@ -54,6 +54,7 @@
 //   - AnUrgentJobOfTheSameTimeIsFirst: An urgent job passes those that are due in the same moment.
 //   - ALockedGroupHidesNoOthers: A locked group with many due jobs hides no other group.
 //   - ARaisedLimitLetsTheFirstIn: A raised limit admits waiting jobs in order.
+//   - OlderJobsKeepTheLimit: The job that was enqueued last says what the limit of its group is.
 //   - AGroupWithGapsIsDone: A group goes on where jobs of it were deleted.
 //   - AnOldSnapshotBlocksNoGroup: A group goes on after EnqueueTx in a transaction with a snapshot
 //     older than the group's end, at any isolation level.

@@ -16,6 +16,21 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
+// A job with another limit comes to its group later than the one that was enqueued last, which
+// says what the limit is, also if that one is delayed.
+func (mainTests) OlderJobsKeepTheLimit(t *testing.T, d *env) {
+	const limit = "SELECT most FROM dblock_queue_key"
+	task := func(limit int, delay time.Duration) queue.Task {
+		return queue.Task{Kind: "note", Group: "g", GroupLimit: limit, Delay: delay}
+	}
+	q := d.open(t, queue.Options{})
+	enqueue(t, q, task(10, time.Microsecond), task(1, 0))
+	promote(t, q, 1)
+	assert.EqualValues(t, 1, d.Count(t, limit), "after an older job")
+	enqueue(t, q, task(3, time.Hour))
+	assert.EqualValues(t, 3, d.Count(t, limit), "after a delayed job")
+}
+
 // A group's limit is raised while jobs wait. They begin before jobs that come later.
 func (mainTests) ARaisedLimitLetsTheFirstIn(t *testing.T, d *env) {
 	const waiting, late, limit = 40, 4, 3

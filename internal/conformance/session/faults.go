@@ -152,18 +152,13 @@ func (tests) InterruptedHandOvers(t *testing.T, s *env) {
 					}
 					if err == nil {
 						had.Add(1)
-					} else if ctx.Err() == nil && !isDoubt(err) {
+					} else if ctx.Err() == nil && !errors.Is(err, dblock.ErrBusy) && !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrLost) {
 						assert.NoError(t, err)
 					}
 				}
 			})
 		}, &had)
 	}
-}
-
-// isDoubt reports that a statement was interrupted.
-func isDoubt(err error) bool {
-	return errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrLost)
 }
 
 // interrupt interrupts the statements of a process's session again and again, while calls run that
