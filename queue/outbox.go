@@ -17,12 +17,19 @@ import (
 // that the server refuses, for example if a trigger of the host's fails for one of them. Other jobs
 // are claimed in the place of those whose ends go apart, up to a bound.
 //
+// Ends may take long, for example if they have large arguments and the history is kept. A batch
+// that was cut off by its time is sent again in halves, and a single end with more time.
+//
 // The table of dead jobs may be locked, for example by an ALTER TABLE. Only discards need it. They
 // are the first to go apart, and until one is recorded no others are sent with a claim.
 type outbox struct {
 	flushAt int  // so many ends do not wait for others
 	history bool // is kept
 	aside   int  // so many jobs whose ends go apart leave their places to others
+	timeout time.Duration
+
+	most     int           // ends of a batch at most; 0: no bound
+	patience time.Duration // how long a batch of ends may take, if that is longer than timeout
 
 	ends        []end     // not sent yet
 	oldest      time.Time // when the first of them came
@@ -45,6 +52,8 @@ const (
 	restsToReport = 8 // after so many rests Observer.Trouble is called
 
 	asideBatches = 10 // outbox.aside in batches of claims
+
+	unbounded = 1 << 16 // so many ends of a batch are as good as no bound
 )
 
 // apart is how an end is sent that did not go with others.
@@ -102,7 +111,11 @@ func (o *outbox) waitsFor(now time.Time, d time.Duration) time.Duration {
 // compose takes all ends that can be sent together: those of one incarnation, and apart those that
 // were sent before.
 func (o *outbox) compose() *syncBatch {
-	b, left := o.gather(o.ends, func(*end) bool { return true }, len(o.ends))
+	most := len(o.ends)
+	if o.most > 0 {
+		most = min(most, o.most)
+	}
+	b, left := o.gather(o.ends, func(*end) bool { return true }, most)
 	o.ends = left
 	var stay []*claim
 	for _, c := range o.closed {
@@ -180,8 +193,25 @@ func (o *outbox) sends(b *syncBatch) (more bool) {
 	return len(o.ends)+len(o.closed)+len(o.apart) > 0
 }
 
-// accepted notes that the database has recorded the ends of a batch.
-func (o *outbox) accepted(b *syncBatch) {
+// cut notes that a batch was cut off by its time: the next ones have half as many ends, or twice
+// the time.
+func (o *outbox) cut(b *syncBatch) {
+	switch n := len(b.ends); {
+	case n > 1:
+		o.most = n / 2
+	case n == 1:
+		o.most, o.patience = 1, min(2*max(o.patience, o.timeout), max(maxPatience, o.timeout))
+	}
+}
+
+// accepted notes that the database has recorded the ends of a batch, and how long it took.
+func (o *outbox) accepted(b *syncBatch, took time.Duration) {
+	if len(b.ends) >= o.most && took < o.timeout/4 {
+		o.patience = 0
+		if o.most *= 2; o.most > unbounded {
+			o.most = 0
+		}
+	}
 	if len(b.Discarded) > 0 {
 		o.deadLocked = false
 	}

@@ -37,7 +37,8 @@ const (
 func newSyncer(w *worker) *syncer {
 	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs)}
 	s.out = outbox{
-		flushAt: max(w.o.Batch/2, 1), history: w.q.o.History > 0, aside: asideBatches * w.o.Batch, claims: make(map[*claim]struct{}),
+		flushAt: max(w.o.Batch/2, 1), history: w.q.o.History > 0, aside: asideBatches * w.o.Batch,
+		timeout: w.q.o.Timeout, claims: make(map[*claim]struct{}),
 	}
 	s.claims = claimer{
 		o: &w.o, timeout: w.q.o.Timeout, maxPatience: w.q.db.maxPatience(), limit: w.o.Batch, patience: w.q.o.Timeout, inline: inlineBytes / w.o.Batch,
@@ -146,6 +147,9 @@ func (s *syncer) sends(b *syncBatch) {
 	if b.Claim != nil {
 		b.patience = s.claims.patience
 	}
+	if len(b.ends) > 0 {
+		b.patience = max(b.patience, s.out.patience)
+	}
 	b.Member = b.owner.inc.ID
 	s.flying++
 	if s.out.sends(b) {
@@ -161,7 +165,7 @@ func (s *syncer) sync(ctx context.Context, b *syncBatch) {
 	got, err := s.q.driver.Sync(within, &b.SyncBatch)
 	switch {
 	case err != nil:
-		s.unsent(b, err, b.Claim != nil && ctx.Err() == nil && within.Err() != nil)
+		s.unsent(b, err, ctx.Err() == nil && within.Err() != nil)
 		return
 	case len(got.Cancelled) > 0:
 		s.cancelEnds(b, got.Cancelled)
@@ -248,7 +252,7 @@ func (s *syncer) confirmed(b *syncBatch, jobs []driver.Job, void int, took time.
 	defer s.mu.Unlock()
 	s.failing = 0
 	s.landed(b)
-	s.out.accepted(b)
+	s.out.accepted(b, took)
 	s.out.held -= len(b.ends)
 	ran := 0
 	for _, e := range b.ends {

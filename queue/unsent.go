@@ -13,14 +13,18 @@ import (
 // waits.
 const failsToPause = 16
 
-// unsent takes over a sync that has not taken place, or of which that is unknown.
-func (s *syncer) unsent(b *syncBatch, err error, late bool) {
+// unsent takes over a sync that has not taken place, or of which that is unknown. cut: its time was
+// up.
+func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 	is := s.q.db.classify(err)
 	unknown := is == sqlerr.Unresolved
 	apart, locked := s.goesApart(b, is, err)
 	reports := !apart
 	s.mu.Lock()
 	s.landed(b)
+	if cut && !s.q.driver.Exhausted() {
+		s.out.cut(b)
+	}
 	for i := range b.ends {
 		b.ends[i].again = b.ends[i].again || unknown
 	}
@@ -36,7 +40,7 @@ func (s *syncer) unsent(b *syncBatch, err error, late bool) {
 	pass := false
 	if b.Claim != nil {
 		s.claims.woken = true
-		if late {
+		if cut {
 			s.claims.late(b.Claim)
 		} else {
 			s.claims.cursors.reset() // what it would have claimed may stand before them

@@ -416,7 +416,7 @@ INSERT INTO dblock_queue_key (queue, group_key, most, taken)
 SELECT a.queue, a.group_key, a.most, 0
 FROM (SELECT pg_catalog.unnest($1::text[]) AS queue, pg_catalog.unnest($2::text[]) AS group_key,
              pg_catalog.unnest($3::int[]) AS most, pg_catalog.unnest($4::boolean[]) AS comes) a
-WHERE a.comes OR EXISTS (SELECT FROM dblock_queue_key k WHERE k.queue = a.queue AND k.group_key = a.group_key AND k.most <> a.most)
+WHERE a.comes OR COALESCE((SELECT k.most <> a.most FROM dblock_queue_key k WHERE k.queue = a.queue AND k.group_key = a.group_key LIMIT 1), false)
 ORDER BY a.queue COLLATE "C", a.group_key COLLATE "C"
 ON CONFLICT (queue, group_key) DO UPDATE SET most = CASE WHEN $5::boolean THEN dblock_queue_key.most ELSE excluded.most END
 `

@@ -59,7 +59,7 @@ func TestPlans(t *testing.T) {
 
 				"unique": plan(t, d, d.SQL(pgdb.FreeUnique), ids, id, ids, ids), "lock": plan(t, d, d.SQL(pgdb.LockGroups), ids),
 				"free": plan(t, d, d.SQL(pgdb.FreeGroupSlots), ids, id, ids, ids), "admit": plan(t, d, d.SQL(pgdb.AdmitJobs), ids, id, ids, ids),
-				"open": plan(t, d, pgdb.OpenGroups, "'{a}'", "'{a}'", "'{1}'"), "place": plan(t, d, pgdb.AssignJobs, ids, "'{a}'", "'{a}'", "'{1}'"),
+				"open": plan(t, d, pgdb.OpenGroups, "'{a}'", "'{a}'", "'{1}'", "'{f}'", "false"), "place": plan(t, d, pgdb.AssignJobs, ids, "'{a}'", "'{a}'", "'{1}'"),
 				"holders": plan(t, d, pgdb.KeyHolders, "'{a}'", "'{a}'"),
 				"keyed":   plan(t, d, pgdb.EnqueueKeyed, ids, "'{a}'", "'{a}'", "'{1}'", "'{1}'", "'{0}'", "'{x}'", "'{a}'", "'{a}'", "'{1}'", "'c'"),
 			} {
