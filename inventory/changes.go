@@ -110,7 +110,10 @@ func newChanger(d driver.Driver, o Options, r *retrier, cache *skuCache) *change
 		MaxInFlight: apartInFlight,
 		Apart:       true,
 	}
-	c.inserts, c.apart = batch.New(apart), batch.New(apart)
+	c.apart = batch.New(apart)
+	apart.Key = func(change) string { return "" } // they are parted once one of them has met a lock
+	c.inserts = batch.New(apart)
+	apart.Key = func(c change) string { return c.lane }
 	apart.MaxInFlight = 1
 	c.insertsAgain = batch.New(apart)
 	return c
@@ -206,7 +209,9 @@ func isVerdict(err error) bool {
 func (c *changer) moveBatch(ctx context.Context, changes []change, _ bool) ([]batch.Result[changed], error) {
 	results, err := c.move(ctx, changes, attempt{conflicts: ofBatch})
 	if isBlocked(err) && len(changes) == 1 {
-		return c.waiting(changes, apart{forAll, "key " + changes[0].key, changes[0].lines, false}, err), nil
+		ch := changes[0]
+		ch.apart = apart{forAll, "key " + ch.key, ch.lines, false}
+		return c.waiting([]change{ch}, err), nil
 	}
 	return results, err
 }
@@ -222,7 +227,7 @@ func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]ba
 	}
 	results, err := c.move(ctx, changes, this)
 	if ranOut(err) || isBlocked(err) && !several {
-		return c.waiting(changes, changes[0].apart, err), nil
+		return c.waiting(changes, err), nil
 	}
 	return results, err
 }
@@ -247,13 +252,13 @@ func lockWaitFor(changes []change, most time.Duration) time.Duration {
 }
 
 // waiting answers that the changes of a batch were not made because of err, and have to wait.
-func (c *changer) waiting(changes []change, a apart, err error) []batch.Result[changed] {
+func (c *changer) waiting(changes []change, err error) []batch.Result[changed] {
 	if c.retry.named(err) != sqlerr.Retryable {
 		err = nil
 	}
 	results := make([]batch.Result[changed], len(changes))
 	for i := range results {
-		results[i].Value.apart, results[i].Value.met = a, err
+		results[i].Value.apart, results[i].Value.met = changes[i].apart, err
 	}
 	return results
 }

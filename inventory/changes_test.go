@@ -160,6 +160,41 @@ func TestOpenKeysDelayOtherKeysLittle(t *testing.T) {
 	})
 }
 
+// slowMoves is a driver that has no reservation, and takes 10 ms for each statement.
+type slowMoves struct{ openKeys }
+
+func (e *slowMoves) Move(ctx context.Context, fn func(driver.MoveTx) error) error {
+	time.Sleep(10 * time.Millisecond)
+	return e.openKeys.Move(ctx, fn)
+}
+
+// TestUnknownKeysAreCancelledTogether: a crowd cancels keys under which nothing is recorded.
+func TestUnknownKeysAreCancelledTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, err := Options{}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, began := newStore(&slowMoves{}, o), time.Now()
+		var all sync.WaitGroup
+		for i := range 3000 {
+			all.Go(func() {
+				if _, err := s.Cancel(t.Context(), fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > o.Timeout/20 {
+			t.Errorf("they are cancelled after %v", took)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // restocks is a driver that adjusts "locked" when release is closed.
 type restocks struct {
 	carts

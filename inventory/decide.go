@@ -91,12 +91,13 @@ func (d *decision) order(o *order) result {
 	return result{Value: outcome{State: ReservationRefused, unresolved: d.mode.unresolved}, Err: refused}
 }
 
-// isToRecord reports that a refusal is recorded. One for a limit is final only if the buyer has no
-// expired holds: see seller.decideSwept.
+// isToRecord reports that a refusal is recorded. An SKU that is not known may be stocked later, and
+// the order sent again. One for a limit is final only if the buyer has no expired holds: see
+// seller.decideSwept.
 func (d *decision) isToRecord(o *order, refused error) bool {
 	_, unknown := refused.(*UnknownSKUError)
-	records := d.mode.recordRefusals || d.mode.unresolved || o.unresolved
-	return records && !unknown && (o.swept || !isOverLimit(refused))
+	unresolved := d.mode.unresolved || o.unresolved
+	return (unresolved || d.mode.recordRefusals && !unknown) && (o.swept || !isOverLimit(refused))
 }
 
 // refuse says behind which lock an order has to wait before it can be decided, or why it does not

@@ -125,6 +125,16 @@ func TestDecide(t *testing.T) {
 			mode: mode{assumeNew: true, recordRefusals: true},
 			want: []string{"sold", "passed over", "passed over", "sold"}, insert: 2, take: 5,
 		},
+		"after an attempt that may yet sell all are recorded": {
+			reqs: []Request{req("1", "x", 1), req("2", "a", 6)},
+			mode: mode{unresolved: true},
+			want: []string{"unknown", "sold out, 5 left"}, insert: 2,
+		},
+		"an unknown SKU may be known later": {
+			reqs: []Request{req("1", "x", 1), req("2", "a", 6)},
+			mode: mode{recordRefusals: true},
+			want: []string{"unknown", "sold out, 5 left"}, insert: 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

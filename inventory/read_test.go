@@ -69,7 +69,7 @@ func (*sweptBeside) Due(context.Context, []string, int) ([]driver.Due, error) { 
 func TestALookIsNotOlderThanSweeps(t *testing.T) {
 	t.Parallel()
 	d := &sweptBeside{}
-	s := &seller{driver: d, retry: &retrier{d, time.Minute}, cache: newCache(time.Minute)}
+	s := &seller{driver: d, retry: &retrier{driver: d, timeout: time.Minute}, cache: newCache(time.Minute)}
 	o := order{Request: Request{Key: "k", SKU: "sale", Buyer: "ann", Qty: 1, Limit: 2}}
 	answers, err := s.readBatch(t.Context(), []order{o}, false)
 	if err != nil || !answers[0].Value.passed {

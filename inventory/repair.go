@@ -72,14 +72,17 @@ func (s *Store) toRepair(ctx context.Context, skus []string) (all []string, err 
 }
 
 func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
-	adjust := func(fn func(context.Context, driver.AdjustTx) (commit bool, err error)) error {
-		return s.adjust(ctx, sku, fmt.Sprintf("repair of %q", sku), func(ctx context.Context) error {
-			return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (bool, error) { return fn(ctx, tx) })
+	adjust := func(fn func(context.Context, driver.AdjustTx, attempt) (commit bool, err error)) error {
+		return s.adjust(ctx, sku, fmt.Sprintf("repair of %q", sku), func(ctx context.Context, this attempt) error {
+			return s.driver.Adjust(ctx, func(tx driver.AdjustTx) (bool, error) { return fn(ctx, tx, this) })
 		})
 	}
-	err = adjust(func(ctx context.Context, tx driver.AdjustTx) (bool, error) {
-		r, err = repairStock(ctx, tx, sku)
-		return r.Moved != 0, err
+	err = adjust(func(ctx context.Context, tx driver.AdjustTx, this attempt) (bool, error) {
+		now, err := repairStock(ctx, tx, sku)
+		if err == nil && (now.Why != "" || !this.unresolved) { // else an attempt before has repaired it
+			r = now
+		}
+		return now.Moved != 0, err
 	})
 	if err != nil {
 		return Repair{}, err
@@ -87,9 +90,12 @@ func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
 	if r.Moved != 0 {
 		s.cache.cameIn(sku)
 	}
-	err = adjust(func(ctx context.Context, tx driver.AdjustTx) (bool, error) {
-		r.Quotas, err = repairQuotas(ctx, tx, sku)
-		return r.Quotas > 0, err
+	err = adjust(func(ctx context.Context, tx driver.AdjustTx, this attempt) (bool, error) {
+		n, err := repairQuotas(ctx, tx, sku)
+		if err == nil && (n > 0 || !this.unresolved) {
+			r.Quotas = n
+		}
+		return n > 0, err
 	})
 	if err != nil {
 		r.Quotas = 0

@@ -70,6 +70,56 @@ func TestRepairLocksOnlyWhatIsWrong(t *testing.T) {
 	}
 }
 
+// forgetful is a driver of which one SKU is wrong. Its first repair is committed without a reply.
+type forgetful struct {
+	catalogue
+	repaired bool
+}
+
+func (*forgetful) Failure(error) driver.Failure { return driver.Failure{Class: sqlerr.Unresolved} }
+
+func (f *forgetful) Adjust(ctx context.Context, fn func(driver.AdjustTx) (bool, error)) error {
+	commit, err := fn(forgetfulTx{f: f})
+	if err == nil && commit && !f.repaired {
+		f.repaired = true
+		return errLost
+	}
+	return err
+}
+
+type forgetfulTx struct {
+	driver.AdjustTx
+	f *forgetful
+}
+
+func (forgetfulTx) LockStock(context.Context, string, bool) ([]driver.Bucket, error) {
+	return []driver.Bucket{{}}, nil
+}
+
+func (t forgetfulTx) Balance(_ context.Context, sku string) (driver.Balance, error) {
+	if t.f.repaired || sku != "lost" {
+		return driver.Balance{SKU: sku}, nil
+	}
+	return driver.Balance{SKU: sku, Available: 1, Restocked: 2}, nil
+}
+
+func (forgetfulTx) AddStock(context.Context, []driver.Units) error { return nil }
+
+func (forgetfulTx) QuotaDrifts(context.Context, string) ([]driver.Count, error) { return nil, nil }
+
+// TestARepairWithoutAReplyIsReported: the second attempt finds nothing wrong any more.
+func TestARepairWithoutAReplyIsReported(t *testing.T) {
+	t.Parallel()
+	s, err := functions{}.NewStore(Options{}, func() (driver.Driver, error) { return &forgetful{}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	repairs, err := s.Repair(t.Context())
+	if err != nil || len(repairs) != 1 || repairs[0].Moved != 1 || repairs[0].Before.SKU != "lost" {
+		t.Errorf("got %+v, %v", repairs, err)
+	}
+}
+
 // losesReplies is a driver whose adjustments are committed without a reply.
 type losesReplies struct{ driver.Driver }
 

@@ -10,7 +10,7 @@ import (
 
 // Restock changes the stock of a.SKU by a.Delta: up for a delivery or a return, down for a
 // write-off. A new SKU is created, unless Delta is negative. Sent again under the same ID it
-// changes nothing and says replayed.
+// changes nothing and says replayed, as it does if a reply of its own was lost.
 //
 // Errors: ErrSoldOut (a negative Delta that exceeds what is left), ErrUnknownSKU, ErrKeyReused,
 // ErrRejected, and of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown,
@@ -26,7 +26,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 	defer leave()
 	change := driver.Adjustment(a)
 	var verdict error
-	err = s.adjust(ctx, a.SKU, fmt.Sprintf("adjustment %q", a.ID), func(ctx context.Context) error {
+	err = s.adjust(ctx, a.SKU, fmt.Sprintf("adjustment %q", a.ID), func(ctx context.Context, _ attempt) error {
 		replayed, verdict = false, nil
 		err := s.driver.Adjust(ctx, func(tx driver.AdjustTx) (commit bool, err error) {
 			verdict, err = adjust(ctx, tx, change)

@@ -80,6 +80,29 @@ func ranOut(err error) bool {
 type retrier struct {
 	driver  driver.Driver
 	timeout time.Duration // of all attempts together
+	slots   chan struct{} // of statements that run; nil: there may be any number
+}
+
+// newRetrier returns one that leaves a connection of the pool to a hook, for what it reads there.
+func newRetrier(d driver.Driver, timeout time.Duration) *retrier {
+	r := &retrier{driver: d, timeout: timeout}
+	if caps := d.Caps(); caps.Hooked && caps.Connections > 0 {
+		r.slots = make(chan struct{}, max(1, caps.Connections-1))
+	}
+	return r
+}
+
+// once makes one attempt.
+func (r *retrier) once(ctx context.Context, this attempt, what func(context.Context, attempt) error) error {
+	if r.slots != nil {
+		select {
+		case r.slots <- struct{}{}:
+			defer func() { <-r.slots }()
+		case <-ctx.Done():
+			return sqlerr.Unwritten(ctx.Err())
+		}
+	}
+	return what(ctx, this)
 }
 
 // do runs what until it says yes or no. An attempt whose connection was lost may have been
@@ -91,7 +114,7 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 	unreachable := 0
 	var met error // the last conflict, or else the first lock that did not come in time
 	for n := 0; ; n++ {
-		err := what(ctx, this)
+		err := r.once(ctx, this, what)
 		if err == nil {
 			return nil
 		}
@@ -113,7 +136,7 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 				return &ended{sqlerr.Public(is.Class), err}
 			}
 		case sqlerr.Busy:
-			if !this.unresolved {
+			if !this.unresolved && !(is.Locked && this.waitsAgain(ctx)) {
 				if met != nil && sqlerr.Ended(ctx) { // in the midst of another attempt
 					return outOfTime(parent, false, r.named(met), met)
 				}
@@ -132,6 +155,16 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 		}
 		this.way = lockAll
 	}
+}
+
+// leastWait is how long an attempt has to be able to wait for a lock.
+const leastWait = 100 * time.Millisecond
+
+// waitsAgain reports that a lock is waited for again that did not come in time: the server gives up
+// before the caller does. A change leaves its queue then, and comes back.
+func (a attempt) waitsAgain(ctx context.Context) bool {
+	deadline, _ := ctx.Deadline() // do sets one
+	return (a.conflicts == ofOne || a.lane != "") && time.Until(deadline) >= leastWait
 }
 
 // blocked returns the error of an attempt that is not to be repeated, as it holds others up, or as

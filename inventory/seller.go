@@ -201,10 +201,11 @@ func (o *order) unknown(got outcome, err error) (outcome, error) {
 	return got, err
 }
 
-// isOverLimit reports that an order was refused for its limit by what buyers have now.
+// isOverLimit reports that an order was refused for its limit by what buyers have now. A hook's own
+// refusal may wrap such an error of another order.
 func isOverLimit(err error) bool {
 	var limit *BuyerLimitError
-	return errors.As(err, &limit) && !limit.Replayed
+	return errors.As(err, &limit) && !limit.Replayed && !errors.As(err, new(*driver.HookError))
 }
 
 // sellDirect sells one order by one conditional UPDATE. What that does not settle passes on, to be

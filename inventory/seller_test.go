@@ -1,10 +1,47 @@
 package inventory
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
+
+// hasHook is a driver with a hook, and a pool of 4 connections.
+type hasHook struct{ driver.Driver }
+
+func (hasHook) Caps() driver.Caps { return driver.Caps{Hooked: true, Connections: 4} }
+
+// TestAllStatementsLeaveAConnection: whatever is called, one connection is left for what hooks
+// read.
+func TestAllStatementsLeaveAConnection(t *testing.T) {
+	t.Parallel()
+	r := newRetrier(hasHook{}, time.Minute)
+	var now, most atomic.Int64
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			err := r.do(t.Context(), attempt{}, func(context.Context, attempt) error {
+				n := now.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				time.Sleep(time.Millisecond)
+				now.Add(-1)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if most.Load() > 3 {
+		t.Errorf("%d statements at once", most.Load())
+	}
+}
 
 // TestHooksLeaveAConnection: however many connections there may be, statements with hooks leave one
 // of them for what hooks read by the host's pool. Without a hook they may have all.

@@ -28,7 +28,7 @@ type Store struct {
 
 // newStore makes a Store; o has its defaults.
 func newStore(d driver.Driver, o Options) *Store {
-	s := &Store{driver: d, o: o, retry: &retrier{d, o.Timeout}, cache: newCache(o.SoldOutTTL), calls: newCalls()}
+	s := &Store{driver: d, o: o, retry: newRetrier(d, o.Timeout), cache: newCache(o.SoldOutTTL), calls: newCalls()}
 	s.adjusting = newAdjusting(d.Caps().Connections)
 	s.allotments = &allotments{driver: d, retry: s.retry, cache: s.cache, calls: s.calls, units: o.Allotment}
 	s.changer = newChanger(d, o, s.retry, s.cache)
@@ -95,8 +95,8 @@ func (s *Store) Cancel(ctx context.Context, key string) (Reservation, error) {
 }
 
 // Sweep gives back what was held under at most limit reservations, 1 to 8,192, that have expired,
-// those first that expired first, and says how many they were. Until then their units are not for
-// sale; nothing else depends on it.
+// those first that expired first, and says how many they were. Those whose commit got no reply are
+// swept, and not counted. Until then their units are not for sale; nothing else depends on it.
 //
 // One that the database refuses does not stop the others: Sweep goes on, returns how many it has
 // swept and the error ErrRejected of the first that was refused, and comes back to that later,
@@ -206,7 +206,7 @@ func (s *Store) call(ctx context.Context, named string, what func(context.Contex
 
 // adjust is call for a change of an SKU's stock beside orders. It waits for its turn for at most
 // Options.Timeout.
-func (s *Store) adjust(ctx context.Context, sku, named string, what func(context.Context) error) error {
+func (s *Store) adjust(ctx context.Context, sku, named string, what func(context.Context, attempt) error) error {
 	waiting, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	leave, ok := s.adjusting.acquire(waiting, sku)
@@ -214,10 +214,14 @@ func (s *Store) adjust(ctx context.Context, sku, named string, what func(context
 		return s.retry.explain(outOfTime(ctx, false, sqlerr.Busy, errAdjusting), named)
 	}
 	defer leave()
-	return s.run(ctx, named, what)
+	if err := s.retry.do(ctx, attempt{}, what); err != nil {
+		return s.retry.explain(err, named)
+	}
+	return nil
 }
 
-var errAdjusting = errors.New("other changes of stock wait for locked rows, and are before it: nothing was sent")
+var errAdjusting = errors.New("other changes of stock were before it for too long: nothing was sent; send fewer at once, " +
+	"or look for transactions that have their rows locked")
 
 // run is call for what belongs to a call.
 func (s *Store) run(ctx context.Context, named string, what func(context.Context) error) error {
@@ -228,8 +232,9 @@ func (s *Store) run(ctx context.Context, named string, what func(context.Context
 	return nil
 }
 
-// Close refuses further calls and waits, while ctx lives, for those under way. It leaves the
-// pool, which is its owner's, open.
+// Close refuses further calls and waits, while ctx lives, for those under way. Give it a context
+// that lives: with one that has ended it gives no allotment back. It leaves the pool, which is its
+// owner's, open.
 func (s *Store) Close(ctx context.Context) error {
 	s.calls.close()
 	err := errors.Join(s.seller.close(ctx), s.changer.close(ctx), s.calls.wait(ctx))

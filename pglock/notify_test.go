@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/pglock"
 )
@@ -72,5 +75,32 @@ func TestNotificationsNameNoKey(t *testing.T) {
 		if _, err := spy.Exec(ctx, "UNLISTEN *"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestTheHostHearsNothing: the host's pool has a function for notifications. It is not called, and
+// a release wakes the next waiter.
+func TestTheHostHearsNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cfg := testdb.MigratedPostgres(t).Config()
+	cfg.ConnConfig.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { t.Errorf("the host received %+v", n) }
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for range 2 {
+		l, err := pglock.NewLeaseLocker(ctx, pool, pglock.LeaseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close(context.WithoutCancel(ctx)) }()
+		lock, err := l.Acquire(ctx, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(500*time.Millisecond, func() { _ = lock.Release(ctx) })
 	}
 }

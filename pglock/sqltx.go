@@ -28,7 +28,12 @@ type Tx interface {
 // SQLTx lets the functions of this package take a transaction of database/sql, and so of GORM, ent
 // or sqlx. The driver underneath must be pgx's (github.com/jackc/pgx/v5/stdlib): with another one
 // they fail, and say so.
-func SQLTx(tx *sql.Tx) Tx { return sqlTx{tx} }
+func SQLTx(tx *sql.Tx) Tx {
+	if tx == nil {
+		return nil // which they refuse
+	}
+	return sqlTx{tx}
+}
 
 type sqlTx struct{ tx *sql.Tx }
 

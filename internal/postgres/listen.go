@@ -29,7 +29,7 @@ const listensWithin = 5 * time.Minute
 //
 // Errors: dblock.ErrUnsupported if there is a pooler and nothing came; the driver's.
 func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(), received func(payload string)) error {
-	conn, err := Connect(ctx, pool, func(*pgx.ConnConfig) {})
+	conn, err := Connect(ctx, pool, func(cfg *pgx.ConnConfig) { cfg.OnNotification = nil }) // the host's would take them
 	if err != nil {
 		return err
 	}

@@ -245,12 +245,13 @@ func (mergeTests) AHookIsRunAgain(t *testing.T, s *env) {
 }
 
 // AHookThatKeepsItsErrorsIsFound has hooks return nil although their transaction has failed or
-// ended: nothing is sold.
+// ended, or an error that a Store has returned: nothing is sold.
 func (mergeTests) AHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
 	for name, spoil := range map[string]func(exec func(string) error) error{
 		"ended":  func(exec func(string) error) error { return exec("ROLLBACK") },
 		"anew":   func(exec func(string) error) error { return exec("ROLLBACK AND CHAIN") },
 		"failed": func(exec func(string) error) error { return s.fails(t, exec) },
+		"limit":  func(func(string) error) error { return &inventory.BuyerLimitError{SKU: "another"} },
 		"twice": func(exec func(string) error) error {
 			_ = exec("INSERT INTO own_order VALUES ('z', 0), ('z', 0)")
 			return nil
@@ -262,7 +263,7 @@ func (mergeTests) AHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
 		s.stock(t, name, 10)
 		err := suite.Second(store.Reserve(t.Context(), order(name, name, 1)))
 		assert.ErrorIs(t, err, inventory.ErrRejected, name)
-		known := name == "twice" || name == "failed" && s.Postgres() // its transaction is still there
+		known := name == "twice" || name == "limit" || name == "failed" && s.Postgres() // its transaction is still there
 		assert.Equal(t, !known, errors.Is(err, dblock.ErrOutcomeUnknown), "%s: %v", name, err)
 		assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), name)), inventory.ErrNotFound, name)
 		s.wantsBooks(t, name, 10, 0, 0)
