@@ -93,7 +93,8 @@ func (d *leaseDriver) Get(ctx context.Context, key string) (l lease.HeldLease, h
 // getShared reads a holder of a key that none holds exclusively, or else the key's last token.
 func (d *leaseDriver) getShared(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
 	r, err := read(ctx, d.conns, func(on mysqldb.DBTX) (mysqldb.GetSharedOrPermitsRow, error) {
-		return d.q.GetSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
+		k := []byte(key)
+		return d.q.GetSharedOrPermits(ctx, on, mysqldb.GetSharedOrPermitsParams{WaitedKey: k, TicketsKey: k, SharedKey: k, PermitsKey: k})
 	})
 	switch {
 	case err == nil:

@@ -118,6 +118,15 @@ func (s *Server) list(listed []lease.HeldLease, key string, mode dblock.Mode, g 
 			x.Waiters++
 		}
 	}
+	queued := make(map[member.ID]bool)
+	for _, t := range s.tickets[key] {
+		queued[t.by.Member] = s.alive(t.by.Member)
+	}
+	for _, alive := range queued {
+		if alive {
+			x.Waiters++
+		}
+	}
 	return append(listed, x)
 }
 

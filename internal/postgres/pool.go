@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // sessions begin with these parameters. They have the server plan each statement once, by its keys.
@@ -175,16 +176,17 @@ func Connect(ctx context.Context, host *pgxpool.Pool, change func(*pgx.ConnConfi
 }
 
 // safe returns a hook that fails if the host's panics. It is called on goroutines of dblock's own,
-// and the contexts there have none of the host's values.
+// and the contexts there have none of the host's values. Its errors come before a statement is
+// sent.
 func safe[T any](name string, hook func(context.Context, T) error) func(context.Context, T) error {
 	if hook == nil {
 		return nil
 	}
 	return func(ctx context.Context, conn T) (err error) {
 		if failed := callback.Try(func() { err = hook(ctx, conn) }); failed != nil {
-			return fmt.Errorf("the pool's %s for a connection of dblock's own: %w", name, failed)
+			err = fmt.Errorf("the pool's %s for a connection of dblock's own: %w", name, failed)
 		}
-		return err
+		return sqlerr.Unwritten(err)
 	}
 }
 

@@ -2,7 +2,9 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/postgres"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
@@ -133,4 +136,38 @@ func TestClientsThatAreGone(t *testing.T) {
 	until(1)
 	assert.Equal(t, []string{"TABLE locked -- host"}, waiting())
 	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+// TestAHookThatFailsSendsNothing: no connection can be made, so that nothing is written.
+func TestAHookThatFailsSendsNothing(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(cfg *pgxpool.Config, fail func() error){
+		"BeforeConnect": func(cfg *pgxpool.Config, fail func() error) {
+			cfg.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return fail() }
+		},
+		"AfterConnect": func(cfg *pgxpool.Config, fail func() error) {
+			cfg.AfterConnect = func(context.Context, *pgx.Conn) error { return fail() }
+		},
+	} {
+		cfg, err := pgxpool.ParseConfig(testdb.PostgresURL(t))
+		require.NoError(t, err)
+		var fails atomic.Bool
+		set(cfg, func() error {
+			if fails.Load() {
+				return errors.New("token service: 503")
+			}
+			return nil
+		})
+		host, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		require.NoError(t, err)
+		t.Cleanup(host.Close)
+		own, err := postgres.OpenPool(t.Context(), host, 1, nil)
+		require.NoError(t, err)
+		defer own.Close()
+		own.Reset()
+		fails.Store(true)
+		_, err = own.Exec(t.Context(), "SELECT 1")
+		assert.ErrorContains(t, err, "503", name)
+		assert.Equal(t, sqlerr.Unavailable, postgres.Classify(err), name)
+	}
 }

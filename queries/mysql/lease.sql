@@ -401,9 +401,12 @@ SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIG
        CAST(TIMESTAMPDIFF(MICROSECOND, held.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
             LEAST(COALESCE(held.held_until, m.expires_at), COALESCE(m.expires_at, held.held_until))), 0) AS SIGNED) AS remaining_us,
-       (SELECT COUNT(*) FROM dblock_lease_waiter w
+       CAST((SELECT COUNT(*) FROM dblock_lease_waiter w
         JOIN dblock_member wm ON wm.member_id = w.member_id
-        WHERE w.lease_key = held.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+        WHERE w.lease_key = held.lease_key AND w.expires_at > +UTC_TIMESTAMP(6))
+        + (SELECT COUNT(DISTINCT t.member_id) FROM dblock_ticket t
+        JOIN dblock_member tm ON tm.member_id = t.member_id
+        WHERE t.lease_key = held.lease_key AND tm.expires_at > +UTC_TIMESTAMP(6)) AS SIGNED) AS waiters
 FROM (
     SELECT l.lease_key, 0 AS mode, l.token, l.handle, l.member_id, l.held_until, l.changed_at, l.label, 0 AS permits, 0 AS limited_to
     FROM dblock_lease l WHERE l.handle IS NOT NULL AND NOT l.shared -- else it waits for readers
@@ -465,8 +468,12 @@ SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '
        CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
             LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
-       (SELECT COUNT(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = l.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+       CAST((SELECT COUNT(*) FROM dblock_lease_waiter w
+        JOIN dblock_member wm ON wm.member_id = w.member_id
+        WHERE w.lease_key = l.lease_key AND w.expires_at > +UTC_TIMESTAMP(6))
+        + (SELECT COUNT(DISTINCT t.member_id) FROM dblock_ticket t
+        JOIN dblock_member tm ON tm.member_id = t.member_id
+        WHERE t.lease_key = l.lease_key AND tm.expires_at > +UTC_TIMESTAMP(6)) AS SIGNED) AS waiters
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key)
@@ -481,8 +488,12 @@ SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, h
        CAST(TIMESTAMPDIFF(MICROSECOND, held.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
             LEAST(COALESCE(held.held_until, m.expires_at), COALESCE(m.expires_at, held.held_until))), 0) AS SIGNED) AS remaining_us,
-       (SELECT COUNT(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = sqlc.arg(waited_key) AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+       CAST((SELECT COUNT(*) FROM dblock_lease_waiter w
+        JOIN dblock_member wm ON wm.member_id = w.member_id
+        WHERE w.lease_key = sqlc.arg(waited_key) AND w.expires_at > +UTC_TIMESTAMP(6))
+        + (SELECT COUNT(DISTINCT t.member_id) FROM dblock_ticket t
+        JOIN dblock_member tm ON tm.member_id = t.member_id
+        WHERE t.lease_key = sqlc.arg(tickets_key) AND tm.expires_at > +UTC_TIMESTAMP(6)) AS SIGNED) AS waiters
 FROM (
     SELECT 1 AS mode, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, r.data, 0 AS permits, 0 AS limited_to
     FROM dblock_reader r WHERE r.lease_key = sqlc.arg(shared_key)

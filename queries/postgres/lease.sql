@@ -224,9 +224,12 @@ SELECT held.lease_key::text AS lease_key, held.mode::smallint AS mode, held.toke
        held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(held.changed_at) THEN clock_timestamp() - held.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(held.held_until, m.expires_at)) THEN LEAST(held.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
-       (SELECT count(*) FROM dblock_lease_waiter w
+       ((SELECT count(*) FROM dblock_lease_waiter w
         JOIN dblock_member wm ON wm.member_id = w.member_id
-        WHERE w.lease_key = held.lease_key AND w.expires_at > clock_timestamp()) AS waiters
+        WHERE w.lease_key = held.lease_key AND w.expires_at > clock_timestamp())
+        + (SELECT pg_catalog.count(DISTINCT t.member_id) FROM dblock_ticket t
+        JOIN dblock_member tm ON tm.member_id = t.member_id
+        WHERE t.lease_key = held.lease_key AND tm.expires_at > clock_timestamp()))::bigint AS waiters
 FROM (
     SELECT l.lease_key, 0 AS mode, l.token, l.handle, l.member_id, l.held_until, l.changed_at, l.label, 0 AS permits, 0 AS limited_to
     FROM dblock_lease l WHERE l.handle IS NOT NULL AND NOT l.shared -- else it waits for readers
@@ -280,8 +283,12 @@ SELECT q.lease_key, 0::smallint, q.handle FROM dblock_ticket q WHERE q.member_id
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(l.changed_at) THEN clock_timestamp() - l.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(l.held_until, m.expires_at)) THEN LEAST(l.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
-       (SELECT count(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
+       ((SELECT count(*) FROM dblock_lease_waiter w
+        JOIN dblock_member wm ON wm.member_id = w.member_id
+        WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
+        + (SELECT pg_catalog.count(DISTINCT t.member_id) FROM dblock_ticket t
+        JOIN dblock_member tm ON tm.member_id = t.member_id
+        WHERE t.lease_key = l.lease_key AND tm.expires_at > clock_timestamp()))::bigint AS waiters
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key)
@@ -294,8 +301,12 @@ SELECT held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uu
        held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label, held.data,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(held.changed_at) THEN clock_timestamp() - held.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(held.held_until, m.expires_at)) THEN LEAST(held.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
-       (SELECT count(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = sqlc.arg(lease_key) AND w.expires_at > clock_timestamp()) AS waiters
+       ((SELECT count(*) FROM dblock_lease_waiter w
+        JOIN dblock_member wm ON wm.member_id = w.member_id
+        WHERE w.lease_key = sqlc.arg(lease_key) AND w.expires_at > clock_timestamp())
+        + (SELECT pg_catalog.count(DISTINCT t.member_id) FROM dblock_ticket t
+        JOIN dblock_member tm ON tm.member_id = t.member_id
+        WHERE t.lease_key = sqlc.arg(lease_key) AND tm.expires_at > clock_timestamp()))::bigint AS waiters
 FROM (
     SELECT 1 AS mode, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, r.data, 0 AS permits, 0 AS limited_to
     FROM dblock_reader r WHERE r.lease_key = sqlc.arg(lease_key)

@@ -44,6 +44,7 @@ func (contract) ServesInOrder(t *testing.T, p Place) {
 	}
 	for _, l := range processes {
 		suite.IsTaken(t, l, "k")
+		assert.EqualValues(t, len(processes), suite.Must(l.Held(t.Context()))(t)[0].Waiters, "processes that wait")
 	}
 	giveUp()
 	for _, w := range leave {

@@ -19,16 +19,15 @@ import (
 // A job with another limit comes to its group later than the one that was enqueued last, which
 // says what the limit is, also if that one is delayed.
 func (mainTests) OlderJobsKeepTheLimit(t *testing.T, d *env) {
-	const limit = "SELECT most FROM dblock_queue_key"
-	task := func(limit int, delay time.Duration) queue.Task {
-		return queue.Task{Kind: "note", Group: "g", GroupLimit: limit, Delay: delay}
+	task := func(limit int, d time.Duration) queue.Task {
+		return queue.Task{Kind: "note", Group: "g", GroupLimit: limit, Delay: d}
 	}
 	q := d.open(t, queue.Options{})
 	enqueue(t, q, task(10, time.Microsecond), task(1, 0))
 	promote(t, q, 1)
-	assert.EqualValues(t, 1, d.Count(t, limit), "after an older job")
+	assert.EqualValues(t, 1, d.Count(t, "SELECT most FROM dblock_queue_key"), "after an older job")
 	enqueue(t, q, task(3, time.Hour))
-	assert.EqualValues(t, 3, d.Count(t, limit), "after a delayed job")
+	assert.EqualValues(t, 3, d.Count(t, "SELECT most FROM dblock_queue_key"), "after a delayed job")
 }
 
 // A group's limit is raised while jobs wait. They begin before jobs that come later.
