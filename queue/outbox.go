@@ -31,11 +31,12 @@ type outbox struct {
 	most     int           // ends of a batch at most; 0: no bound
 	patience time.Duration // how long a batch of ends may take, if that is longer than timeout
 
-	ends        []end     // not sent yet
-	oldest      time.Time // when the first of them came
-	apart       []end     // such as do not go with others
-	apartFlying bool
-	deadLocked  bool // discards go apart: the last batch with some met a lock
+	ends          []end     // not sent yet
+	oldest        time.Time // when the first of them came
+	apart         []end     // such as do not go with others
+	apartFlying   bool
+	patientFlying bool
+	deadLocked    bool // discards go apart: the last batch with some met a lock
 
 	claims map[*claim]struct{} // with jobs whose ends are not confirmed
 	closed []*claim            // without, which was not said yet
@@ -51,6 +52,9 @@ const (
 	longestRest   = 250 * time.Millisecond
 	restsToReport = 8 // after so many rests Observer.Trouble is called
 
+	patientTime  = 3 * time.Second // for a batch that waits for a second for each kind of key
+	patientPause = 4 * time.Second // before an end waits in the server's queue again
+
 	asideBatches = 10 // outbox.aside in batches of claims
 
 	unbounded = 1 << 16 // so many ends of a batch are as good as no bound
@@ -63,6 +67,8 @@ type apart struct {
 	share int       // how many ends its batch has at most; 0: it goes with all others
 	rests int       // how often it was alone and could not be recorded
 	until time.Time // it rests until then
+
+	patientAgain time.Time // it waits in the server's queue for a row no sooner
 }
 
 // add takes an end. It reports whether a batch is to look for it.
@@ -158,6 +164,32 @@ func (o *outbox) composeApart(now time.Time) (b *syncBatch, wait time.Duration) 
 	return b, 0
 }
 
+// composePatient makes a batch of the end that has rested most often; nil: there is none before
+// wait. It waits in the server's queue for the rows of its keys. One such batch is under way at a
+// time, beside those that do not wait.
+func (o *outbox) composePatient(now time.Time) (b *syncBatch, wait time.Duration) {
+	wait = time.Minute
+	if o.patientFlying {
+		return nil, wait
+	}
+	most := -1
+	for i := range o.apart {
+		a := &o.apart[i].apart
+		if rest := a.patientAgain.Sub(now); a.rests > 0 && rest > 0 {
+			wait = min(wait, rest)
+		} else if a.rests > 0 && (most < 0 || a.rests > o.apart[most].apart.rests) {
+			most = i
+		}
+	}
+	if most < 0 {
+		return nil, wait
+	}
+	o.apart[0], o.apart[most] = o.apart[most], o.apart[0]
+	b, o.apart = o.gather(o.apart, func(*end) bool { return true }, 1)
+	o.patientFlying, b.apart, b.Patient = true, true, true
+	return b, 0
+}
+
 // gather makes a batch of most ends, at most, that can be sent together, and returns those that are
 // left.
 func (o *outbox) gather(ends []end, fits func(*end) bool, most int) (b *syncBatch, left []end) {
@@ -220,7 +252,10 @@ func (o *outbox) accepted(b *syncBatch, took time.Duration) {
 // landed notes that a batch has an answer, or will get none.
 func (o *outbox) landed(b *syncBatch) {
 	o.sent -= len(b.ends)
-	if b.apart {
+	switch {
+	case b.Patient:
+		o.patientFlying = false
+	case b.apart:
 		o.apartFlying = false
 	}
 }
@@ -259,6 +294,9 @@ func (o *outbox) setApart(b *syncBatch, locked bool) (others []end) {
 		if len(b.ends) == 1 {
 			e.apart.until = now.Add(pace.Jitter(min(firstRest<<min(e.apart.rests, 10), longestRest)))
 			e.apart.rests++
+			if b.Patient {
+				e.apart.patientAgain = now.Add(pace.Jitter(patientPause))
+			}
 		}
 		e.apart.share = share
 		o.apart = append(o.apart, e)

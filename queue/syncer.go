@@ -17,6 +17,8 @@ type syncer struct {
 	buffer *buffer
 	kick   chan struct{} // something has changed that a sync may be due for
 
+	kickPatient chan struct{} // an end goes apart
+
 	mu       sync.Mutex
 	now      *incarnation
 	out      outbox
@@ -35,7 +37,7 @@ const (
 )
 
 func newSyncer(w *worker) *syncer {
-	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs)}
+	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs), kickPatient: make(chan struct{}, 1)}
 	s.out = outbox{
 		flushAt: max(w.o.Batch/2, 1), history: w.q.o.History > 0, aside: asideBatches * w.o.Batch,
 		timeout: w.q.o.Timeout, claims: make(map[*claim]struct{}),
@@ -63,6 +65,7 @@ func (s *syncer) run(ctx context.Context) {
 			continue
 		case wait == allDone:
 			s.signal() // for the next one to see it, too
+			s.signalPatient()
 			return
 		}
 		timer.Reset(wait)
@@ -72,6 +75,45 @@ func (s *syncer) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// runPatient syncs one end after the other that waits for rows in the server's queue.
+func (s *syncer) runPatient(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		b, wait := s.nextPatient()
+		switch {
+		case b != nil:
+			s.sync(ctx, b)
+			continue
+		case wait == allDone:
+			return
+		}
+		timer.Reset(wait)
+		select {
+		case <-s.kickPatient:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *syncer) nextPatient() (b *syncBatch, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isDone() {
+		return nil, allDone
+	}
+	if b, wait = s.out.composePatient(time.Now()); b != nil {
+		s.sends(b)
+	}
+	return b, wait
+}
+
+// isDone reports that nothing is left to send, as the worker has stopped; s.mu is held.
+func (s *syncer) isDone() bool {
+	return s.w.state.is(stopping) && s.out.held == 0 && s.flying == 0 && len(s.out.closed) == 0
 }
 
 // join takes the present member of this process.
@@ -101,7 +143,7 @@ func (s *syncer) nextBatch() (b *syncBatch, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stopping := s.w.state.is(stopping)
-	if stopping && s.out.held == 0 && s.flying == 0 && len(s.out.closed) == 0 {
+	if s.isDone() {
 		return nil, allDone
 	}
 	if pause := s.notUntil.Sub(now); pause > 0 {
@@ -149,6 +191,9 @@ func (s *syncer) sends(b *syncBatch) {
 	}
 	if len(b.ends) > 0 {
 		b.patience = max(b.patience, s.out.patience)
+	}
+	if b.Patient {
+		b.patience = max(b.patience, patientTime)
 	}
 	b.Member = b.owner.inc.ID
 	s.flying++

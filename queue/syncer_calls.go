@@ -144,6 +144,14 @@ func (s *syncer) signal() {
 	}
 }
 
+// signalPatient has runPatient look whether an end is to wait for rows.
+func (s *syncer) signalPatient() {
+	select {
+	case s.kickPatient <- struct{}{}:
+	default:
+	}
+}
+
 // cancel cancels those of some jobs that this worker has.
 func (s *syncer) cancel(jobs map[driver.ID]bool) {
 	s.mu.Lock()

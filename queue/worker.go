@@ -104,6 +104,9 @@ func (w *worker) run(ctx context.Context) error {
 	for range w.o.Syncs {
 		syncs.Go(func() { w.sync.run(w.q.recorded) })
 	}
+	if w.q.driver.CountsSeconds() {
+		syncs.Go(func() { w.sync.runPatient(w.q.recorded) })
+	}
 	recorded := make(chan struct{})
 	go func() {
 		defer w.q.records.Done()

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -105,6 +106,16 @@ func (p Pool) BindFor(ctx context.Context, conn *sql.Conn, brief bool) (unbind f
 		return nil, err
 	}
 	return func() { Reset(ctx, conn, hostBound) }, nil
+}
+
+// ForASecond runs fn in a transaction whose statements wait for a lock for a second.
+func ForASecond(ctx context.Context, tx *sql.Tx, fn func() error) error {
+	if _, err := tx.ExecContext(ctx, keepBound); err != nil {
+		return err
+	}
+	err := fn()
+	_, reset := tx.ExecContext(ctx, hostBound)
+	return cmp.Or(err, reset)
 }
 
 // Return gives a connection back to the pool. One that is not clean is closed: its transaction may

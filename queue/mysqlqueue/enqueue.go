@@ -78,10 +78,10 @@ func lockKeys(ctx context.Context, on mysqldb.DBTX, jobs []driver.Insert) error 
 	for _, k := range changed {
 		groups[k] = struct{}{}
 	}
-	if err := lockNow(ctx, on, mysqldb.LockUniqueNoWait, sorted(unique)); err != nil {
+	if err := lockRows(ctx, on, mysqldb.LockUniqueNoWait, sorted(unique)); err != nil {
 		return err
 	}
-	return lockNow(ctx, on, mysqldb.LockGroupsNoWait, sorted(groups))
+	return lockRows(ctx, on, mysqldb.LockGroupsNoWait, sorted(groups))
 }
 
 // insertAll enqueues jobs, and those with keys in another way.

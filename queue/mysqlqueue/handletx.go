@@ -24,7 +24,7 @@ import (
 // process has lost its claims, even if it does not know that yet (Observer.Lost). Then the job goes
 // on as with queue.Handle. After a deadlock fn is run again at once, up to five times in one
 // attempt; so it must return the errors of its statements. If the row of the job's unique key or
-// group is locked at its end, for longer than about 50 ms, or the row of the job, the job is run
+// group is locked at its end, for longer than about a second, or the row of the job, the job is run
 // again soon, and that is no attempt.
 //
 // A commit that got no answer is looked up. If the job has ended, and the process has lost its

@@ -146,9 +146,13 @@ func (e *syncTx) noteKeys(x *driver.SyncBatch, positions []driver.Position, ours
 	return err
 }
 
-// lock locks the keys of jobs that have ended, or fails at once.
-func (e *syncTx) lock(*driver.SyncBatch, *driver.SyncResult) error {
+// lock locks the keys of jobs that have ended, or fails at once. A batch that is patient waits for
+// them for a second.
+func (e *syncTx) lock(x *driver.SyncBatch, _ *driver.SyncResult) error {
 	keys, groups := e.freed.of()
+	if x.Patient {
+		return lockKeysOf(e.ctx, e.on, mysqldb.LockedHolders, mysqldb.LockGroups, keys, groups)
+	}
 	return lockKeysNow(e.ctx, e.on, keys, groups)
 }
 
@@ -172,9 +176,9 @@ func (e *syncTx) free(*driver.SyncBatch, *driver.SyncResult) error {
 	return admit(e.ctx, e.on, groups, ended)
 }
 
-// lockNow locks the rows of keys that are there, by one of two statements, or fails at once if
-// another transaction has one locked.
-func lockNow(ctx context.Context, on mysqldb.DBTX, query string, keys []key) error {
+// lockRows locks the rows of keys that are there, by a statement. One that does not wait fails at
+// once if another transaction has one locked.
+func lockRows(ctx context.Context, on mysqldb.DBTX, query string, keys []key) error {
 	return mysql.QueryAll(ctx, on, query, maxReads, args(keys), func(*sql.Rows) error { return nil })
 }
 
@@ -198,8 +202,13 @@ func (f freed) of() (keys, groups []key) {
 
 // lockKeysNow locks unique keys and groups, or fails at once.
 func lockKeysNow(ctx context.Context, on mysqldb.DBTX, keys, groups []key) error {
-	if err := lockNow(ctx, on, mysqldb.LockUniqueNoWait, keys); err != nil {
+	return lockKeysOf(ctx, on, mysqldb.LockUniqueNoWait, mysqldb.LockGroupsNoWait, keys, groups)
+}
+
+// lockKeysOf locks unique keys and groups, by a statement for each.
+func lockKeysOf(ctx context.Context, on mysqldb.DBTX, lockUnique, lockGroup string, keys, groups []key) error {
+	if err := lockRows(ctx, on, lockUnique, keys); err != nil {
 		return err
 	}
-	return lockNow(ctx, on, mysqldb.LockGroupsNoWait, groups)
+	return lockRows(ctx, on, lockGroup, groups)
 }

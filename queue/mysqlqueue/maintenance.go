@@ -194,7 +194,7 @@ func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest
 		of[key{g.Queue, g.Key}] = struct{}{}
 	}
 	err = m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		if err := lockNow(ctx, on, mysqldb.LockGroupsNoWait, sorted(of)); err != nil {
+		if err := lockRows(ctx, on, mysqldb.LockGroupsNoWait, sorted(of)); err != nil {
 			return false, err
 		}
 		found, err := m.d.q.DueGrouped(ctx, on, mysqldb.DueGroupedParams{AfterUs: afterMicros(r.After), AfterJob: r.After.Job[:], Limit: driver.MaxDueRead})

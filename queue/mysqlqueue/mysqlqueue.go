@@ -88,6 +88,8 @@ func (*database) IsLocked(err error) bool { return mysql.IsLocked(err) }
 // Exhausted looks at the host's pool.
 func (d *database) Exhausted() bool { return d.db.Exhausted() }
 
+func (d *database) CountsSeconds() bool { return true }
+
 // leastConns is how many connections a pool has, at least, that leases may have some of: two for
 // good, and others now and then.
 const leastConns = 8

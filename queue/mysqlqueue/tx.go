@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/pace"
@@ -94,8 +95,14 @@ func (w *work) lockKeys(e *syncTx) func(*driver.SyncBatch, *driver.SyncResult) e
 			if err == nil {
 				break
 			}
-			if refused = err; !mysql.IsLocked(err) || waited >= x.RowWait() || pace.Sleep(e.ctx, pause) != nil {
+			if refused = err; !mysql.IsLocked(err) || pace.Sleep(e.ctx, pause) != nil {
 				return err
+			}
+			if waited >= x.RowWait() {
+				if err := w.waitForKeys(e, keys, groups); err != nil {
+					return err
+				}
+				break
 			}
 		}
 		_, err := w.tx.ExecContext(e.ctx, "RELEASE SAVEPOINT "+keysMark)
@@ -104,6 +111,14 @@ func (w *work) lockKeys(e *syncTx) func(*driver.SyncBatch, *driver.SyncResult) e
 		}
 		return err
 	}
+}
+
+// waitForKeys waits for a second, in the server's queue for the rows. Where others wait there all
+// the time, a statement that does not wait would always be too late.
+func (w *work) waitForKeys(e *syncTx, keys, groups []key) error {
+	return mysql.ForASecond(e.ctx, w.tx.Tx, func() error {
+		return lockKeysOf(e.ctx, e.on, mysqldb.LockedHolders, mysqldb.LockGroups, keys, groups)
+	})
 }
 
 // ended says what it means that the savepoint can't be released.

@@ -111,6 +111,9 @@ func (d *database) Exhausted() bool {
 	return s.AcquiredConns() >= s.MaxConns()
 }
 
+// CountsSeconds: it counts milliseconds.
+func (d *database) CountsSeconds() bool { return false }
+
 // Leases are pglock's, with connections of their own. They share the heartbeat of the host's leases
 // with the same options.
 func (d *database) Leases(ctx context.Context, ttl time.Duration, label string) (dblock.Locker, error) {

@@ -120,6 +120,8 @@ type SyncBatch struct {
 	Broken int64
 
 	Claim *ClaimRequest // nil: none
+
+	Patient bool // it waits for the rows of keys as long as the server waits at least
 }
 
 // KeyedEnds are the jobs with keys that end.
@@ -224,6 +226,10 @@ type Driver interface {
 
 	// Exhausted reports that the pool has no connection left: statements wait for one.
 	Exhausted() bool
+
+	// CountsSeconds reports that the server counts waits for rows in whole seconds. Batches that are
+	// not Patient look then, again and again, and others that wait are always before them.
+	CountsSeconds() bool
 
 	// Leases makes locks in the same database, for the election of a worker. Its error is
 	// dblock.ErrUnsupported if the pool has too few connections for them.
