@@ -94,7 +94,8 @@
 // EscalateAfter of a driver has the attempts after the first n made in a transaction that takes a
 // lock first. If it is the lock of the row, for which every writer of the row waits, the next
 // attempt succeeds. There is no pause before it: callers wait at the server, each with a
-// connection.
+// connection. Together they leave one connection of a pool of two or more, for a mutate that uses
+// the pool. Others that wait for the same row on the pool, without this option, leave none.
 //
 // LockRowAfter is for a row that many callers want at once. Once an attempt has failed, the callers
 // of one process that want the row queue in FIFO order and try one after the other, instead of a

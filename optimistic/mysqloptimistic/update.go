@@ -93,6 +93,7 @@ var attempts = attempt.Driver[DB]{
 	InTx: func(ctx context.Context, db DB, fn func(DB) error) error {
 		return mysqllock.RunTx(ctx, db.(*sql.DB), mysqllock.TxOptions{Attempts: 1}, func(tx *sql.Tx) error { return fn(tx) })
 	},
+	Connections: func(pool any) int { return pool.(*sql.DB).Stats().MaxOpenConnections },
 }
 
 // targetOf takes whatever is not a *sql.DB for a transaction of the caller's.

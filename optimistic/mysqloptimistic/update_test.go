@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -228,5 +230,59 @@ func TestUpdateCostsLittle(t *testing.T) {
 	t.Logf("%v allocations, by hand %v", ours, byHand)
 	if ours > byHand+4 {
 		t.Errorf("%v allocations, by hand %v", ours, byHand)
+	}
+}
+
+// TestMutateUsesThePool: the update that has the row's lock reads by the pool. The others wait for
+// the lock, and leave it a connection.
+func TestMutateUsesThePool(t *testing.T) {
+	t.Parallel()
+	const callers, each = 12, 4
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			pool := openPool(t, testdb.DSN(t, kind), 3)
+			for _, text := range []string{
+				"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL)", "INSERT INTO account VALUES (1, 0, 1)",
+			} {
+				if _, err := pool.ExecContext(ctx, text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			type row struct{ balance, version int64 }
+			load := func(ctx context.Context, db mysqloptimistic.DB) (r row, err error) {
+				err = db.QueryRowContext(ctx, "SELECT balance, version FROM account").Scan(&r.balance, &r.version)
+				return r, err
+			}
+			mutate := func(ctx context.Context, r *row) (err error) {
+				var one int64
+				err = pool.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+				r.balance += one
+				return err
+			}
+			save := func(ctx context.Context, db mysqloptimistic.DB, r row) (row, error) {
+				result, err := db.ExecContext(ctx, "UPDATE account SET balance = ?, version = version + 1 WHERE version = ?", r.balance, r.version)
+				return r, optimistic.Result(result, err, optimistic.Row{Table: "account", Key: 1})
+			}
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					for range each {
+						_, err := mysqloptimistic.Update(ctx, pool, load, mutate, save,
+							mysqloptimistic.EscalateAfter(1, mysqloptimistic.LockRow("account", "id", 1)), optimistic.Attempts(100))
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			var balance int
+			if err := pool.QueryRowContext(t.Context(), "SELECT balance FROM account").Scan(&balance); err != nil || balance != callers*each {
+				t.Errorf("the balance is %d, %v, want %d", balance, err, callers*each)
+			}
+		})
 	}
 }

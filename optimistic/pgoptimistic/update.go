@@ -81,6 +81,7 @@ var attempts = attempt.Driver[DB]{
 	InTx: func(ctx context.Context, db DB, fn func(DB) error) error {
 		return inTx(ctx, db.(pglock.TxBeginner), fn) // the target is one, as it is not the caller's transaction
 	},
+	Connections: func(pool any) int { return int(pool.(*pgxpool.Pool).Stat().MaxConns()) },
 }
 
 // inTx runs one transaction: the attempts are counted by the plan.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -241,8 +242,8 @@ func TestUpdateCostsLittle(t *testing.T) {
 	}
 }
 
-// TestNestedUpdatesOfAFullPool: two updates under locks have both connections of the pool, and each
-// makes another update. One of the two rolls back, and both are done.
+// TestNestedUpdatesOfAFullPool: two updates under locks and the host have all connections of the
+// pool, and each update makes another one. One of the two rolls back, and both are done.
 func TestNestedUpdatesOfAFullPool(t *testing.T) {
 	t.Parallel()
 	ctx, host := t.Context(), testdb.Postgres(t)
@@ -253,12 +254,17 @@ func TestNestedUpdatesOfAFullPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := host.Config()
-	cfg.MaxConns = 2
+	cfg.MaxConns = 3
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pool.Close()
+	taken, err := pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Release()
 	var loads, locked sync.WaitGroup
 	locked.Add(2)
 	type row struct{ id int64 }
@@ -300,5 +306,61 @@ func TestNestedUpdatesOfAFullPool(t *testing.T) {
 	var n int
 	if err := host.QueryRow(ctx, "SELECT sum(n) FROM account WHERE n > 0").Scan(&n); err != nil || n < 4 {
 		t.Errorf("%d updates, %v, want 4", n, err)
+	}
+}
+
+// TestMutateUsesThePool: the update that has the row's lock reads by the pool. The others wait for
+// the lock, and leave it a connection.
+func TestMutateUsesThePool(t *testing.T) {
+	t.Parallel()
+	const callers, each = 12, 4
+	host := testdb.Postgres(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, text := range []string{
+		"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL)", "INSERT INTO account VALUES (1, 0, 1)",
+	} {
+		if _, err := host.Exec(ctx, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := host.Config()
+	cfg.MaxConns = 3
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	type row struct{ balance, version int64 }
+	load := func(ctx context.Context, db pgoptimistic.DB) (r row, err error) {
+		err = db.QueryRow(ctx, "SELECT balance, version FROM account").Scan(&r.balance, &r.version)
+		return r, err
+	}
+	mutate := func(ctx context.Context, r *row) (err error) {
+		var one int64
+		err = pool.QueryRow(ctx, "SELECT 1").Scan(&one)
+		r.balance += one
+		return err
+	}
+	save := func(ctx context.Context, db pgoptimistic.DB, r row) (row, error) {
+		tag, err := db.Exec(ctx, "UPDATE account SET balance = $1, version = version + 1 WHERE version = $2", r.balance, r.version)
+		return r, optimistic.Tag(tag, err, optimistic.Row{Table: "account", Key: 1})
+	}
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range each {
+				_, err := pgoptimistic.Update(ctx, pool, load, mutate, save,
+					pgoptimistic.EscalateAfter(1, pgoptimistic.LockRow("account", "id", 1)), optimistic.Attempts(100))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var balance int
+	if err := host.QueryRow(context.WithoutCancel(ctx), "SELECT balance FROM account").Scan(&balance); err != nil || balance != callers*each {
+		t.Errorf("the balance is %d, %v, want %d", balance, err, callers*each)
 	}
 }

@@ -16,9 +16,19 @@ const lookAgain = "no answer came: read the row again to see whether it is writt
 // Driver is what Update and Do need of a database's driver.
 type Driver[DB any] struct {
 	IsConflict    func(error) bool                                          // the server rolled the transaction back for others' sake
-	IsUnavailable func(error) bool                                          // of a statement that wrote nothing: the connection is to blame
+	IsUnavailable func(error) bool                                          // of a statement that wrote nothing: the connection is to blame.
 	ClassOf       func(ctx context.Context, err error) sqlerr.Class         // of a statement that may have written
 	InTx          func(ctx context.Context, db DB, fn func(DB) error) error // runs fn in a transaction, once
+	Connections   func(pool any) int                                        // of Target.Queue at most. 0: no bound.
+}
+
+// slots are those of an update that may take a lock. A nested one uses the connection that the
+// outer ones leave.
+func (d *Driver[DB]) slots(ctx context.Context, on Target[DB], lock func(context.Context, DB) error) *slots {
+	if lock == nil || on.CallersTx || on.Queue == nil || depthOf(ctx) > 0 {
+		return nil
+	}
+	return enter(on.Queue, d.Connections(on.Queue))
 }
 
 // Target is what the attempts run on.
@@ -73,11 +83,13 @@ func Update[T, DB any, O Option](ctx context.Context, d *Driver[DB], on Target[D
 	if err != nil {
 		return none, err
 	}
+	of := d.slots(ctx, on, lock)
+	defer of.leave()
 	err = p.Run(ctx, func(ctx context.Context, _ int, locked bool) (err error) {
 		if locked {
-			saved, err = s.locked(ctx, d, on.DB, lock)
+			saved, err = s.locked(ctx, d, on.DB, lock, of)
 		} else {
-			saved, err = s.once(ctx, d, on.DB, on.Alone)
+			saved, err = s.once(ctx, d, on.DB, on.Alone, of)
 		}
 		return err
 	})
@@ -87,8 +99,9 @@ func Update[T, DB any, O Option](ctx context.Context, d *Driver[DB], on Target[D
 	return saved, nil
 }
 
-// once takes the steps. What Save writes is committed at once if it is alone.
-func (s Steps[T, DB]) once(ctx context.Context, d *Driver[DB], db DB, alone bool) (saved T, err error) {
+// once takes the steps. What Save writes is committed at once if it is alone. Save may wait for a
+// lock, and takes a slot.
+func (s Steps[T, DB]) once(ctx context.Context, d *Driver[DB], db DB, alone bool, of *slots) (saved T, err error) {
 	row, err := s.Load(ctx, db)
 	if err != nil {
 		return saved, d.Unwritten(ctx, err)
@@ -96,6 +109,10 @@ func (s Steps[T, DB]) once(ctx context.Context, d *Driver[DB], db DB, alone bool
 	if err := s.Mutate(ctx, &row); err != nil {
 		return saved, Stop(err)
 	}
+	if err := of.take(ctx); err != nil {
+		return saved, err
+	}
+	defer of.put()
 	saved, err = s.Save(ctx, db, row)
 	if alone {
 		return saved, d.MaybeWritten(ctx, err)
@@ -105,9 +122,9 @@ func (s Steps[T, DB]) once(ctx context.Context, d *Driver[DB], db DB, alone bool
 
 // locked takes the steps in a transaction, under the lock. It is a function of its own because what
 // a transaction keeps is on the heap: an attempt without one does not pay for that.
-func (s Steps[T, DB]) locked(ctx context.Context, d *Driver[DB], db DB, lock func(context.Context, DB) error) (saved T, err error) {
-	err = d.locked(ctx, db, lock, func(tx DB) (err error) {
-		saved, err = s.once(ctx, d, tx, false)
+func (s Steps[T, DB]) locked(ctx context.Context, d *Driver[DB], db DB, lock func(context.Context, DB) error, of *slots) (saved T, err error) {
+	err = d.locked(ctx, db, lock, of, func(tx DB) (err error) {
+		saved, err = s.once(ctx, d, tx, false, nil)
 		return err
 	})
 	return saved, err
@@ -137,11 +154,17 @@ func Do[DB any, O Option](
 	if fn == nil {
 		return Invalid("fn", "it is nil")
 	}
+	of := d.slots(ctx, on, lock)
+	defer of.leave()
 	return p.Run(ctx, func(ctx context.Context, attempt int, locked bool) error {
 		call := func(tx DB) error { return fn(ctx, tx, attempt) }
 		if locked {
-			return d.locked(ctx, on.DB, lock, call)
+			return d.locked(ctx, on.DB, lock, of, call)
 		}
+		if err := of.take(ctx); err != nil {
+			return err
+		}
+		defer of.put()
 		return d.InTx(ctx, on.DB, call)
 	})
 }
@@ -149,7 +172,11 @@ func Do[DB any, O Option](
 // locked runs fn in a transaction, under the lock. Within an attempt that keeps others waiting it
 // waits for a connection for nestedWait: the outer attempts may have all connections of the pool,
 // and each may wait for one more.
-func (d *Driver[DB]) locked(ctx context.Context, db DB, lock func(context.Context, DB) error, fn func(DB) error) error {
+func (d *Driver[DB]) locked(ctx context.Context, db DB, lock func(context.Context, DB) error, of *slots, fn func(DB) error) error {
+	if err := of.take(ctx); err != nil {
+		return err
+	}
+	defer of.put()
 	began := func() bool { return true }
 	within := ctx
 	if depthOf(ctx) > 1 {

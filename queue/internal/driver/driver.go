@@ -227,8 +227,8 @@ type Driver interface {
 	// Exhausted reports that the pool has no connection left: statements wait for one.
 	Exhausted() bool
 
-	// CountsSeconds reports that the server counts waits for rows in whole seconds. Batches that are
-	// not Patient look then, again and again, and others that wait are always before them.
+	// CountsSeconds reports that the server counts waits for rows in whole seconds. Batches that
+	// are not Patient look then, again and again, and others that wait are always before them.
 	CountsSeconds() bool
 
 	// Leases makes locks in the same database, for the election of a worker. Its error is
