@@ -17,7 +17,7 @@ import (
 type Lock struct {
 	held     *held
 	acquirer context.Context
-	outer    *Lock // the next lock up in it
+	own      scope
 
 	over   error                   // why it has ended; these are guarded by held.mu
 	ctx    context.Context         // made on request, as most callers that lock a key for a moment don't use it
@@ -53,7 +53,7 @@ func (l *Lock) Context() context.Context {
 	l.held.mu.Lock()
 	defer l.held.mu.Unlock()
 	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(l.acquirer), innermost{}, l))
+		l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(l.acquirer), innermost{}, &l.own))
 		if l.over != nil {
 			l.cancel(l.over)
 		}
@@ -83,7 +83,7 @@ func (l *Lock) Bind(ctx context.Context) context.Context {
 
 // bind is Bind with a stop function that frees the context's memory.
 func (l *Lock) bind(ctx context.Context) (bound context.Context, stop func()) {
-	bound, cancel := context.WithCancelCause(context.WithValue(ctx, innermost{}, l))
+	bound, cancel := context.WithCancelCause(context.WithValue(ctx, innermost{}, &scope{l, scopeOf(ctx), l.own.up}))
 	own := l.Context()
 	if own.Err() != nil { // the callback below runs on another goroutine, some time later
 		cancel(context.Cause(own))
@@ -204,8 +204,10 @@ func (l *Lock) Release(ctx context.Context) error {
 // LockOf returns the innermost lock that ctx belongs to: that of Lock.Context, Lock.Bind, Do, or
 // the term of an Elector; false if there is none.
 func LockOf(ctx context.Context) (lock *Lock, ok bool) {
-	lock, ok = ctx.Value(innermost{}).(*Lock)
-	return lock, ok
+	if in := scopeOf(ctx); in != nil {
+		return in.lock, true
+	}
+	return nil, false
 }
 
 // hold is a backend's side of a lock.
@@ -230,8 +232,30 @@ type held struct {
 	first Lock
 }
 
-// innermost is the context key of the lock that was acquired last.
+// innermost is the context key of the scope.
 type innermost struct{}
+
+// scope is what a context belongs to: a lock, and the scopes in which that was acquired and bound.
+type scope struct {
+	lock  *Lock
+	bound *scope // of the context that Bind was given; nil: none, or that of Lock.Context
+	up    *scope // of the acquirer's context
+}
+
+func scopeOf(ctx context.Context) *scope {
+	in, _ := ctx.Value(innermost{}).(*scope)
+	return in
+}
+
+// further adds the scopes further up to those that were seen.
+func (s *scope) further(seen []*scope) []*scope {
+	for _, up := range []*scope{s.bound, s.up} {
+		if up != nil && !slices.Contains(seen, up) {
+			seen = append(seen, up)
+		}
+	}
+	return seen
+}
 
 // newLock makes the Lock of a hold. The owner is the Locker. The caller calls lose when the lock is
 // lost.
@@ -248,7 +272,7 @@ func newLock(ctx context.Context, owner any, r request, hold hold) (l *Lock, los
 // add makes l one more Lock of the hold.
 func (h *held) add(ctx context.Context, l *Lock) {
 	l.held, l.acquirer = h, ctx
-	l.outer, _ = ctx.Value(innermost{}).(*Lock)
+	l.own = scope{lock: l, up: scopeOf(ctx)}
 	h.refs = append(h.refs, l)
 }
 
@@ -287,9 +311,14 @@ func (h *held) lose(why Reason) {
 // reenter looks in ctx for a lock of the same owner and of any of the keys. It returns a counted
 // child of that lock if r asks for one, else a *DeadlockError; nothing if there is no such lock.
 func reenter(ctx context.Context, owner any, r request) (*Lock, error) {
-	up, _ := ctx.Value(innermost{}).(*Lock)
-	for ; up != nil; up = up.outer {
-		h := up.held
+	in := scopeOf(ctx)
+	if in == nil {
+		return nil, nil
+	}
+	var space [8]*scope
+	for seen, n := append(space[:0], in), 0; n < len(seen); n++ {
+		seen = seen[n].further(seen)
+		h := seen[n].lock.held
 		if h.owner != owner || (h.mode == ModePermit) != (r.Mode == ModePermit) {
 			continue
 		}

@@ -138,3 +138,45 @@ func TestCloseOfWhatIsIdle(t *testing.T) {
 		t.Errorf("with a lock in use: %v", err)
 	}
 }
+
+// TestBoundContextsHideNoLock: a context that is bound to a lock belongs to the locks of its
+// parent, too, however they are bound to each other.
+func TestBoundContextsHideNoLock(t *testing.T) {
+	t.Parallel()
+	lock, l := lockInMemory(t)
+	other, third := get(t, l, "other"), get(t, l, "third")
+	for name, ctx := range map[string]context.Context{
+		"bound":       other.Bind(lock.Context()),
+		"bound twice": third.Bind(other.Bind(lock.Context())),
+		"bound again": other.Bind(third.Bind(other.Bind(lock.Bind(third.Context())))),
+	} {
+		if _, err := l.TryAcquire(ctx, "k"); !errors.Is(err, dblock.ErrDeadlock) {
+			t.Errorf("%s: %v, want a deadlock", name, err)
+		}
+		if inner, ok := dblock.LockOf(ctx); !ok || inner.Key() == "k" {
+			t.Errorf("%s: it belongs to %v", name, inner)
+		}
+		child, err := l.TryAcquire(ctx, "k", dblock.WithReentrant())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		within, err := l.TryAcquire(third.Bind(child.Context()), "k", dblock.WithReentrant())
+		if err != nil {
+			t.Errorf("%s, within a child: %v", name, err)
+			continue
+		}
+		giveBack(t, within)
+		giveBack(t, child)
+	}
+	err := root.RunUnder(lock.Context(), other, func(ctx context.Context) error {
+		_, err := l.TryAcquire(ctx, "k")
+		return err
+	})
+	if !errors.Is(err, dblock.ErrDeadlock) {
+		t.Errorf("under another lock: %v, want a deadlock", err)
+	}
+	for _, held := range []*dblock.Lock{lock, other, third} {
+		giveBack(t, held)
+	}
+}

@@ -98,8 +98,8 @@ const (
 )
 
 // List returns jobs of a queue in a state: in the order in which they will be taken, or, if they
-// have died or ended, the last ones first. Of history it looks through the last 10,000 jobs of all
-// queues.
+// have died or ended, the last ones first. Of history it looks through 10,000 jobs of all queues:
+// those of the last days, and of a day those that were enqueued last.
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
@@ -183,6 +183,9 @@ func infoOf(r driver.Record) Info {
 }
 
 func record(r driver.Record) Record {
+	if r.State == driver.Blocked {
+		r.At = time.Time{}
+	}
 	return Record{
 		ID: ID(r.ID), Queue: r.Queue, Kind: r.Kind, State: JobState(r.State), Priority: r.Priority, Attempts: int(r.Attempt), MaxAttempts: int(r.MaxAttempts),
 		EnqueuedAt: r.EnqueuedAt, At: r.At, LastError: r.LastError, Worker: r.Worker, UniqueKey: r.UniqueKey, GroupKey: r.GroupKey, Payload: r.Payload,

@@ -67,7 +67,13 @@ type jobArgs struct {
 
 // withQueue runs do on the queue of the database.
 func (f databaseFlags) withQueue(ctx context.Context, do func(*queue.Queue) error) error {
-	o := queue.Options{Schema: f.Schema, Label: "dblock queue", History: 1} // for how long it is kept, the services decide
+	return f.withHistory(ctx, 0, do)
+}
+
+// withHistory is withQueue. If days is not 0, the history of jobs that end is kept: the services
+// decide for how long.
+func (f databaseFlags) withHistory(ctx context.Context, days int, do func(*queue.Queue) error) error {
+	o := queue.Options{Schema: f.Schema, Label: "dblock queue", History: days}
 	q, closePool, err := connect(ctx, f,
 		func(pool *pgxpool.Pool) (*queue.Queue, error) { return pgqueue.New(ctx, pool, o) },
 		func(db *sql.DB) (*queue.Queue, error) { return mysqlqueue.New(ctx, db, o) })

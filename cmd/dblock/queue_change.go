@@ -18,7 +18,7 @@ type shownChange struct {
 }
 
 // changeJobs does one thing to several jobs: what fails for one does not keep the others from it.
-func changeJobs(ctx context.Context, f queueFlags, s streams, args []string, do func(*queue.Queue, queue.ID) (did, was string, err error)) error {
+func changeJobs(ctx context.Context, f queueFlags, days int, s streams, args []string, do func(*queue.Queue, queue.ID) (did, was string, err error)) error {
 	ids := make([]queue.ID, len(args))
 	for i, arg := range args {
 		var err error
@@ -26,7 +26,7 @@ func changeJobs(ctx context.Context, f queueFlags, s streams, args []string, do 
 			return err
 		}
 	}
-	return f.withQueue(ctx, func(q *queue.Queue) error {
+	return f.withHistory(ctx, days, func(q *queue.Queue) error {
 		var wrong []error
 		shown := []shownChange{}
 		for _, id := range ids {
@@ -50,6 +50,18 @@ func changeJobs(ctx context.Context, f queueFlags, s streams, args []string, do 
 	})
 }
 
+// historyFlag is for commands that end jobs.
+type historyFlag struct {
+	History bool `help:"Keep them in the history, too, with their payloads. Services with a history delete it in time."`
+}
+
+func (h historyFlag) days() int {
+	if h.History {
+		return 1
+	}
+	return 0
+}
+
 // queueRetryCmd is `dblock queue retry`.
 type queueRetryCmd struct {
 	queueFlags
@@ -69,7 +81,7 @@ func (c *queueRetryCmd) Validate() error {
 // Run has dead jobs run again.
 func (c *queueRetryCmd) Run(ctx context.Context, s streams) error {
 	if !c.All {
-		return changeJobs(ctx, c.queueFlags, s, c.IDs, func(q *queue.Queue, id queue.ID) (string, string, error) {
+		return changeJobs(ctx, c.queueFlags, 0, s, c.IDs, func(q *queue.Queue, id queue.ID) (string, string, error) {
 			return "will run again:", queue.JobDead.String(), q.Retry(ctx, id)
 		})
 	}
@@ -91,11 +103,12 @@ func (f queueFlags) printCount(s streams, name, text string, n int) error {
 type queueCancelCmd struct {
 	queueFlags
 	jobArgs
+	historyFlag
 }
 
 // Run drops jobs.
 func (c *queueCancelCmd) Run(ctx context.Context, s streams) error {
-	return changeJobs(ctx, c.queueFlags, s, c.IDs, func(q *queue.Queue, id queue.ID) (string, string, error) {
+	return changeJobs(ctx, c.queueFlags, c.days(), s, c.IDs, func(q *queue.Queue, id queue.ID) (string, string, error) {
 		was, err := q.Cancel(ctx, id)
 		if was == queue.JobClaimed {
 			return "its worker is asked to drop", was.String(), err
@@ -108,12 +121,13 @@ func (c *queueCancelCmd) Run(ctx context.Context, s streams) error {
 type queueDiscardCmd struct {
 	queueFlags
 	jobArgs
+	historyFlag
 	Reason string `default:"discarded by hand" help:"What is kept as its last error."`
 }
 
 // Run gives jobs up.
 func (c *queueDiscardCmd) Run(ctx context.Context, s streams) error {
-	return changeJobs(ctx, c.queueFlags, s, c.IDs, func(q *queue.Queue, id queue.ID) (string, string, error) {
+	return changeJobs(ctx, c.queueFlags, c.days(), s, c.IDs, func(q *queue.Queue, id queue.ID) (string, string, error) {
 		return "discarded:", "", q.Discard(ctx, id, c.Reason)
 	})
 }

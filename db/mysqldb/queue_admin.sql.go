@@ -556,7 +556,7 @@ FROM (
     FROM dblock_queue_history t FORCE INDEX (PRIMARY) ORDER BY t.day DESC, t.job_id DESC LIMIT 10000
 ) h
 WHERE h.queue = CAST(? AS BINARY) AND h.outcome = CAST(? AS SIGNED)
-ORDER BY h.day DESC, h.job_id DESC
+ORDER BY h.finished_at DESC, h.job_id DESC
 LIMIT ?
 `
 

@@ -471,7 +471,7 @@ SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg
 FROM (SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at, t.reason FROM dblock_queue_history t
       ORDER BY t.day DESC, t.job_id DESC LIMIT $1) h
 WHERE h.queue = $2::text AND h.outcome = $3::smallint
-ORDER BY h.day DESC, h.job_id DESC
+ORDER BY h.finished_at DESC, h.job_id DESC
 LIMIT $4
 `
 

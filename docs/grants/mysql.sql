@@ -43,6 +43,7 @@ GRANT SELECT ON `app`.dblock_lease_waiter TO 'app_operator'@'%';
 GRANT SELECT, DELETE ON `app`.dblock_reader TO 'app_operator'@'%';
 GRANT SELECT, INSERT, UPDATE ON `app`.dblock_semaphore TO 'app_operator'@'%';
 GRANT SELECT, INSERT, UPDATE ON `app`.dblock_permit TO 'app_operator'@'%';
+GRANT SELECT ON `app`.dblock_ticket TO 'app_operator'@'%';
 GRANT SELECT ON `app`.dblock_session_key TO 'app_operator'@'%';
 GRANT SELECT, INSERT, UPDATE, DELETE ON `app`.dblock_queue TO 'app_operator'@'%';
 GRANT SELECT, INSERT, DELETE ON `app`.dblock_queue_job TO 'app_operator'@'%';

@@ -63,6 +63,7 @@ var operatorRights = map[string]string{
 	"dblock_member":          "SELECT",
 	"dblock_lease":           "SELECT UPDATE",
 	"dblock_lease_waiter":    "SELECT",
+	"dblock_ticket":          "SELECT",
 	"dblock_reader":          "SELECT UPDATE DELETE",
 	"dblock_semaphore":       "SELECT INSERT UPDATE",
 	"dblock_permit":          "SELECT INSERT UPDATE",
