@@ -210,7 +210,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 				return err
 			}
 			found = true
-			x, done, err = q.endOnce(ctx, r, end, others)
+			x, done, err = q.endOnce(ctx, r, rests%4 == 3 && q.driver.CountsSeconds(), end, others)
 			return err
 		})
 		switch {
@@ -237,7 +237,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 
 // endOnce is one try of endWaiting. It returns what has ended a job that waited. done is false if
 // the job has moved.
-func (q *Queue) endOnce(ctx context.Context, r driver.Record, end func(driver.Record, *driver.SyncBatch, driver.Position),
+func (q *Queue) endOnce(ctx context.Context, r driver.Record, patient bool, end func(driver.Record, *driver.SyncBatch, driver.Position),
 	others func(context.Context, driver.Record) (done bool, err error),
 ) (x *driver.SyncBatch, done bool, err error) {
 	switch r.State {
@@ -245,7 +245,7 @@ func (q *Queue) endOnce(ctx context.Context, r driver.Record, end func(driver.Re
 		return nil, false, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, ID(r.ID), JobState(r.State))
 	case driver.Ready, driver.Scheduled, driver.Retrying, driver.Blocked:
 		p := driver.Position{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
-		x = &driver.SyncBatch{Member: member.NewID(), Take: &driver.Take{Claim: p.Claim, Job: r}, Closed: []driver.ID{p.Claim}}
+		x = &driver.SyncBatch{Member: member.NewID(), Take: &driver.Take{Claim: p.Claim, Job: r}, Closed: []driver.ID{p.Claim}, Patient: patient}
 		end(r, x, p)
 		got, err := q.driver.Sync(ctx, x)
 		done = got.Completed+got.Discarded > 0

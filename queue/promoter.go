@@ -42,9 +42,45 @@ type promoter struct {
 	db  *statements
 	ttl time.Duration // of members
 
-	mu     sync.Mutex
-	looked time.Time             // when jobs without a group were looked at
-	locked map[driver.Group]bool // groups that the last promotion found locked
+	calls    *sync.WaitGroup // of the Queue
+	announce func()          // that jobs are ready
+
+	mu      sync.Mutex
+	looked  time.Time            // when jobs without a group were looked at
+	locked  map[driver.Group]int // groups that the last promotions found locked: how many did
+	waiting bool                 // for one of them, in the server's queue for its row
+}
+
+// waitsAfter is how often in a row a group is found locked before its row is waited for.
+const waitsAfter = 3
+
+// waitForOne promotes the jobs of one group that is found locked all the time. It waits in the
+// server's queue for the group's row, beside the promotion of others.
+func (p *promoter) waitForOne(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var some []driver.Group
+	for group, times := range p.locked {
+		if times >= waitsAfter {
+			some = append(some, group)
+		}
+	}
+	if p.waiting || len(some) == 0 || !p.db.driver.CountsSeconds() {
+		return
+	}
+	p.waiting = true
+	one := some[rand.IntN(len(some))]
+	p.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
+		defer cancel()
+		n, err := p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Groups: []driver.Group{one}, Wait: patientTime, Max: promoteStep})
+		p.mu.Lock()
+		p.waiting = false
+		p.mu.Unlock()
+		if err == nil && n > 0 {
+			p.announce()
+		}
+	})
 }
 
 func (p *promoter) promote(ctx context.Context) (promoted int, err error) {
@@ -122,13 +158,17 @@ func (p *promoter) lookedAt(at time.Time) {
 // Meanwhile jobs without a group are promoted whose time has come.
 func (p *promoter) promoteGroups(ctx context.Context) (promoted int, err error) {
 	g := &groupPromotion{p: p, ctx: ctx, passed: make(map[driver.Group]bool), locked: make(map[driver.Group]bool), recent: time.Now()}
+	p.waitForOne(ctx)
 	p.mu.Lock()
 	g.before = p.locked
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
-		p.locked = g.locked
-		p.mu.Unlock()
+		defer p.mu.Unlock()
+		p.locked = make(map[driver.Group]int, len(g.locked))
+		for group := range g.locked {
+			p.locked[group] = g.before[group] + 1
+		}
 	}()
 	for {
 		var groups []driver.Group
@@ -142,10 +182,10 @@ func (p *promoter) promoteGroups(ctx context.Context) (promoted int, err error) 
 		}
 		var suspects []driver.Group
 		groups = slices.DeleteFunc(groups, func(one driver.Group) bool {
-			if g.before[one] && !g.passed[one] {
+			if g.before[one] > 0 && !g.passed[one] {
 				suspects = append(suspects, one)
 			}
-			return g.before[one] || g.passed[one]
+			return g.before[one] > 0 || g.passed[one]
 		})
 		for some := range slices.Chunk(groups, promoteStep) {
 			err = errors.Join(err, g.promote(some))
@@ -167,7 +207,7 @@ type groupPromotion struct {
 	ctx      context.Context
 	after    driver.DueCursor
 	passed   map[driver.Group]bool // jobs of theirs are due before after: later ones must not overtake them.
-	before   map[driver.Group]bool // found locked by the last promotion; it is not changed.
+	before   map[driver.Group]int  // found locked by the last promotions; it is not changed.
 	locked   map[driver.Group]bool // found locked by this one.
 	waits    int                   // groups that were waited for.
 	suspects time.Duration         // that those of before have taken.

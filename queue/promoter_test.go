@@ -20,6 +20,8 @@ type dueGroups struct {
 
 func (*dueGroups) Exhausted() bool { return false }
 
+func (*dueGroups) CountsSeconds() bool { return false }
+
 func (e *dueGroups) Maintenance() driver.Maintenance { return promotions{nil, e} }
 
 // promotions is the maintenance of dueGroups.

@@ -82,6 +82,7 @@ type lastEnd struct {
 	driver.Discard
 	dropped bool // it is not discarded: it is cancelled
 	job     driver.Orphan
+	locked  bool // its keys were, when it was tried last
 }
 
 // of ends the jobs of one member, but for those apart.
@@ -191,7 +192,7 @@ func (r *rescue) ends(claims []driver.ID, jobs []driver.Orphan) *driver.SyncBatc
 }
 
 func (r *rescue) goesApart(b driver.Discard, dropped bool) {
-	r.apart = append(r.apart, lastEnd{b, dropped, r.jobs[b.Job]})
+	r.apart = append(r.apart, lastEnd{Discard: b, dropped: dropped, job: r.jobs[b.Job]})
 	r.open[b.Claim]++
 }
 
@@ -232,8 +233,15 @@ func (r *rescue) last() (err error) {
 	within, cancel := context.WithTimeout(r.ctx, r.q.o.Timeout)
 	defer cancel()
 	rand.Shuffle(len(r.apart), func(i, j int) { r.apart[i], r.apart[j] = r.apart[j], r.apart[i] })
+	var locked []*lastEnd
 	for i := 0; i < len(r.apart) && within.Err() == nil && err == nil; i++ {
-		err = r.endApart(within, &r.apart[i])
+		j := &r.apart[i]
+		if err = r.endApart(within, j); j.locked {
+			locked = append(locked, j)
+		}
+	}
+	for i := 0; i < len(locked) && r.q.driver.CountsSeconds() && within.Err() == nil && err == nil; i++ {
+		err = r.endApart(within, locked[i])
 	}
 	if len(r.closed) == 0 {
 		return err
@@ -248,7 +256,7 @@ func (r *rescue) last() (err error) {
 func (r *rescue) endApart(ctx context.Context, j *lastEnd) error {
 	var cancelled []driver.ID
 	err := r.q.db.again(ctx, "giving up a job whose worker is gone", func(ctx context.Context) (err error) {
-		x := &driver.SyncBatch{Discarded: []driver.Discard{j.Discard}}
+		x := &driver.SyncBatch{Discarded: []driver.Discard{j.Discard}, Patient: j.locked}
 		if j.dropped {
 			x.Discarded = nil
 			r.q.dropIn(x, j.Position)
@@ -258,6 +266,7 @@ func (r *rescue) endApart(ctx context.Context, j *lastEnd) error {
 	})
 	switch {
 	case ctx.Err() != nil || r.q.db.gaveWay(err):
+		j.locked = r.q.driver.IsLocked(err)
 		return nil
 	case err != nil && !r.q.db.classify(err).MayBeOfOne():
 		return err

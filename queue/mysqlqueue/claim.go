@@ -82,7 +82,11 @@ func (e *syncTx) take(x *driver.SyncBatch, _ *driver.SyncResult) error {
 	case driver.Scheduled, driver.Retrying:
 		n, err = e.d.q.TakeScheduledJob(e.ctx, e.on, j.At.UnixMicro(), j.ID[:], oneIf(j.Admitted))
 	case driver.Blocked:
-		if err = lockRows(e.ctx, e.on, mysqldb.LockGroupsNoWait, []key{{j.Queue, j.GroupKey}}); err == nil {
+		lock := mysqldb.LockGroupsNoWait
+		if x.Patient {
+			lock = mysqldb.LockGroups
+		}
+		if err = lockRows(e.ctx, e.on, lock, []key{{j.Queue, j.GroupKey}}); err == nil {
 			n, err = e.d.q.TakeBlockedJob(e.ctx, e.on, mysqldb.TakeBlockedJobParams{Queue: queue, GroupKey: group, Seq: j.Seq, JobID: j.ID[:]})
 		}
 	}

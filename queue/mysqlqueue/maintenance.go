@@ -186,15 +186,19 @@ func (m maintenance) DueGroups(ctx context.Context, after driver.DueCursor) (gro
 	return groups, last, err
 }
 
-// promoteGroups locks the groups first, without waiting, and has jobs come to them in the order of
-// their times.
+// promoteGroups locks the groups first, and has jobs come to them in the order of their times. It
+// waits for them only if it is to wait for a second.
 func (m maintenance) promoteGroups(ctx context.Context, r *driver.PromoteRequest) (promoted int, err error) {
 	of := make(map[key]struct{}, len(r.Groups))
 	for _, g := range r.Groups {
 		of[key{g.Queue, g.Key}] = struct{}{}
 	}
+	lock := mysqldb.LockGroupsNoWait
+	if r.Wait >= mysql.LockWait {
+		lock = mysqldb.LockGroups
+	}
 	err = m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		if err := lockRows(ctx, on, mysqldb.LockGroupsNoWait, sorted(of)); err != nil {
+		if err := lockRows(ctx, on, lock, sorted(of)); err != nil {
 			return false, err
 		}
 		found, err := m.d.q.DueGrouped(ctx, on, mysqldb.DueGroupedParams{AfterUs: afterMicros(r.After), AfterJob: r.After.Job[:], Limit: driver.MaxDueRead})

@@ -3,6 +3,7 @@ package mysqlqueue_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -69,6 +70,23 @@ func TestProducersStarveNoEnds(t *testing.T) {
 					case <-ended:
 					case <-late:
 						t.Fatalf("%d jobs have ended in a minute", n)
+					}
+				}
+				ids, err := q.EnqueueMany(ctx, []queue.Task{{Kind: "note", Group: "g"}, {Kind: "note", Group: "g", Delay: time.Microsecond}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := q.Cancel(ctx, ids[0]); err != nil && !errors.Is(err, queue.ErrNoJob) { // it may have ended
+					t.Errorf("a job that waits: %v", err)
+				}
+				for scheduled := 1; scheduled > 0; time.Sleep(10 * time.Millisecond) {
+					if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM dblock_queue_scheduled").Scan(&scheduled); err != nil {
+						t.Fatal(err)
+					}
+					select {
+					case <-late:
+						t.Fatal("a delayed job has not come to its group")
+					default:
 					}
 				}
 			})
