@@ -217,7 +217,7 @@ func (t *Table[V, DB]) compared(p *driver.Plan, rows []driver.Row) (err error) {
 			t.dropPlan()
 			return err
 		}
-		if err := t.expect(p, &r.Expected); err != nil {
+		if err := t.expect(p, driver.Many, &r.Expected); err != nil {
 			return err
 		}
 		same := identity(r.Key)

@@ -123,7 +123,7 @@ func (t *Table[V, DB]) write(ctx context.Context, db DB, op driver.Op, key any, 
 	}
 	p, err := t.begin(ctx, db, key, &r)
 	if err == nil && compares {
-		err = t.expect(p, &r.Expected)
+		err = t.expect(p, op, &r.Expected)
 	}
 	if err != nil {
 		return next, err
@@ -190,17 +190,18 @@ func (t *Table[V, DB]) checkWrite(p *driver.Plan, s *driver.Stmt, r *driver.Row)
 	return nil
 }
 
-// expect makes an expected version of what the server compares it with.
-func (t *Table[V, DB]) expect(p *driver.Plan, r *driver.Raw) (err error) {
+// expect makes an expected version of what the server compares it with. It refuses one after which
+// there is no other, unless the row is to be deleted.
+func (t *Table[V, DB]) expect(p *driver.Plan, op driver.Op, r *driver.Raw) (err error) {
 	switch t.spec.Kind {
 	case driver.Int:
-		if uint64(r.N) >= p.Token[0].Max {
+		if op != driver.Delete && uint64(r.N) >= p.Token[0].Max {
 			t.dropPlan() // the column may be larger by now
 			return invalid("expected", "the version %d is the last one that the column %q can hold: ALTER TABLE and make it BIGINT",
 				r.N, p.Token[0].Name)
 		}
 	case driver.Timestamp:
-		if r.N >= driver.LastMoment {
+		if op != driver.Delete && r.N >= driver.LastMoment {
 			return invalid("expected", "the time %v is the last one that servers keep", time.UnixMicro(r.N).UTC())
 		}
 	case driver.Columns:

@@ -62,3 +62,24 @@ func TestAWriteWithoutAConnectionIsBusy(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestTheLastVersionCanBeDeleted: there is no version after it, which a deletion does not need.
+func TestTheLastVersionCanBeDeleted(t *testing.T) {
+	t.Parallel()
+	pool, ctx := testdb.Postgres(t), t.Context()
+	for _, text := range []string{"CREATE TABLE small (id BIGINT PRIMARY KEY, version SMALLINT NOT NULL)", "INSERT INTO small VALUES (1, 32767)"} {
+		if _, err := pool.Exec(ctx, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table, err := pgoptimistic.NewTable("small", "id", optimistic.Int("version"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Touch(ctx, pool, 1, 32767); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("Touch: %v", err)
+	}
+	if err := table.Delete(ctx, pool, 1, 32767); err != nil {
+		t.Errorf("Delete: %v", err)
+	}
+}
