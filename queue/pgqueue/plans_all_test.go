@@ -17,10 +17,11 @@ var readsWhole = map[string]string{
 	"AdoptClaims": "dblock_queue_claim", "RecordedClaims": "dblock_queue_claim", "PruneCancels": "dblock_queue_cancel",
 }
 
-// Statements that take the first ones of an index as they stand there.
+// Statements that take the first ones of an index as they stand there. ListHistory sorts those that
+// it takes.
 var readsInOrder = []string{
 	"ClaimJobs", "PromoteJobs", "TakeDueGrouped", "PruneHistory", "OldestReady", "CountQueue", "ListReady", "ListScheduled", "ListBlocked", "ListDead",
-	"ListHistory", "PurgeDead",
+	"PurgeDead",
 }
 
 // fillTheRest is what the other statements find.
