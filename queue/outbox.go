@@ -42,6 +42,8 @@ type outbox struct {
 	closed []*claim            // without, which was not said yet
 	held   int                 // jobs that were claimed and whose ends are not confirmed
 	sent   int                 // of them: whose ends are under way
+
+	apartSent int // of those: that go apart
 }
 
 const (
@@ -87,7 +89,7 @@ func (o *outbox) add(e end) (due bool) {
 }
 
 // occupied is how many jobs count as those of this process when others are claimed.
-func (o *outbox) occupied() int { return o.held - min(len(o.apart), o.aside) }
+func (o *outbox) occupied() int { return o.held - min(len(o.apart)+o.apartSent, o.aside) }
 
 // running is how many jobs are in the process: they wait for handlers, or have one.
 func (o *outbox) running() int { return o.held - o.unrecorded() }
@@ -222,6 +224,9 @@ func (o *outbox) gather(ends []end, fits func(*end) bool, most int) (b *syncBatc
 // sends notes that a batch is under way. It reports whether more is to be sent.
 func (o *outbox) sends(b *syncBatch) (more bool) {
 	o.sent += len(b.ends)
+	if b.apart {
+		o.apartSent += len(b.ends)
+	}
 	return len(o.ends)+len(o.closed)+len(o.apart) > 0
 }
 
@@ -252,6 +257,9 @@ func (o *outbox) accepted(b *syncBatch, took time.Duration) {
 // landed notes that a batch has an answer, or will get none.
 func (o *outbox) landed(b *syncBatch) {
 	o.sent -= len(b.ends)
+	if b.apart {
+		o.apartSent -= len(b.ends)
+	}
 	switch {
 	case b.Patient:
 		o.patientFlying = false
