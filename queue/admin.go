@@ -216,7 +216,9 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 		switch {
 		case err != nil && !found:
 			return 0, err
-		case err != nil && q.driver.IsLocked(err) && rest(ctx, rests): // it waits for a row, and does not count as one that moves
+		// It waits for a row, and does not count as one that moves. Postgres may call that a
+		// cancelled statement, if the row is free in the moment at which lock_timeout ends.
+		case err != nil && q.db.classify(err) == sqlerr.Busy && rest(ctx, rests):
 			n--
 			rests++
 		case errors.Is(err, ErrNoJob):
