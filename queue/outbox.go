@@ -59,7 +59,7 @@ const (
 
 	asideBatches = 10 // outbox.aside in batches of claims
 
-	unbounded = 1 << 16 // so many ends of a batch are as good as no bound
+	unbounded = 1 << 16 // a bound on the ends of a batch that is larger is dropped
 )
 
 // apart is how an end is sent that did not go with others.

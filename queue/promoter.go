@@ -77,7 +77,7 @@ func (p *promoter) waitForOne(ctx context.Context) {
 		p.mu.Lock()
 		p.waiting = false
 		p.mu.Unlock()
-		if err == nil && n > 0 {
+		if err == nil && n > 0 { // after an error the next promotion meets the group, and reports it
 			p.announce()
 		}
 	})

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -115,7 +114,7 @@ func ForASecond(ctx context.Context, tx *sql.Tx, fn func() error) error {
 	}
 	err := fn()
 	_, reset := tx.ExecContext(ctx, hostBound)
-	return cmp.Or(err, reset)
+	return errors.Join(err, reset)
 }
 
 // Return gives a connection back to the pool. One that is not clean is closed: its transaction may

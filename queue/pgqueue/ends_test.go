@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-// TestManySlowEnds: all handlers return at once, and their ends together take longer than
+// TestManySlowEnds: all handlers return together, and to record their ends takes longer than
 // Options.Timeout, as a trigger makes each of them slow. All are recorded, and other jobs are done.
 func TestManySlowEnds(t *testing.T) {
 	t.Parallel()

@@ -20,8 +20,8 @@ var pools = struct {
 	of map[any]*slots
 }{of: make(map[any]*slots)}
 
-// enter returns the slots of a pool that may have so many connections. It returns nil, of which
-// there is any number, if there is no pool or no bound. Call leave when they are no longer needed.
+// enter returns the slots of a pool that may have that number of connections. It returns nil, which
+// bounds nothing, if there is no pool or no bound. Call leave when they are no longer needed.
 func enter(pool any, connections int) *slots {
 	if pool == nil || connections <= 0 {
 		return nil
