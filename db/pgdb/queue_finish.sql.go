@@ -151,23 +151,15 @@ func (q *Queries) CancelsHeld(ctx context.Context, db DBTX, arg CancelsHeldParam
 
 const CloseClaims = `-- name: CloseClaims :exec
 DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
+  AND (pg_backend_pid() = $3::int OR NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = ANY (c.job_ids)))
 `
 
-// Claims of which nothing is outstanding.
-func (q *Queries) CloseClaims(ctx context.Context, db DBTX, claimIds []pgtype.UUID, memberID pgtype.UUID) error {
-	_, err := db.Exec(ctx, CloseClaims, claimIds, memberID)
-	return err
-}
-
-const CloseEndedClaims = `-- name: CloseEndedClaims :exec
-DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
-  AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = ANY (c.job_ids))
-`
-
-// Those of them that have no job left: the server may have forgotten ends of jobs. It reads each
-// job of a claim.
-func (q *Queries) CloseEndedClaims(ctx context.Context, db DBTX, claimIds []pgtype.UUID, memberID pgtype.UUID) error {
-	_, err := db.Exec(ctx, CloseEndedClaims, claimIds, memberID)
+// Claims of which nothing is outstanding. The server may have forgotten ends of their jobs, after a
+// crash or a failover: a claim that has a job left stays. Such a server has ended its sessions. So
+// the jobs are not read if the session is served by the backend that the client has seen since
+// before the claim. Behind a pooler it never is.
+func (q *Queries) CloseClaims(ctx context.Context, db DBTX, claimIds []pgtype.UUID, memberID pgtype.UUID, backend int32) error {
+	_, err := db.Exec(ctx, CloseClaims, claimIds, memberID, backend)
 	return err
 }
 

@@ -165,15 +165,13 @@ WITH fence AS MATERIALIZED (
 )
 SELECT count(*) FROM job;
 
--- Claims of which nothing is outstanding.
+-- Claims of which nothing is outstanding. The server may have forgotten ends of their jobs, after a
+-- crash or a failover: a claim that has a job left stays. Such a server has ended its sessions. So
+-- the jobs are not read if the session is served by the backend that the client has seen since
+-- before the claim. Behind a pooler it never is.
 -- name: CloseClaims :exec
-DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id);
-
--- Those of them that have no job left: the server may have forgotten ends of jobs. It reads each
--- job of a claim.
--- name: CloseEndedClaims :exec
 DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
-  AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = ANY (c.job_ids));
+  AND (pg_backend_pid() = sqlc.arg(backend)::int OR NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = ANY (c.job_ids)));
 
 -- Of jobs whose end got no answer: how many have not ended.
 -- name: CountJobs :one

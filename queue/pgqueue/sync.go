@@ -43,11 +43,11 @@ func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.Sy
 	d.queueBuried(&batch, x, &got)
 	d.queueHistoryOfDiscarded(&batch, x)
 	if len(x.Closed) > 0 {
-		shut := d.SQL(pgdb.CloseClaims)
+		backend := int32(conn.Conn().PgConn().PID())
 		if d.members.Broken() != x.Broken { // conn was taken before: a pool looks at a connection that was idle
-			shut = d.SQL(pgdb.CloseEndedClaims)
+			backend = 0
 		}
-		batch.Queue(shut, postgres.UUIDs(x.Closed), me)
+		batch.Queue(d.SQL(pgdb.CloseClaims), postgres.UUIDs(x.Closed), me, backend)
 	}
 	if a := x.Claim; a != nil {
 		s := spans(a.From)

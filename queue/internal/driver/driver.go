@@ -115,13 +115,15 @@ type SyncBatch struct {
 	Closed        []ID // claims of which nothing is outstanding then
 
 	// Broken is what Members.Broken returned before the first claim of Closed was made. If it
-	// returns another number by now, the server may have forgotten ends of their jobs, after a
-	// crash or a failover: a claim that has such a job stays.
+	// returns another number by now, or if the connections are a pooler's, the server may have
+	// forgotten ends of their jobs, after a crash or a failover: a claim that has such a job stays.
 	Broken int64
 
 	Claim *ClaimRequest // nil: none
 
-	Patient bool // it waits for the rows of keys as long as the server waits at least
+	// WaitsForRows has the batch wait for the locked rows of keys, for the shortest time that the
+	// server counts. Other batches fail at once.
+	WaitsForRows bool
 }
 
 // KeyedEnds are the jobs with keys that end.
@@ -227,8 +229,9 @@ type Driver interface {
 	// Exhausted reports that the pool has no connection left: statements wait for one.
 	Exhausted() bool
 
-	// CountsSeconds reports that the server counts waits for rows in whole seconds. Batches that
-	// are not Patient look then, again and again, and others that wait are always before them.
+	// CountsSeconds reports that the server counts waits for rows in whole seconds. A batch without
+	// WaitsForRows fails then if a row is locked, and is sent again. Transactions that wait for the
+	// row get it before such a batch.
 	CountsSeconds() bool
 
 	// Leases makes locks in the same database, for the election of a worker. Its error is
