@@ -375,18 +375,7 @@ func within(ctx context.Context, tx *sql.Tx, wait time.Duration, statement func(
 	}
 	set := fmt.Sprintf("SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @dblock_table_wait = @@SESSION.lock_wait_timeout "+
 		"/*!80000 , SESSION innodb_lock_wait_timeout = %d, SESSION lock_wait_timeout = %d */", wait/time.Second, tableWait(wait))
-	if _, err := tx.ExecContext(ctx, set); err != nil {
-		return err
-	}
-	err := statement()
-	// The connection goes back to a pool: it must not keep the bound because ctx has ended
-	// meanwhile.
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	_, undone := tx.ExecContext(back, "SET /*!80000 SESSION innodb_lock_wait_timeout = @dblock_wait, "+
-		"SESSION lock_wait_timeout = @dblock_table_wait, */ @dblock_wait = NULL, @dblock_table_wait = NULL")
-	if err == nil {
-		err = undone
-	}
-	return err
+	const back = "SET /*!80000 SESSION innodb_lock_wait_timeout = @dblock_wait, " +
+		"SESSION lock_wait_timeout = @dblock_table_wait, */ @dblock_wait = NULL, @dblock_table_wait = NULL"
+	return mysql.Between(ctx, tx, set, back, statement)
 }

@@ -239,7 +239,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 
 // endOnce is one try of endWaiting. It returns what has ended a job that waited. done is false if
 // the job has moved.
-func (q *Queue) endOnce(ctx context.Context, r driver.Record, patient bool, end func(driver.Record, *driver.SyncBatch, driver.Position),
+func (q *Queue) endOnce(ctx context.Context, r driver.Record, waits bool, end func(driver.Record, *driver.SyncBatch, driver.Position),
 	others func(context.Context, driver.Record) (done bool, err error),
 ) (x *driver.SyncBatch, done bool, err error) {
 	switch r.State {
@@ -247,7 +247,7 @@ func (q *Queue) endOnce(ctx context.Context, r driver.Record, patient bool, end 
 		return nil, false, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, ID(r.ID), JobState(r.State))
 	case driver.Ready, driver.Scheduled, driver.Retrying, driver.Blocked:
 		p := driver.Position{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
-		x = &driver.SyncBatch{Member: member.NewID(), Take: &driver.Take{Claim: p.Claim, Job: r}, Closed: []driver.ID{p.Claim}, Patient: patient}
+		x = &driver.SyncBatch{Member: member.NewID(), Take: &driver.Take{Claim: p.Claim, Job: r}, Closed: []driver.ID{p.Claim}, WaitsForRows: waits}
 		end(r, x, p)
 		got, err := q.driver.Sync(ctx, x)
 		done = got.Completed+got.Discarded > 0

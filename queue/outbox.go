@@ -35,7 +35,7 @@ type outbox struct {
 	oldest        time.Time // when the first of them came
 	apart         []end     // such as do not go with others
 	apartFlying   bool
-	patientFlying bool
+	waitingFlying bool
 	deadLocked    bool // discards go apart: the last batch with some met a lock
 
 	claims map[*claim]struct{} // with jobs whose ends are not confirmed
@@ -54,8 +54,8 @@ const (
 	longestRest   = 250 * time.Millisecond
 	restsToReport = 8 // after so many rests Observer.Trouble is called
 
-	patientTime  = 3 * time.Second // for a batch that waits for a second for each kind of key
-	patientPause = 4 * time.Second // before an end waits in the server's queue again
+	rowWaitTime  = 3 * time.Second // for a batch that waits for a second for each kind of key
+	rowWaitPause = 4 * time.Second // before an end waits in the server's queue again
 
 	asideBatches = 10 // outbox.aside in batches of claims
 
@@ -70,7 +70,7 @@ type apart struct {
 	rests int       // how often it was alone and could not be recorded
 	until time.Time // it rests until then
 
-	patientAgain time.Time // it waits in the server's queue for a row no sooner
+	waitAgain time.Time // it waits in the server's queue for a row no sooner
 }
 
 // add takes an end. It reports whether a batch is to look for it.
@@ -166,18 +166,18 @@ func (o *outbox) composeApart(now time.Time) (b *syncBatch, wait time.Duration) 
 	return b, 0
 }
 
-// composePatient makes a batch of the end that has rested most often; nil: there is none before
+// composeWaiting makes a batch of the end that has rested most often; nil: there is none before
 // wait. It waits in the server's queue for the rows of its keys. One such batch is under way at a
 // time, beside those that do not wait.
-func (o *outbox) composePatient(now time.Time) (b *syncBatch, wait time.Duration) {
+func (o *outbox) composeWaiting(now time.Time) (b *syncBatch, wait time.Duration) {
 	wait = time.Minute
-	if o.patientFlying {
+	if o.waitingFlying {
 		return nil, wait
 	}
 	most := -1
 	for i := range o.apart {
 		a := &o.apart[i].apart
-		if rest := a.patientAgain.Sub(now); a.rests > 0 && rest > 0 {
+		if rest := a.waitAgain.Sub(now); a.rests > 0 && rest > 0 {
 			wait = min(wait, rest)
 		} else if a.rests > 0 && (most < 0 || a.rests > o.apart[most].apart.rests) {
 			most = i
@@ -188,7 +188,7 @@ func (o *outbox) composePatient(now time.Time) (b *syncBatch, wait time.Duration
 	}
 	o.apart[0], o.apart[most] = o.apart[most], o.apart[0]
 	b, o.apart = o.gather(o.apart, func(*end) bool { return true }, 1)
-	o.patientFlying, b.apart, b.Patient = true, true, true
+	o.waitingFlying, b.apart, b.WaitsForRows = true, true, true
 	return b, 0
 }
 
@@ -261,8 +261,8 @@ func (o *outbox) landed(b *syncBatch) {
 		o.apartSent -= len(b.ends)
 	}
 	switch {
-	case b.Patient:
-		o.patientFlying = false
+	case b.WaitsForRows:
+		o.waitingFlying = false
 	case b.apart:
 		o.apartFlying = false
 	}
@@ -302,8 +302,8 @@ func (o *outbox) setApart(b *syncBatch, locked bool) (others []end) {
 		if len(b.ends) == 1 {
 			e.apart.until = now.Add(pace.Jitter(min(firstRest<<min(e.apart.rests, 10), longestRest)))
 			e.apart.rests++
-			if b.Patient {
-				e.apart.patientAgain = now.Add(pace.Jitter(patientPause))
+			if b.WaitsForRows {
+				e.apart.waitAgain = now.Add(pace.Jitter(rowWaitPause))
 			}
 		}
 		e.apart.share = share

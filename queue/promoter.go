@@ -71,9 +71,9 @@ func (p *promoter) waitForOne(ctx context.Context) {
 	p.waiting = true
 	one := some[rand.IntN(len(some))]
 	p.calls.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patientTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWaitTime)
 		defer cancel()
-		n, err := p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Groups: []driver.Group{one}, Wait: patientTime, Max: promoteStep})
+		n, err := p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Groups: []driver.Group{one}, Wait: rowWaitTime, Max: promoteStep})
 		p.mu.Lock()
 		p.waiting = false
 		p.mu.Unlock()

@@ -256,7 +256,7 @@ func (r *rescue) last() (err error) {
 func (r *rescue) endApart(ctx context.Context, j *lastEnd) error {
 	var cancelled []driver.ID
 	err := r.q.db.again(ctx, "giving up a job whose worker is gone", func(ctx context.Context) (err error) {
-		x := &driver.SyncBatch{Discarded: []driver.Discard{j.Discard}, Patient: j.locked}
+		x := &driver.SyncBatch{Discarded: []driver.Discard{j.Discard}, WaitsForRows: j.locked}
 		if j.dropped {
 			x.Discarded = nil
 			r.q.dropIn(x, j.Position)

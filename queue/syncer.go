@@ -17,7 +17,7 @@ type syncer struct {
 	buffer *buffer
 	kick   chan struct{} // something has changed that a sync may be due for
 
-	kickPatient chan struct{} // an end goes apart
+	kickWaiting chan struct{} // an end goes apart
 
 	mu       sync.Mutex
 	now      *incarnation
@@ -37,7 +37,7 @@ const (
 )
 
 func newSyncer(w *worker) *syncer {
-	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs), kickPatient: make(chan struct{}, 1)}
+	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs), kickWaiting: make(chan struct{}, 1)}
 	s.out = outbox{
 		flushAt: max(w.o.Batch/2, 1), history: w.q.o.History > 0, aside: asideBatches * w.o.Batch,
 		timeout: w.q.o.Timeout, claims: make(map[*claim]struct{}),
@@ -65,7 +65,7 @@ func (s *syncer) run(ctx context.Context) {
 			continue
 		case wait == allDone:
 			s.signal() // for the next one to see it, too
-			s.signalPatient()
+			s.signalWaiting()
 			return
 		}
 		timer.Reset(wait)
@@ -77,12 +77,12 @@ func (s *syncer) run(ctx context.Context) {
 	}
 }
 
-// runPatient syncs one end after the other that waits for rows in the server's queue.
-func (s *syncer) runPatient(ctx context.Context) {
+// runWaiting syncs one end after the other that waits for rows in the server's queue.
+func (s *syncer) runWaiting(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		b, wait := s.nextPatient()
+		b, wait := s.nextWaiting()
 		switch {
 		case b != nil:
 			s.sync(ctx, b)
@@ -92,20 +92,20 @@ func (s *syncer) runPatient(ctx context.Context) {
 		}
 		timer.Reset(wait)
 		select {
-		case <-s.kickPatient:
+		case <-s.kickWaiting:
 		case <-timer.C:
 		case <-ctx.Done():
 		}
 	}
 }
 
-func (s *syncer) nextPatient() (b *syncBatch, wait time.Duration) {
+func (s *syncer) nextWaiting() (b *syncBatch, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isDone() {
 		return nil, allDone
 	}
-	if b, wait = s.out.composePatient(time.Now()); b != nil {
+	if b, wait = s.out.composeWaiting(time.Now()); b != nil {
 		s.sends(b)
 	}
 	return b, wait
@@ -192,8 +192,8 @@ func (s *syncer) sends(b *syncBatch) {
 	if len(b.ends) > 0 {
 		b.patience = max(b.patience, s.out.patience)
 	}
-	if b.Patient {
-		b.patience = max(b.patience, patientTime)
+	if b.WaitsForRows {
+		b.patience = max(b.patience, rowWaitTime)
 	}
 	b.Member = b.owner.inc.ID
 	s.flying++

@@ -144,10 +144,10 @@ func (s *syncer) signal() {
 	}
 }
 
-// signalPatient has runPatient look whether an end is to wait for rows.
-func (s *syncer) signalPatient() {
+// signalWaiting has runWaiting look whether an end is to wait for rows.
+func (s *syncer) signalWaiting() {
 	select {
-	case s.kickPatient <- struct{}{}:
+	case s.kickWaiting <- struct{}{}:
 	default:
 	}
 }

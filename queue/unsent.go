@@ -32,7 +32,7 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 	if apart {
 		reports = len(b.ends) == 1 && b.ends[0].apart.rests%restsToReport == restsToReport-1
 		back = s.out.setApart(b, locked)
-		s.signalPatient()
+		s.signalWaiting()
 		if !locked {
 			s.slows(is)
 		}

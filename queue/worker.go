@@ -105,7 +105,7 @@ func (w *worker) run(ctx context.Context) error {
 		syncs.Go(func() { w.sync.run(w.q.recorded) })
 	}
 	if w.q.driver.CountsSeconds() {
-		syncs.Go(func() { w.sync.runPatient(w.q.recorded) })
+		syncs.Go(func() { w.sync.runWaiting(w.q.recorded) })
 	}
 	recorded := make(chan struct{})
 	go func() {

@@ -109,12 +109,24 @@ func (p Pool) BindFor(ctx context.Context, conn *sql.Conn, brief bool) (unbind f
 
 // ForASecond runs fn in a transaction whose statements wait for a lock for a second.
 func ForASecond(ctx context.Context, tx *sql.Tx, fn func() error) error {
-	if _, err := tx.ExecContext(ctx, keepBound); err != nil {
+	return Between(ctx, tx, keepBound, hostBound, fn)
+}
+
+// resetTime is how long a statement may take that sets a session back.
+const resetTime = 10 * time.Second
+
+// Between runs fn after a statement that sets values of the transaction's session, and before one
+// that sets them back. The connection goes back to a pool: the session is set back even if ctx has
+// ended meanwhile.
+func Between(ctx context.Context, tx *sql.Tx, set, back string, fn func() error) error {
+	if _, err := tx.ExecContext(ctx, set); err != nil {
 		return err
 	}
 	err := fn()
-	_, reset := tx.ExecContext(ctx, hostBound)
-	return errors.Join(err, reset)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTime)
+	defer cancel()
+	_, failed := tx.ExecContext(within, back)
+	return errors.Join(err, failed)
 }
 
 // Return gives a connection back to the pool. One that is not clean is closed: its transaction may

@@ -83,7 +83,7 @@ func (e *syncTx) take(x *driver.SyncBatch, _ *driver.SyncResult) error {
 		n, err = e.d.q.TakeScheduledJob(e.ctx, e.on, j.At.UnixMicro(), j.ID[:], oneIf(j.Admitted))
 	case driver.Blocked:
 		lock := mysqldb.LockGroupsNoWait
-		if x.Patient {
+		if x.WaitsForRows {
 			lock = mysqldb.LockGroups
 		}
 		if err = lockRows(e.ctx, e.on, lock, []key{{j.Queue, j.GroupKey}}); err == nil {

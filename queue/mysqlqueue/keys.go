@@ -146,11 +146,11 @@ func (e *syncTx) noteKeys(x *driver.SyncBatch, positions []driver.Position, ours
 	return err
 }
 
-// lock locks the keys of jobs that have ended, or fails at once. A batch that is patient waits for
-// them for a second.
+// lock locks the keys of jobs that have ended, or fails at once. A batch that waits for rows waits
+// for a second.
 func (e *syncTx) lock(x *driver.SyncBatch, _ *driver.SyncResult) error {
 	keys, groups := e.freed.of()
-	if x.Patient {
+	if x.WaitsForRows {
 		return lockKeysOf(e.ctx, e.on, mysqldb.LockedHolders, mysqldb.LockGroups, keys, groups)
 	}
 	return lockKeysNow(e.ctx, e.on, keys, groups)
