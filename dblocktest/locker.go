@@ -129,8 +129,9 @@ func (l *LeaseLocker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) 
 // AcquireAll waits, while ctx lives, until it has all of several keys at once: at most
 // dblock.MaxSetKeys, in whatever order, each once. It never has a part of them, so no call
 // waits for a waiting call. One Release releases all, at once; if one is lost, all are.
-// Lock.Fences has a fence for each key. It has no place in a queue: if single keys of the set are
-// wanted all the time, it may wait for long.
+// Lock.Fences has a fence for each key. Sets of this process that wait for the same key ask for it
+// in turn. Among other calls a set has no place in a queue: if single keys of it are wanted all the
+// time, it may wait for long.
 //
 // Errors: those of dblock.Locker's Acquire.
 func (l *LeaseLocker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {

@@ -12,7 +12,10 @@ import (
 )
 
 // sets acquires several keys at once.
-type sets struct{ *exclusive }
+type sets struct {
+	*exclusive
+	turns setTurns
+}
 
 // AcquireAll waits until it has all of several keys at once. It never has a part of them, so it
 // keeps no other caller waiting.
@@ -31,23 +34,40 @@ func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dbloc
 		return nil, err
 	}
 	return l.observed(ctx, r, func(ctx context.Context, r root.Request) (*dblock.Lock, error) {
-		lock, refused, err := l.sets.requestAll(ctx, r)
+		lock, refused, err := l.sets.requestAll(ctx, r, nil)
 		return lock, unless(lock, refused, err)
 	})
 }
 
-// waitForAll uses no wait queue. It waits for one key that is held, and then asks for all again.
+// waitForAll waits for one key that is held, behind other sets of this process that do, and then
+// asks for all keys again.
 func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	began := m.o.Clock.Now()
+	turn := m.turns.joinAny(r.Keys)
 	var sub *subscription
-	defer func() { m.stopWaiting(sub) }()
+	defer func() {
+		m.turns.leave(turn)
+		m.stopWaiting(sub)
+	}()
 	for {
-		lock, refused, err := m.requestAll(ctx, r)
-		if sqlerr.IsContended(err) {
-			refused, err = &dblock.HeldError{Key: r.Key}, nil
+		if turn != nil {
+			if err := m.await(ctx, turn); err != nil {
+				return nil, err
+			}
 		}
-		if lock != nil || err != nil {
+		lock, refused, err := m.requestAll(ctx, r, turn)
+		switch {
+		case sqlerr.IsContended(err): // by which key is unknown
+			m.turns.leave(turn)
+			turn, refused = nil, &dblock.HeldError{Key: r.Key}
+		case lock != nil || err != nil:
 			return lock, err
+		default:
+			if turn = m.turns.move(turn, refused); !turn.isFirst() {
+				m.stopWaiting(sub)
+				sub = nil
+				continue
+			}
 		}
 		if !m.waits.known(sub) || sub.key != refused.Key {
 			if b, err := m.waits.start(ctx, refused.Key); err == nil {
@@ -63,8 +83,8 @@ func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, er
 }
 
 // requestAll asks the database for all keys of a set. It returns the lock, or the holder of one of
-// them.
-func (m *sets) requestAll(ctx context.Context, r root.Request) (*dblock.Lock, *dblock.HeldError, error) {
+// them: if the key of turn is held, its holder.
+func (m *sets) requestAll(ctx context.Context, r root.Request, turn *setTurn) (*dblock.Lock, *dblock.HeldError, error) {
 	gone := make(map[string]member.ID) // the former holders of keys
 	made := false                      // the rows that were missing
 	for n := 1; ; n++ {
@@ -78,6 +98,9 @@ func (m *sets) requestAll(ctx context.Context, r root.Request) (*dblock.Lock, *d
 		}
 		if results[0].MemberGone {
 			sent.inc.CheckSoon()
+		}
+		if refused := turn.stillHeld(asks, results); refused != nil {
+			return nil, refused, nil
 		}
 		missing, again, refused, err := m.clearBlockers(ctx, asks, results, gone)
 		switch {
