@@ -364,3 +364,52 @@ func TestMutateUsesThePool(t *testing.T) {
 		t.Errorf("the balance is %d, %v, want %d", balance, err, callers*each)
 	}
 }
+
+// TestDoNestsUpdates: each function of Do changes a row of its own, and makes an update of another
+// row by the pool. All may lock their rows. They leave one connection, which the nested updates
+// use.
+func TestDoNestsUpdates(t *testing.T) {
+	t.Parallel()
+	const callers, each = 3, 10
+	host := testdb.Postgres(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := host.Exec(ctx, "CREATE TABLE account AS SELECT id::bigint, 0::bigint AS balance FROM generate_series(0, 5) AS id"); err != nil {
+		t.Fatal(err)
+	}
+	cfg := host.Config()
+	cfg.MaxConns = callers + 1
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	add := func(ctx context.Context, db pgoptimistic.DB, id int) error {
+		tag, err := db.Exec(ctx, "UPDATE account SET balance = balance + 1 WHERE id = $1", id)
+		return optimistic.Tag(tag, err, optimistic.Row{Table: "account", Key: id})
+	}
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			for range each {
+				err := pgoptimistic.Do(ctx, pool, func(ctx context.Context, tx pgx.Tx, _ int) error {
+					if err := add(ctx, tx, 2*i); err != nil {
+						return err
+					}
+					return pgoptimistic.Do(ctx, pool, func(ctx context.Context, tx pgx.Tx, _ int) error {
+						return add(ctx, tx, 2*i+1)
+					}, pgoptimistic.LockRowAfter(1, "account", "id", 2*i+1))
+				}, pgoptimistic.LockRowAfter(1, "account", "id", 2*i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	var done int
+	if err := host.QueryRow(t.Context(), "SELECT count(*) FROM account WHERE balance >= $1", each).Scan(&done); err != nil || done != 2*callers {
+		t.Errorf("%d rows have all their updates, %v, want %d", done, err, 2*callers)
+	}
+}

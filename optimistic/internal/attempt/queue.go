@@ -93,8 +93,13 @@ func (w *waiter) leave() {
 const nestedWait = time.Second
 
 // depthKey is for the number of attempts, one within the other, that keep others waiting: they hold
-// a lock, or are at the front of a row's wait queue.
+// a lock or a slot, or are at the front of a row's wait queue.
 type depthKey struct{}
+
+// deeper is ctx within one more of them.
+func deeper(ctx context.Context) context.Context {
+	return context.WithValue(ctx, depthKey{}, depthOf(ctx)+1)
+}
 
 func depthOf(ctx context.Context) int {
 	depth, _ := ctx.Value(depthKey{}).(int)

@@ -19,9 +19,8 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 	if ctx.Err() != nil {
 		return waitEnded(ctx, 0, nil)
 	}
-	depth := depthOf(ctx)
 	w := waiter{row: p.Row}
-	if p.nested = depth > 0; p.nested { // a wait in a queue while others wait for this one may never end
+	if p.nested = depthOf(ctx) > 0; p.nested { // a wait in a queue while others wait for this one may never end
 		w.row = nil
 	}
 	defer w.leave()
@@ -32,7 +31,7 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 		}
 		within, locked := ctx, p.escalates(attempt)
 		if w.atFront || locked {
-			within = context.WithValue(ctx, depthKey{}, depth+1)
+			within = deeper(ctx)
 		}
 		err = callback.Sound(once(within, attempt, locked))
 		if err == nil {

@@ -165,6 +165,9 @@ func Do[DB any, O Option](
 			return err
 		}
 		defer of.put()
+		if of != nil {
+			ctx = deeper(ctx)
+		}
 		return d.InTx(ctx, on.DB, call)
 	})
 }
