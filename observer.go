@@ -10,9 +10,9 @@ import (
 // Observer has functions that a Locker calls on events, for metrics and traces. Each may be nil. A
 // function is called after the event has taken effect: a lost lock has ended before Lost is called.
 // Acquired, NotAcquired and Released are called before the caller's call returns, and must not
-// block. Lost and HeartbeatLate are called at any time; one that blocks delays only other calls of
-// your functions. If a function panics or calls runtime.Goexit, that is written to the Log of the
-// options.
+// block. Lost and HeartbeatLate are called at any time, each on a goroutine of its own: one that
+// blocks delays nothing. If a function panics or calls runtime.Goexit, that is written to the Log
+// of the options.
 type Observer struct {
 	// Acquired: a lock was acquired after a wait.
 	Acquired func(key string, waited time.Duration)
@@ -36,7 +36,7 @@ func (o Observer) guarded(log *slog.Logger) Observer {
 	o.Acquired = callback.Func2(log, o.Acquired)
 	o.NotAcquired = callback.Func3(log, o.NotAcquired)
 	o.Released = callback.Func2(log, o.Released)
-	o.Lost = callback.Func3(log, o.Lost)
-	o.HeartbeatLate = callback.Func2(log, o.HeartbeatLate)
+	o.Lost = callback.Async3(log, o.Lost)
+	o.HeartbeatLate = callback.Async2(log, o.HeartbeatLate)
 	return o
 }

@@ -221,12 +221,8 @@ func (q *Quorum) Close(ctx context.Context) error {
 	empty := q.empty
 	q.end(fmt.Errorf("%w", ErrClosed))
 	q.mu.Unlock()
-	tells := make([]func(), len(all))
-	for i, h := range all {
-		tells[i] = h.lose(ReasonClosed)
-	}
-	for _, notify := range tells {
-		notify()
+	for _, h := range all {
+		h.lose(ReasonClosed)
 	}
 	err := clock.Await(ctx, empty, "locks are still in use")
 	if err == nil {

@@ -102,7 +102,7 @@ func (h *quorumHold) watch(node *Lock) {
 		h.mu.Unlock()
 		var lost *LostError
 		if few && errors.As(context.Cause(node.Context()), &lost) {
-			defer h.lose(lost.Reason)()
+			h.lose(lost.Reason)
 		}
 		h.check() // without it the majority may end sooner
 	}))
@@ -160,17 +160,10 @@ func (h *quorumHold) Check() { h.check() }
 
 // check loses the lock when its time is up, and comes back when it may be.
 func (h *quorumHold) check() {
-	if notify := h.loseIfDue(); notify != nil {
-		go notify() // the caller may keep or end other locks
-	}
-}
-
-// loseIfDue is check; for notify see lose; nil: the lock was not lost now.
-func (h *quorumHold) loseIfDue() (notify func()) {
 	h.mu.Lock()
 	if h.why != "" || h.notifyLost == nil { // start calls it
 		h.mu.Unlock()
-		return nil
+		return
 	}
 	if h.timer != nil {
 		h.timer.Stop()
@@ -179,17 +172,12 @@ func (h *quorumHold) loseIfDue() (notify func()) {
 	now := h.q.clock.Now()
 	valid := !until.IsZero() && !clock.Past(now, until)
 	if valid {
-		h.timer = h.q.clock.AfterFunc(until.Sub(now), func() {
-			if notify := h.loseIfDue(); notify != nil {
-				notify()
-			}
-		})
+		h.timer = h.q.clock.AfterFunc(until.Sub(now), h.check)
 	}
 	h.mu.Unlock()
 	if !valid && !until.IsZero() { // without a majority the node that tipped it is the reason
-		return h.lose(why)
+		h.lose(why)
 	}
-	return nil
 }
 
 // ExpireIn ends the lock d from now, on a majority of the nodes at least. The local end moves in
@@ -279,20 +267,16 @@ func (h *quorumHold) stop(why Reason) bool {
 	return true
 }
 
-// lose ends a lock that is lost. notify calls the Observer, which may block: a caller with more to
-// end does that first.
-func (h *quorumHold) lose(why Reason) (notify func()) {
+// lose ends a lock that is lost.
+func (h *quorumHold) lose(why Reason) {
 	if !h.stop(why) {
-		return func() {}
+		return
 	}
 	h.notifyLost(why)
 	h.q.dequeue(h.waiter)
 	h.releaseWhenTimeUp()
-	lost, held := h.q.o.Observer.Lost, h.q.clock.Now().Sub(h.began)
-	return func() {
-		if lost != nil {
-			lost(h.key, held, why)
-		}
+	if lost := h.q.o.Observer.Lost; lost != nil {
+		lost(h.key, h.q.clock.Now().Sub(h.began), why)
 	}
 }
 

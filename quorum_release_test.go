@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -39,6 +40,7 @@ func TestQuorumReleaseOfWhatWasTakenAway(t *testing.T) {
 					}
 				}
 				err := lock.Release(t.Context())
+				synctest.Wait()
 				var lost *dblock.LostError
 				is := errors.As(err, &lost) && lost.Reason == dblock.ReasonStolen
 				if want := taken > 1; is != want || (err != nil) != want || len(told) > 0 != want || released > 0 == want {

@@ -53,10 +53,7 @@ func (l *LeaseLocker) Evict() {
 		return // it is closed, and holds nothing
 	}
 	ended := make(chan struct{})
-	forget := inc.OnEnd(func(dblock.Reason) (observe func()) {
-		close(ended)
-		return nil
-	})
+	forget := inc.OnEnd(func(dblock.Reason) { close(ended) })
 	defer forget()
 	var kept []*dblock.Lock
 	l.mu.Lock()

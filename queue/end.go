@@ -21,10 +21,7 @@ type incarnation struct {
 
 func newIncarnation(inc *member.Incarnation, base context.Context, queue string) *incarnation {
 	ctx, end := context.WithCancelCause(base)
-	stop := inc.OnEnd(func(why dblock.Reason) (observe func()) {
-		end(&dblock.LostError{Key: queue, Reason: why})
-		return nil
-	})
+	stop := inc.OnEnd(func(why dblock.Reason) { end(&dblock.LostError{Key: queue, Reason: why}) })
 	return &incarnation{inc: inc, ctx: ctx, stop: stop}
 }
 

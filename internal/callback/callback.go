@@ -89,6 +89,23 @@ func Func3[A, B, C any](log *slog.Logger, f func(A, B, C)) func(A, B, C) {
 	return func(a A, b B, c C) { Safely(log, func() { f(a, b, c) }) }
 }
 
+// Async2 returns a function that has f called safely on a goroutine of its own, and does not wait;
+// nil for nil.
+func Async2[A, B any](log *slog.Logger, f func(A, B)) func(A, B) {
+	if f == nil {
+		return nil
+	}
+	return func(a A, b B) { go Safely(log, func() { f(a, b) }) }
+}
+
+// Async3 is Async2 of three arguments.
+func Async3[A, B, C any](log *slog.Logger, f func(A, B, C)) func(A, B, C) {
+	if f == nil {
+		return nil
+	}
+	return func(a A, b B, c C) { go Safely(log, func() { f(a, b, c) }) }
+}
+
 // Logger returns a log whose handler is called safely; nil is a log that discards everything.
 func Logger(log *slog.Logger) *slog.Logger {
 	if log == nil {

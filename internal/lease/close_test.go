@@ -188,3 +188,36 @@ func leaves(t *testing.T, p *process, why error) error {
 	})
 	return p.shares.Leaver(0)(t.Context())
 }
+
+// TestALostThatBlocks: an Observer whose Lost never returns delays neither Close, nor a Release of
+// a lock that was taken away.
+func TestALostThatBlocks(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		goOn := make(chan struct{})
+		defer close(goOn)
+		o := lease.Options{Observer: dblock.Observer{Lost: func(string, time.Duration, dblock.Reason) { <-goOn }}}
+		p, other := newProcess(s), newProcess(s).locker(t, lease.Options{})
+		l := p.locker(t, o)
+		taken := acquire(t, l)
+		if err := other.ForceRelease(t.Context(), key, taken.Fences()[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := taken.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("a release of a lock that was taken away: %v", err)
+		}
+		kept := acquire(t, l)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err == nil {
+			t.Error("Close did not say that a lock is in use")
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("Release and Close took %v", took)
+		}
+		release(t, acquire(t, other))
+		if err := kept.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("a release after Close: %v", err)
+		}
+	})
+}

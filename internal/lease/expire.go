@@ -44,7 +44,7 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 		return h.l.explain(err, h.key())
 	case !ours:
 		why := h.lossReason(before.until)
-		h.lose(why)()
+		h.lose(why)
 		return &dblock.LostError{Key: h.key(), Reason: why}
 	}
 	if why := h.moveTo(ownEnd{sent.Add(d - h.l.margin(d)), before.unknown}); why != "" {
@@ -149,6 +149,6 @@ func (h *hold) endIfDue(until time.Time) {
 	case due && lost:
 		h.forget()
 	case due:
-		h.lose(dblock.ReasonTimeUp)()
+		h.lose(dblock.ReasonTimeUp)
 	}
 }

@@ -92,10 +92,7 @@ func (r *reconciler) recheck(inc *member.Incarnation) (err error) {
 			r.slow.Add(1)
 		}
 	}()
-	defer inc.OnEnd(func(dblock.Reason) (observe func()) {
-		cancel()
-		return nil
-	})()
+	defer inc.OnEnd(func(dblock.Reason) { cancel() })()
 	held, err := r.driver.HeldBy(ctx, inc.ID)
 	if err != nil {
 		return err

@@ -162,7 +162,7 @@ func (h *hold) ValidUntil() time.Time {
 func (h *hold) Check() {
 	if !h.detached {
 		if why, over := h.inc.Ended(); over {
-			go h.lose(why)()
+			h.lose(why)
 			return
 		}
 	}
@@ -170,7 +170,7 @@ func (h *hold) Check() {
 	until := h.end.until
 	h.mu.Unlock()
 	if !until.IsZero() && clock.Past(h.l.o.Clock.Now(), until) {
-		go h.lose(dblock.ReasonTimeUp)()
+		h.lose(dblock.ReasonTimeUp)
 	}
 }
 
@@ -193,11 +193,10 @@ func (h *hold) hasEnded() bool {
 	return h.why != ""
 }
 
-// lose ends a lock that is lost. The next waiters may ask at once. The function that it returns
-// calls the Observer, which may block: a caller that ends several locks calls it last.
-func (h *hold) lose(why dblock.Reason) (observe func()) {
+// lose ends a lock that is lost. The next waiters may ask at once.
+func (h *hold) lose(why dblock.Reason) {
 	if !h.stop(why) {
-		return func() {}
+		return
 	}
 	h.notifyLost(why)
 	if why != dblock.ReasonClosed {
@@ -206,7 +205,7 @@ func (h *hold) lose(why dblock.Reason) (observe func()) {
 	if why == dblock.ReasonTimeUp {
 		h.forget()
 	}
-	return h.observeLost(why)
+	h.observeLost(why)
 }
 
 // forget drops a lock whose time is up: it needs no Release, also if it was lost before.
@@ -224,13 +223,9 @@ func (h *hold) forget() {
 	h.l.drop(h)
 }
 
-// observeLost returns the call of the Observer for a lock that is lost now.
-func (h *hold) observeLost(why dblock.Reason) func() {
-	lost, held := h.l.o.Observer.Lost, h.held()
-	return func() {
-		if lost != nil {
-			lost(h.key(), held, why)
-		}
+func (h *hold) observeLost(why dblock.Reason) {
+	if lost := h.l.o.Observer.Lost; lost != nil {
+		lost(h.key(), h.held(), why)
 	}
 }
 
@@ -269,7 +264,7 @@ func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	released := h.l.o.Observer.Released
 	switch {
 	case stolen:
-		h.observeLost(why)()
+		h.observeLost(why)
 	case stood && released != nil:
 		released(h.key(), held)
 	}

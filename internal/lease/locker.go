@@ -235,12 +235,8 @@ func (l *Locker) Close(ctx context.Context) error {
 	x.tasks.close()
 	l.queues.close()
 	l.end(fmt.Errorf("%w", dblock.ErrClosed))
-	observes := make([]func(), len(all))
-	for i, h := range all {
-		observes[i] = h.lose(dblock.ReasonClosed)
-	}
-	for _, observe := range observes {
-		observe()
+	for _, h := range all {
+		h.lose(dblock.ReasonClosed)
 	}
 	if err := clock.Await(ctx, empty, "locks are still in use"); err != nil {
 		x.releaseAll()

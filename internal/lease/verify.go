@@ -74,7 +74,6 @@ func (s *holds) verifyMode(holds []*hold) {
 // meanwhile. It asks the database once for each incarnation why.
 func (s *holds) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 	asked := make(map[*member.Incarnation]dblock.Reason)
-	var observes []func()
 	for i, h := range holds {
 		if i >= len(ours) || ours[i] {
 			continue
@@ -86,13 +85,8 @@ func (s *holds) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
 			}
 			why = asked[h.inc]
 		}
-		observes = append(observes, h.lose(why))
+		h.lose(why)
 	}
-	go func() {
-		for _, observe := range observes {
-			observe()
-		}
-	}()
 }
 
 // memberLossReason is the reason why the database lacks a hold of an incarnation. Its member may be
@@ -120,6 +114,6 @@ func (s *holds) fenced(f dblock.Fence) {
 	}
 	s.mu.Unlock()
 	if fenced != nil {
-		go fenced.lose(dblock.ReasonStolen)() // the guard's transaction is open still, and not to wait for the Observer
+		fenced.lose(dblock.ReasonStolen)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
@@ -23,7 +22,7 @@ type Incarnation struct {
 	why         dblock.Reason
 	next        clock.Timer // the next heartbeat
 	end         clock.Timer // when trust ends
-	onEnd       map[*func(dblock.Reason) (observe func())]struct{}
+	onEnd       map[*func(dblock.Reason)]struct{}
 	onHeartbeat []func(context.Context, int64) bool
 	recheck     recheck
 }
@@ -44,33 +43,14 @@ func (l *Incarnation) TrustedUntil() time.Time {
 
 // Alive reports whether this incarnation is trusted now. It ends one whose time is up.
 func (l *Incarnation) Alive() bool {
-	alive, observe := l.update()
-	if observe != nil {
-		go observe() // the caller may keep or end other locks
-	}
-	return alive
-}
-
-// expire is Alive for the goroutines of this package: it also calls the host's functions.
-func (l *Incarnation) expire() bool {
-	alive, observe := l.update()
-	if observe != nil {
-		observe()
-	}
-	return alive
-}
-
-// update ends an incarnation whose time is up. For observe see finish; nil: it had ended before, or
-// is alive.
-func (l *Incarnation) update() (alive bool, observe func()) {
 	l.mu.Lock()
 	late := !l.ended && clock.Past(l.m.o.Clock.Now(), l.trusted)
-	alive = !l.ended && !late
+	alive := !l.ended && !late
 	l.mu.Unlock()
 	if late {
-		observe = l.finish(dblock.ReasonExpired)
+		l.finish(dblock.ReasonExpired)
 	}
-	return alive, observe
+	return alive
 }
 
 // Ended reports whether this incarnation has ended, and why. Like Alive it ends one whose time is
@@ -92,16 +72,13 @@ func (l *Incarnation) Lost() bool {
 }
 
 // OnEnd calls f when this incarnation ends, or at once if it has ended, unless forget is called
-// first. f ends what depends on the incarnation. It calls none of the host's functions: observe
-// does that, after all has ended. observe may be nil.
-func (l *Incarnation) OnEnd(f func(dblock.Reason) (observe func())) (forget func()) {
+// first. f ends what depends on the incarnation. It waits for nothing.
+func (l *Incarnation) OnEnd(f func(dblock.Reason)) (forget func()) {
 	l.mu.Lock()
 	if l.ended {
 		why := l.why
 		l.mu.Unlock()
-		if observe := f(why); observe != nil {
-			go observe()
-		}
+		f(why)
 		return func() {}
 	}
 	l.onEnd[&f] = struct{}{}
@@ -148,7 +125,7 @@ func (l *Incarnation) trust(sent time.Time) {
 	if l.end != nil {
 		l.end.Stop()
 	}
-	l.end = l.m.o.Clock.AfterFunc(l.trusted.Sub(l.m.o.Clock.Now()), func() { l.expire() })
+	l.end = l.m.o.Clock.AfterFunc(l.trusted.Sub(l.m.o.Clock.Now()), func() { l.Alive() })
 }
 
 // maxHeartbeat is for how long an answer is waited for, however long the TTL: the next heartbeat
@@ -157,7 +134,7 @@ const maxHeartbeat = 10 * time.Second
 
 // heartbeat sends one heartbeat and, if it was confirmed, calls the functions of OnHeartbeat.
 func (l *Incarnation) heartbeat() {
-	if !l.expire() {
+	if !l.Alive() {
 		return
 	}
 	sent := l.m.o.Clock.Now()
@@ -165,7 +142,7 @@ func (l *Incarnation) heartbeat() {
 	defer cancel()
 	beat, alive, err := l.m.driver.Heartbeat(ctx, l.ID, l.m.o.TTL)
 	if err == nil && !alive {
-		l.finish(dblock.ReasonEvicted)()
+		l.finish(dblock.ReasonEvicted)
 		return
 	}
 	l.note(sent, beat, err)
@@ -188,7 +165,7 @@ func (l *Incarnation) note(sent time.Time, beat int64, err error) {
 	l.mu.Lock()
 	if l.ended || clock.Past(l.m.o.Clock.Now(), l.trusted) {
 		l.mu.Unlock()
-		l.expire()
+		l.Alive()
 		return
 	}
 	pause := l.m.tick()
@@ -207,7 +184,7 @@ func (l *Incarnation) note(sent time.Time, beat int64, err error) {
 	if err != nil {
 		l.m.forEachListener(func(of *Listener) {
 			if of.Observer.HeartbeatLate != nil {
-				callback.Safely(of.Log, func() { of.Observer.HeartbeatLate(remaining, err) })
+				of.Observer.HeartbeatLate(remaining, err)
 			}
 		})
 		l.m.Warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
@@ -231,13 +208,13 @@ func (l *Incarnation) settle(ctx context.Context, beat int64) {
 	l.onHeartbeat = append(left, l.onHeartbeat...)
 }
 
-// finish ends the incarnation, once, and all that depends on it. The function that it returns then
-// calls the host's: an Observer or a Log that blocks must not keep a lock alive.
-func (l *Incarnation) finish(why dblock.Reason) (observe func()) {
+// finish ends the incarnation, once, and all that depends on it. A Log that blocks keeps nothing
+// alive.
+func (l *Incarnation) finish(why dblock.Reason) {
 	l.mu.Lock()
 	if l.ended {
 		l.mu.Unlock()
-		return func() {}
+		return
 	}
 	l.ended, l.why = true, why
 	for _, t := range []clock.Timer{l.next, l.end} {
@@ -249,18 +226,10 @@ func (l *Incarnation) finish(why dblock.Reason) (observe func()) {
 	l.onEnd, l.onHeartbeat = nil, nil
 	l.mu.Unlock()
 	l.m.remove(l)
-	var observes []func()
 	for f := range callbacks {
-		if observe := (*f)(why); observe != nil {
-			observes = append(observes, observe)
-		}
+		(*f)(why)
 	}
-	return func() {
-		for _, observe := range observes {
-			observe()
-		}
-		if why != dblock.ReasonClosed {
-			l.m.Warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
-		}
+	if why != dblock.ReasonClosed {
+		go l.m.Warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
 	}
 }

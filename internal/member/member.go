@@ -171,7 +171,7 @@ func (m *Member) Current(ctx context.Context) (*Incarnation, error) {
 // its row expires.
 func (m *Member) join(ctx context.Context, j *joining) {
 	defer close(j.done)
-	inc := &Incarnation{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason) func()]struct{})}
+	inc := &Incarnation{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason)]struct{})}
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/2)
 	defer cancel()
 	sent := m.o.Clock.Now()
@@ -190,7 +190,7 @@ func (m *Member) join(ctx context.Context, j *joining) {
 		return
 	}
 	if j.err == nil {
-		defer inc.finish(dblock.ReasonClosed)()
+		defer inc.finish(dblock.ReasonClosed)
 	}
 	_ = m.deregister(ctx, inc.ID) // if its answer was lost, too; or its row expires
 }
@@ -224,7 +224,7 @@ func (m *Member) Close(ctx context.Context) error {
 	if inc == nil {
 		return nil
 	}
-	defer inc.finish(dblock.ReasonClosed)()
+	defer inc.finish(dblock.ReasonClosed)
 	return m.deregister(ctx, inc.ID)
 }
 

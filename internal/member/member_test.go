@@ -106,10 +106,7 @@ func join(t *testing.T, m *Member) (*Incarnation, *ending) {
 		t.Fatal(err)
 	}
 	var why ending
-	inc.OnEnd(func(r dblock.Reason) (observe func()) {
-		why.Store(r)
-		return nil
-	})
+	inc.OnEnd(func(r dblock.Reason) { why.Store(r) })
 	return inc, &why
 }
 
@@ -198,10 +195,7 @@ func TestWhoeverIsEvictedEndsAndJoinsAnew(t *testing.T) {
 			t.Errorf("ended: %q", why.get())
 		}
 		late := dblock.Reason("")
-		inc.OnEnd(func(r dblock.Reason) (observe func()) {
-			late = r
-			return nil
-		})
+		inc.OnEnd(func(r dblock.Reason) { late = r })
 		if late != dblock.ReasonEvicted {
 			t.Errorf("whoever asks later is told %q", late)
 		}

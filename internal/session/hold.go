@@ -93,22 +93,18 @@ func (h *hold) ExpireIn(context.Context, time.Duration) error {
 	return fmt.Errorf("%w: %q is a session lock, which has no end of its own: leases have one (NewLeaseLocker)", dblock.ErrUnsupported, h.key)
 }
 
-// lose ends a lock that is lost, once. The function that it returns calls the Observer, which may
-// block: a caller that ends several locks calls it last.
-func (h *hold) lose(why dblock.Reason) (observe func()) {
+// lose ends a lock that is lost, once.
+func (h *hold) lose(why dblock.Reason) {
 	h.slots.mu.Lock()
 	reported := h.reported
 	h.reported = true
 	h.slots.mu.Unlock()
 	if reported {
-		return func() {}
+		return
 	}
 	h.signal(why)
-	lost, held := h.slots.o.Observer.Lost, time.Since(h.began)
-	return func() {
-		if lost != nil {
-			lost(h.key, held, why)
-		}
+	if lost := h.slots.o.Observer.Lost; lost != nil {
+		lost(h.key, time.Since(h.began), why)
 	}
 }
 

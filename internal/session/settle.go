@@ -118,21 +118,12 @@ func (sl *slots) lost(s *session, why dblock.Reason) {
 		sl.next(of)
 	}
 	sl.mu.Unlock()
-	observes := make([]func(), len(lost))
-	for i, h := range lost {
-		observes[i] = h.lose(why)
+	for _, h := range lost {
+		h.lose(why)
 	}
-	if why == dblock.ReasonClosed && len(lost) == 0 {
-		return
+	if why != dblock.ReasonClosed {
+		go sl.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
 	}
-	go func() {
-		for _, observe := range observes {
-			observe()
-		}
-		if why != dblock.ReasonClosed {
-			sl.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
-		}
-	}()
 }
 
 // loseAll ends all locks, as the Locker is closed.
@@ -146,11 +137,7 @@ func (sl *slots) loseAll() {
 		all = append(all, of.holders...)
 	}
 	sl.mu.Unlock()
-	observes := make([]func(), len(all))
-	for i, h := range all {
-		observes[i] = h.lose(dblock.ReasonClosed)
-	}
-	for _, observe := range observes {
-		observe()
+	for _, h := range all {
+		h.lose(dblock.ReasonClosed)
 	}
 }
