@@ -92,15 +92,20 @@ func newRetrier(d driver.Driver, timeout time.Duration) *retrier {
 	return r
 }
 
+// slotKey is for the retrier whose slot a statement has. A hook is called with that context: what
+// it reads by its own Store uses the connection that is left.
+type slotKey struct{}
+
 // once makes one attempt.
 func (r *retrier) once(ctx context.Context, this attempt, what func(context.Context, attempt) error) error {
-	if r.slots != nil {
+	if r.slots != nil && ctx.Value(slotKey{}) != r {
 		select {
 		case r.slots <- struct{}{}:
 			defer func() { <-r.slots }()
 		case <-ctx.Done():
 			return sqlerr.Unwritten(ctx.Err())
 		}
+		ctx = context.WithValue(ctx, slotKey{}, r)
 	}
 	return what(ctx, this)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -80,8 +81,26 @@ func (d *leaseDriver) Listen(context.Context, func(), func(key string)) error {
 
 var _ lease.Watcher = (*leaseDriver)(nil)
 
-// sparing is how many connections a pool has that can spare one for a watch.
-const sparing = 8
+const (
+	sparing = 8 // a pool of so many connections can spare one for a watch
+
+	// leaves is how many unused connections a pool has when a watch has taken one: an acquisition
+	// may need so many.
+	leaves = 3
+
+	// exhaustedFor is for how long a pool may have no unused connection until the watch ends. Then
+	// others may hold theirs for long.
+	exhaustedFor = 200 * time.Millisecond
+)
+
+// errNoneToSpare ends a watch, or the attempt to begin one. Calls poll meanwhile.
+var errNoneToSpare = errors.New("mysqllock: the pool has no connection to spare for a watch")
+
+// canSpare reports whether a pool has so many connections that are not in use.
+func (d *leaseDriver) canSpare(n int) bool {
+	s := d.db.Stats()
+	return s.MaxOpenConnections == 0 || s.InUse+n <= s.MaxOpenConnections
+}
 
 // Watch takes a connection of the pool for statements that look, pause and look again at the
 // server.
@@ -92,11 +111,14 @@ func (d *leaseDriver) Watch(ctx context.Context) (lease.Watch, error) {
 	if most := d.db.Stats().MaxOpenConnections; most > 0 && most < sparing {
 		return nil, fmt.Errorf("%w: a pool of %d connections has none to spare", dblock.ErrUnsupported, most)
 	}
+	if !d.canSpare(1 + leaves) {
+		return nil, errNoneToSpare
+	}
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{d, conn}
+	w := &watch{e: d, conn: conn}
 	isolation, limit := "transaction_isolation", "max_execution_time"
 	if d.db.MariaDB {
 		isolation, limit = "tx_isolation", "max_statement_time"
@@ -114,6 +136,21 @@ func (d *leaseDriver) Watch(ctx context.Context) (lease.Watch, error) {
 type watch struct {
 	e    *leaseDriver
 	conn *sql.Conn
+
+	exhausted time.Time // since when the pool has had no unused connection; zero: it has one
+}
+
+// keepsOthersWaiting reports that the pool has had no unused connection for exhaustedFor.
+func (w *watch) keepsOthersWaiting() bool {
+	switch now := time.Now(); {
+	case w.e.canSpare(1):
+		w.exhausted = time.Time{}
+	case w.exhausted.IsZero():
+		w.exhausted = now
+	default:
+		return now.Sub(w.exhausted) >= exhaustedFor
+	}
+	return false
 }
 
 // Close ends the connection. A statement that was given up ends by itself, at the server, when its
@@ -126,10 +163,13 @@ func (w *watch) Close() {
 // maxSteps is how many steps the statement counts up to.
 const maxSteps = 1000
 
-// Watch is one statement.
+// Watch is one statement. Its error is errNoneToSpare if others wait for a connection.
 func (w *watch) Watch(
 	ctx context.Context, keys []string, turns []lease.Handle, told []lease.LeaseState, d time.Duration,
 ) ([]lease.LeaseState, error) {
+	if w.keepsOthersWaiting() {
+		return nil, errNoneToSpare
+	}
 	handles := make(mysql.List, len(turns))
 	for i := range turns {
 		handles[i] = turns[i][:]
