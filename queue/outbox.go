@@ -13,7 +13,8 @@ import (
 // A batch carries the ends of many jobs. It waits only briefly for the rows of unique keys, groups
 // and jobs. If another transaction has such a row locked, the ends of jobs with keys go apart: in
 // batches without a claim, of half as many ends each time, until an end that can't be recorded is
-// alone. It rests, and is sent again. If no job has a key, all ends go apart. So it is with ends
+// alone. It rests, and is sent again. If the driver names the jobs whose keys are locked, only they
+// go apart, each alone. If no job has a key, all ends go apart. So it is with ends
 // that the server refuses, for example if a trigger of the host's fails for one of them. Other jobs
 // are claimed in the place of those whose ends go apart, up to a bound.
 //
@@ -35,7 +36,8 @@ type outbox struct {
 	oldest        time.Time // when the first of them came
 	apart         []end     // such as do not go with others
 	apartFlying   bool
-	waitingFlying bool
+	rowWaits      int  // so many batches may wait for rows at once
+	waitingFlying int  // so many do
 	deadLocked    bool // discards go apart: the last batch with some met a lock
 
 	claims map[*claim]struct{} // with jobs whose ends are not confirmed
@@ -66,9 +68,10 @@ const (
 type apart struct {
 	conflicts int // for how many it was not recorded
 
-	share int       // how many ends its batch has at most; 0: it goes with all others
-	rests int       // how often it was alone and could not be recorded
-	until time.Time // it rests until then
+	share  int       // how many ends its batch has at most; 0: it goes with all others
+	rests  int       // how often it was alone and could not be recorded
+	locked bool      // a row was, the last time
+	until  time.Time // it rests until then
 
 	waitAgain time.Time // it waits in the server's queue for a row no sooner
 }
@@ -141,7 +144,7 @@ func (o *outbox) compose() *syncBatch {
 }
 
 // composeApart makes a batch of ends that go apart; nil: none is due before wait. One such batch is
-// under way at a time.
+// under way at a time. An end that is to wait for its row is left to composeWaiting.
 func (o *outbox) composeApart(now time.Time) (b *syncBatch, wait time.Duration) {
 	const long = time.Minute
 	if o.apartFlying || len(o.apart) == 0 {
@@ -152,6 +155,8 @@ func (o *outbox) composeApart(now time.Time) (b *syncBatch, wait time.Duration) 
 		a := &o.apart[i].apart
 		if rest := a.until.Sub(now); rest > 0 {
 			wait = min(wait, rest)
+		} else if o.waits(a, now) {
+			continue
 		} else if first < 0 || a.share > o.apart[first].apart.share {
 			first = i
 		}
@@ -161,34 +166,45 @@ func (o *outbox) composeApart(now time.Time) (b *syncBatch, wait time.Duration) 
 	}
 	o.apart[0], o.apart[first] = o.apart[first], o.apart[0]
 	share := o.apart[0].apart.share
-	b, o.apart = o.gather(o.apart, func(e *end) bool { return e.apart.share == share && !e.apart.until.After(now) }, share)
+	b, o.apart = o.gather(o.apart, func(e *end) bool {
+		return e.apart.share == share && !e.apart.until.After(now) && !o.waits(&e.apart, now)
+	}, share)
 	o.apartFlying, b.apart = true, true
 	return b, 0
 }
 
-// composeWaiting makes a batch of the end that has rested most often; nil: there is none before
-// wait. It waits in the server's queue for the rows of its keys. One such batch is under way at a
-// time, beside those that do not wait.
+// waits reports whether an end is to wait in the server's queue for the rows of its keys: it was
+// alone and met a locked row, and has not waited lately.
+func (o *outbox) waits(a *apart, now time.Time) bool {
+	return o.rowWaits > 0 && a.locked && !a.waitAgain.After(now)
+}
+
+// composeWaiting makes a batch of an end that is to wait; nil: there is none before wait. Those
+// that have not waited yet come first, as others may be locked for long. The batches that wait are
+// beside those that do not.
 func (o *outbox) composeWaiting(now time.Time) (b *syncBatch, wait time.Duration) {
 	wait = time.Minute
-	if o.waitingFlying {
+	if o.waitingFlying >= o.rowWaits {
 		return nil, wait
 	}
-	most := -1
+	first := -1
 	for i := range o.apart {
 		a := &o.apart[i].apart
-		if rest := a.waitAgain.Sub(now); a.rests > 0 && rest > 0 {
+		switch rest := a.waitAgain.Sub(now); {
+		case !a.locked:
+		case rest > 0:
 			wait = min(wait, rest)
-		} else if a.rests > 0 && (most < 0 || a.rests > o.apart[most].apart.rests) {
-			most = i
+		case first < 0 || a.waitAgain.Before(o.apart[first].apart.waitAgain):
+			first = i
 		}
 	}
-	if most < 0 {
+	if first < 0 {
 		return nil, wait
 	}
-	o.apart[0], o.apart[most] = o.apart[most], o.apart[0]
+	o.apart[0], o.apart[first] = o.apart[first], o.apart[0]
 	b, o.apart = o.gather(o.apart, func(*end) bool { return true }, 1)
-	o.waitingFlying, b.apart, b.WaitsForRows = true, true, true
+	o.waitingFlying++
+	b.apart, b.WaitsForRows = true, true
 	return b, 0
 }
 
@@ -262,7 +278,7 @@ func (o *outbox) landed(b *syncBatch) {
 	}
 	switch {
 	case b.WaitsForRows:
-		o.waitingFlying = false
+		o.waitingFlying--
 	case b.apart:
 		o.apartFlying = false
 	}
@@ -300,8 +316,7 @@ func (o *outbox) setApart(b *syncBatch, locked bool) (others []end) {
 			continue
 		}
 		if len(b.ends) == 1 {
-			e.apart.until = now.Add(pace.Jitter(min(firstRest<<min(e.apart.rests, 10), longestRest)))
-			e.apart.rests++
+			o.rest(&e.apart, now, locked)
 			if b.WaitsForRows {
 				e.apart.waitAgain = now.Add(pace.Jitter(rowWaitPause))
 			}
@@ -310,6 +325,29 @@ func (o *outbox) setApart(b *syncBatch, locked bool) (others []end) {
 		o.apart = append(o.apart, e)
 	}
 	return others
+}
+
+// setLockedApart has the ends of some jobs of a batch go apart, each alone, as their keys are
+// locked. It returns those of the others.
+func (o *outbox) setLockedApart(b *syncBatch, jobs map[driver.ID]bool) (others []end) {
+	now := time.Now()
+	for _, e := range b.ends {
+		if !jobs[e.ID] {
+			others = append(others, e)
+			continue
+		}
+		e.apart.share = 1
+		o.rest(&e.apart, now, true)
+		o.apart = append(o.apart, e)
+	}
+	return others
+}
+
+// rest has an end that was refused alone rest until it is sent again.
+func (o *outbox) rest(a *apart, now time.Time, locked bool) {
+	a.until = now.Add(pace.Jitter(min(firstRest<<min(a.rests, 10), longestRest)))
+	a.rests++
+	a.locked = locked
 }
 
 // claimed takes over what a batch has claimed.

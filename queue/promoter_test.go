@@ -22,6 +22,8 @@ func (*dueGroups) Exhausted() bool { return false }
 
 func (*dueGroups) CountsSeconds() bool { return false }
 
+func (*dueGroups) RowWaits() int { return 0 }
+
 func (e *dueGroups) Maintenance() driver.Maintenance { return promotions{nil, e} }
 
 // promotions is the maintenance of dueGroups.

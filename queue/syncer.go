@@ -17,7 +17,7 @@ type syncer struct {
 	buffer *buffer
 	kick   chan struct{} // something has changed that a sync may be due for
 
-	kickWaiting chan struct{} // an end goes apart
+	kickWaiting chan struct{} // an end goes apart: holds one for each goroutine of runWaiting
 
 	mu       sync.Mutex
 	now      *incarnation
@@ -37,10 +37,10 @@ const (
 )
 
 func newSyncer(w *worker) *syncer {
-	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs), kickWaiting: make(chan struct{}, 1)}
+	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs), kickWaiting: make(chan struct{}, max(w.q.driver.RowWaits(), 1))}
 	s.out = outbox{
 		flushAt: max(w.o.Batch/2, 1), history: w.q.o.History > 0, aside: asideBatches * w.o.Batch,
-		timeout: w.q.o.Timeout, claims: make(map[*claim]struct{}),
+		timeout: w.q.o.Timeout, claims: make(map[*claim]struct{}), rowWaits: w.q.driver.RowWaits(),
 	}
 	s.claims = claimer{
 		o: &w.o, timeout: w.q.o.Timeout, maxPatience: w.q.db.maxPatience(), limit: w.o.Batch, patience: w.q.o.Timeout, inline: inlineBytes / w.o.Batch,
@@ -77,7 +77,8 @@ func (s *syncer) run(ctx context.Context) {
 	}
 }
 
-// runWaiting syncs one end after the other that waits for rows in the server's queue.
+// runWaiting syncs one end after the other that waits for rows in the server's queue. Several
+// goroutines do so, each for another end.
 func (s *syncer) runWaiting(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -88,6 +89,7 @@ func (s *syncer) runWaiting(ctx context.Context) {
 			s.sync(ctx, b)
 			continue
 		case wait == allDone:
+			s.signalWaiting() // for the next one to see it, too
 			return
 		}
 		timer.Reset(wait)

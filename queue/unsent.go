@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
@@ -31,7 +32,12 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 	back := b.ends
 	if apart {
 		reports = len(b.ends) == 1 && b.ends[0].apart.rests%restsToReport == restsToReport-1
-		back = s.out.setApart(b, locked)
+		var named *driver.LockedError
+		if errors.As(err, &named) && len(named.Jobs) > 0 {
+			back = s.out.setLockedApart(b, setOf(named.Jobs))
+		} else {
+			back = s.out.setApart(b, locked)
+		}
 		s.signalWaiting()
 		if !locked {
 			s.slows(is)

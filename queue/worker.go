@@ -104,7 +104,7 @@ func (w *worker) run(ctx context.Context) error {
 	for range w.o.Syncs {
 		syncs.Go(func() { w.sync.run(w.q.recorded) })
 	}
-	if w.q.driver.CountsSeconds() {
+	for range w.q.driver.RowWaits() {
 		syncs.Go(func() { w.sync.runWaiting(w.q.recorded) })
 	}
 	recorded := make(chan struct{})

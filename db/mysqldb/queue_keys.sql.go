@@ -548,3 +548,80 @@ func (q *Queries) Unblock(ctx context.Context, db DBTX, queue interface{}, group
 	_, err := db.ExecContext(ctx, Unblock, queue, groupKey, seq)
 	return err
 }
+
+const UnlockedGroups = `-- name: UnlockedGroups :many
+SELECT k.queue, k.group_key
+FROM ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+LIMIT 18446744073709551615
+FOR UPDATE SKIP LOCKED
+`
+
+type UnlockedGroupsRow struct {
+	Queue    []byte
+	GroupKey []byte
+}
+
+func (q *Queries) UnlockedGroups(ctx context.Context, db DBTX, queue interface{}, groupKey interface{}) ([]UnlockedGroupsRow, error) {
+	rows, err := db.QueryContext(ctx, UnlockedGroups, queue, groupKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnlockedGroupsRow
+	for rows.Next() {
+		var i UnlockedGroupsRow
+		if err := rows.Scan(&i.Queue, &i.GroupKey); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const UnlockedUnique = `-- name: UnlockedUnique :many
+SELECT u.queue, u.unique_key
+FROM ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS unique_key
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+LIMIT 18446744073709551615
+FOR UPDATE SKIP LOCKED
+`
+
+type UnlockedUniqueRow struct {
+	Queue     []byte
+	UniqueKey []byte
+}
+
+// Those of some unique keys and groups whose rows no other transaction has locked.
+func (q *Queries) UnlockedUnique(ctx context.Context, db DBTX, queue interface{}, uniqueKey interface{}) ([]UnlockedUniqueRow, error) {
+	rows, err := db.QueryContext(ctx, UnlockedUnique, queue, uniqueKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnlockedUniqueRow
+	for rows.Next() {
+		var i UnlockedUniqueRow
+		if err := rows.Scan(&i.Queue, &i.UniqueKey); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

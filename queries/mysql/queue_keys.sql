@@ -78,6 +78,25 @@ STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AN
 LIMIT 18446744073709551615
 FOR UPDATE NOWAIT;
 
+-- Those of some unique keys and groups whose rows no other transaction has locked.
+-- name: UnlockedUnique :many
+SELECT u.queue, u.unique_key
+FROM ( /*dblock:asks*/
+    SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(unique_key) AS BINARY) AS unique_key
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+LIMIT 18446744073709551615
+FOR UPDATE SKIP LOCKED;
+
+-- name: UnlockedGroups :many
+SELECT k.queue, k.group_key
+FROM ( /*dblock:asks*/
+    SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(group_key) AS BINARY) AS group_key
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+LIMIT 18446744073709551615
+FOR UPDATE SKIP LOCKED;
+
 -- name: CountGroups :exec
 UPDATE ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(group_key) AS BINARY) AS group_key, CAST(sqlc.arg(most) AS SIGNED) AS most,

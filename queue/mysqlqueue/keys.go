@@ -153,7 +153,40 @@ func (e *syncTx) lock(x *driver.SyncBatch, _ *driver.SyncResult) error {
 	if x.WaitsForRows {
 		return lockKeysOf(e.ctx, e.on, mysqldb.LockedHolders, mysqldb.LockGroups, keys, groups)
 	}
-	return lockKeysNow(e.ctx, e.on, keys, groups)
+	err := lockKeysNow(e.ctx, e.on, keys, groups)
+	if e.names && len(e.freed) > 1 && mysql.IsLocked(err) {
+		return e.locked(err, keys, groups)
+	}
+	return err
+}
+
+// locked names the jobs whose keys are locked.
+func (e *syncTx) locked(err error, keys, groups []key) error {
+	unlocked := make(map[key]bool)
+	note := func(of map[key]bool) func(*sql.Rows) error {
+		return func(row *sql.Rows) error {
+			var queue, name []byte
+			err := row.Scan(&queue, &name)
+			of[key{string(queue), string(name)}] = true
+			return err
+		}
+	}
+	groupsUnlocked := make(map[key]bool)
+	failed := mysql.QueryAll(e.ctx, e.on, mysqldb.UnlockedUnique, maxReads, args(keys), note(unlocked))
+	if failed == nil {
+		failed = mysql.QueryAll(e.ctx, e.on, mysqldb.UnlockedGroups, maxReads, args(groups), note(groupsUnlocked))
+	}
+	if failed != nil {
+		return failed
+	}
+	named := &driver.LockedError{Err: err}
+	for _, o := range e.freed {
+		if o.UniqueKey.Valid && !unlocked[key{string(o.Queue), o.UniqueKey.String}] ||
+			o.GroupKey.Valid && !groupsUnlocked[key{string(o.Queue), o.GroupKey.String}] {
+			named.Jobs = append(named.Jobs, idOf(o.JobID))
+		}
+	}
+	return named
 }
 
 // free releases the keys of jobs that have ended, which are locked: unique keys, and the places

@@ -90,6 +90,18 @@ func (d *database) Exhausted() bool { return d.db.Exhausted() }
 
 func (d *database) CountsSeconds() bool { return true }
 
+// maxRowWaits bounds RowWaits: each may wait for a second for the row of one group.
+const maxRowWaits = 8
+
+// RowWaits leaves most of the host's pool to others.
+func (d *database) RowWaits() int {
+	most := d.db.Stats().MaxOpenConnections
+	if most == 0 {
+		return maxRowWaits
+	}
+	return min(max(most/4, 1), maxRowWaits)
+}
+
 // leastConns is how many connections a pool has, at least, that leases may have some of: two for
 // good, and others now and then.
 const leastConns = 8

@@ -23,16 +23,17 @@ var errSomeCancelled = errors.New("mysqlqueue: some jobs are to be cancelled")
 // Sync is one transaction, of a statement for each claim that jobs are of, one for each way in
 // which they ended, and three that claim. The rows of claims are deleted first, without looking; if
 // some are missing, all is rolled back, and done again for those that a look has found. If another
-// transaction has the row of a key locked, it is rolled back, too, and done again for x.RowWait:
+// transaction has the row of a key locked, it is rolled back, too, and done again for BriefWait:
 // the server counts a wait in seconds.
 func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.SyncResult, err error) {
 	for pause, waited := time.Millisecond, time.Duration(0); ; pause, waited = 2*pause, waited+pause {
 		sent := time.Now()
-		got, err = d.sync(ctx, x, false)
+		last := waited >= driver.BriefWait
+		got, err = d.sync(ctx, x, false, last)
 		if errors.Is(err, errSomeLost) {
-			got, err = d.sync(ctx, x, true)
+			got, err = d.sync(ctx, x, true, last)
 		}
-		if !mysql.IsLocked(err) || waited >= x.RowWait() || time.Since(sent) >= mysql.LockWait || pace.Sleep(ctx, pause) != nil {
+		if !mysql.IsLocked(err) || last || time.Since(sent) >= mysql.LockWait || pace.Sleep(ctx, pause) != nil {
 			break
 		}
 	}
@@ -45,9 +46,9 @@ func (d *database) Sync(ctx context.Context, x *driver.SyncBatch) (got driver.Sy
 	return got, nil
 }
 
-func (d *database) sync(ctx context.Context, x *driver.SyncBatch, look bool) (got driver.SyncResult, err error) {
+func (d *database) sync(ctx context.Context, x *driver.SyncBatch, look, names bool) (got driver.SyncResult, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		e := &syncTx{d: d, ctx: ctx, on: on, me: x.Member, claims: look}
+		e := &syncTx{d: d, ctx: ctx, on: on, me: x.Member, claims: look, names: names}
 		for _, step := range []func(*driver.SyncBatch, *driver.SyncResult) error{e.take, e.finish, e.postpone, e.discard, e.lock, e.free, e.claim} {
 			if err := step(x, &got); err != nil {
 				return false, err
@@ -65,6 +66,7 @@ type syncTx struct {
 	on     mysqldb.DBTX
 	me     member.ID
 	claims bool
+	names  bool // the jobs whose keys are locked
 	wrote  bool
 	freed  freed // the keys of jobs that have ended
 }

@@ -114,6 +114,9 @@ func (d *database) Exhausted() bool {
 // CountsSeconds: it counts milliseconds.
 func (d *database) CountsSeconds() bool { return false }
 
+// RowWaits is 0: all batches wait.
+func (d *database) RowWaits() int { return 0 }
+
 // Leases are pglock's, with connections of their own. They share the heartbeat of the host's leases
 // with the same options.
 func (d *database) Leases(ctx context.Context, ttl time.Duration, label string) (dblock.Locker, error) {

@@ -46,6 +46,17 @@ type Duplicate struct {
 	Holder ID // which one
 }
 
+// LockedError is of a batch whose keys other transactions have locked: those of some of its jobs.
+type LockedError struct {
+	Jobs []ID
+	Err  error // of the server
+}
+
+func (e *LockedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the server's error.
+func (e *LockedError) Unwrap() error { return e.Err }
+
 // Job is one that was claimed.
 type Job struct {
 	ID                             ID
@@ -201,7 +212,7 @@ type Driver interface {
 	// Enqueue enqueues jobs, all or none but for duplicates.
 	Enqueue(ctx context.Context, r *EnqueueRequest) ([]Duplicate, error)
 
-	// Sync is one transaction, of READ COMMITTED.
+	// Sync is one transaction, of READ COMMITTED. Its error may be a *LockedError.
 	Sync(ctx context.Context, x *SyncBatch) (SyncResult, error)
 
 	// BeginJobs records that jobs of a member begin their next attempts: Orphan.Begun is
@@ -233,6 +244,9 @@ type Driver interface {
 	// WaitsForRows fails then if a row is locked, and is sent again. Transactions that wait for the
 	// row get it before such a batch.
 	CountsSeconds() bool
+
+	// RowWaits is how many batches may wait for rows at once, if the server counts seconds.
+	RowWaits() int
 
 	// Leases makes locks in the same database, for the election of a worker. Its error is
 	// dblock.ErrUnsupported if the pool has too few connections for them.
