@@ -70,6 +70,7 @@ type changer struct {
 	sweeps            *changeQueue // what has expired
 	inserts           *changeQueue // cancellations of keys under which nothing is recorded
 	insertsAgain      *changeQueue // those that have met a transaction which writes their key
+	open              keysInUse    // of such transactions
 	apart             *changeQueue // what waits for rows that are locked
 }
 
@@ -167,10 +168,11 @@ func (c *changer) change(ctx context.Context, q *changeQueue, ch change, wait ti
 // again makes a change that has to wait. Other changes are before it, and their rows may be locked
 // for long. So it leaves their queue after a while, and looks if its own rows are free. A change
 // that inserts its key can't look. It waits only briefly, in a queue of such changes. One that has
-// waited is in another queue, so that it does not delay the first tries of others.
+// waited, or whose key was found open lately, is in another queue, so that it does not delay the
+// first tries of others.
 func (c *changer) again(ctx context.Context, q *changeQueue, ch change) (changed, error) {
 	switch {
-	case ch.inserts && ch.tries == 0:
+	case ch.inserts && ch.tries == 0 && !c.open.has(ch.key):
 		return c.inserts.Do(ctx, ch)
 	case ch.inserts:
 		got, err := c.insertsAgain.DoWithin(ctx, ch, time.Until(ch.until))
@@ -255,6 +257,9 @@ func lockWaitFor(changes []change, most time.Duration) time.Duration {
 func (c *changer) waiting(changes []change, err error) []batch.Result[changed] {
 	if c.retry.named(err) != sqlerr.Retryable {
 		err = nil
+	}
+	if len(changes) == 1 && changes[0].inserts {
+		c.open.found(changes[0].key)
 	}
 	results := make([]batch.Result[changed], len(changes))
 	for i := range results {

@@ -160,6 +160,46 @@ func TestOpenKeysDelayOtherKeysLittle(t *testing.T) {
 	})
 }
 
+// TestOpenKeysAreRemembered: another transaction writes 300 keys. Callers that cancel them after
+// others have found them open do not delay the cancellation of an unknown key.
+func TestOpenKeysAreRemembered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, err := Options{}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &openKeys{}
+		s := newStore(e, o)
+		var open sync.WaitGroup
+		cancelAll := func() {
+			for i := range 300 {
+				open.Go(func() {
+					if _, err := s.Cancel(t.Context(), fmt.Sprint("open ", i)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		cancelAll()
+		time.Sleep(o.Timeout / 5)
+		cancelAll()
+		began := time.Now()
+		if _, err := s.Cancel(t.Context(), "unknown"); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 20*keyWait {
+			t.Errorf("an unknown key was cancelled after %v", took)
+		}
+		e.closed.Store(true)
+		open.Wait()
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // slowMoves is a driver that has no reservation, and takes 10 ms for each statement.
 type slowMoves struct{ openKeys }
 

@@ -43,6 +43,28 @@ func TestAllStatementsLeaveAConnection(t *testing.T) {
 	}
 }
 
+// TestAHookReadsByItsOwnStore: statements with hooks have all slots, and each hook reads by its own
+// Store.
+func TestAHookReadsByItsOwnStore(t *testing.T) {
+	t.Parallel()
+	r := newRetrier(hasHook{}, time.Minute)
+	var all, inHooks sync.WaitGroup
+	inHooks.Add(3)
+	for range 3 {
+		all.Go(func() {
+			err := r.do(t.Context(), attempt{}, func(ctx context.Context, _ attempt) error {
+				inHooks.Done()
+				inHooks.Wait()
+				return r.do(ctx, attempt{}, func(context.Context, attempt) error { return nil })
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // TestHooksLeaveAConnection: however many connections there may be, statements with hooks leave one
 // of them for what hooks read by the host's pool. Without a hook they may have all.
 func TestHooksLeaveAConnection(t *testing.T) {
