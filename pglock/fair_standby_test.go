@@ -32,7 +32,7 @@ func TestFaultsNoGrantIsAheadOfTheStandby(t *testing.T) {
 	defer pool.Close()
 	_, err = migrations.Up(ctx, pool, migrations.Options{})
 	require.NoError(t, err)
-	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
+	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool}, &postgres.Pool{Pool: pool})
 	us := lease.By{Member: member.NewID()}
 	require.NoError(t, e.Register(ctx, us.Member, "", time.Hour))
 	holder, waiter := []lease.AcquireRequest{{Key: "a", Handle: member.NewID()}}, []lease.AcquireRequest{{Key: "a", Handle: member.NewID()}}

@@ -33,7 +33,7 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	_, err := migrations.Up(ctx, db, migrations.Options{})
 	ok(err)
-	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
+	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool}, &postgres.Pool{Pool: pool})
 	us, them := lease.By{Member: member.NewID()}, lease.By{Member: member.NewID()}
 	for _, by := range []lease.By{us, them} {
 		ok(e.Register(ctx, by.Member, "", time.Hour))
@@ -80,7 +80,7 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	_, err := migrations.Up(t.Context(), db, migrations.Options{})
 	ok(err)
-	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
+	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool}, &postgres.Pool{Pool: pool})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	us := lease.By{Member: member.NewID()}
@@ -124,7 +124,7 @@ func TestReleasesABatchOfOneKey(t *testing.T) {
 		}
 	}
 	ok(err)
-	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool})
+	e := newDriver(postgres.NewSchema(""), &postgres.Pool{Pool: pool}, &postgres.Pool{Pool: pool})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	us := lease.By{Member: member.NewID()}

@@ -7,14 +7,35 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/postgres"
 )
 
-// ExpireIn ends all leases of one acquisition so long from now, in one statement.
-func (d *leaseDriver) ExpireIn(ctx context.Context, backs []lease.ReleaseRequest, in time.Duration) (bool, error) {
+const (
+	expireWait  = "10ms"                 // how long ExpireIn waits for a locked row with a connection
+	expirePause = 250 * time.Millisecond // how long at most it then waits without
+)
+
+// ExpireIn ends all leases of one acquisition so long from now. While a guarded transaction has a
+// row locked, it tries again: many that wait so use few connections. Its last try begins while there
+// is time for the reply.
+func (d *leaseDriver) ExpireIn(ctx context.Context, backs []lease.ReleaseRequest, in time.Duration) (ours bool, err error) {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, expirePause) {
+		ours, err = d.expireOnce(ctx, backs, in)
+		if !postgres.IsLocked(err) {
+			return ours, err
+		}
+		deadline, has := ctx.Deadline()
+		if has && time.Until(deadline) < 3*expirePause || pace.Sleep(ctx, pace.Jitter(pause)) != nil {
+			return ours, err
+		}
+	}
+}
+
+func (d *leaseDriver) expireOnce(ctx context.Context, backs []lease.ReleaseRequest, in time.Duration) (bool, error) {
 	b := backs[0]
 	p := pgdb.ExpireSharedParams{
-		HoldUs: postgres.ToMicros(in), LeaseKey: b.Key, Token: b.Token, Handle: postgres.UUID(b.Handle), LockTimeout: lockTimeout(ctx),
+		HoldUs: postgres.ToMicros(in), LeaseKey: b.Key, Token: b.Token, Handle: postgres.UUID(b.Handle), LockTimeout: expireWait,
 	}
 	var n int64
 	var err error

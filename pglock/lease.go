@@ -82,9 +82,9 @@ const defaultPoll = time.Second
 
 // NewLeaseLocker makes a LeaseLocker in the database of pool. Pool stays its owner's and is used
 // for GuardedTx alone. Statements go through up to 4 connections of a pool of its own, with the
-// settings of pool, and one more waits for notifications. Their sessions are READ COMMITTED and
-// plan each statement once, whatever those of pool do, if no pooler forbids it. It asks the server
-// for its version and for that of the tables.
+// settings of pool; one more waits for notifications, and one sends heartbeats. Their sessions are
+// READ COMMITTED and plan each statement once, whatever those of pool do, if no pooler forbids it.
+// It asks the server for its version and for that of the tables.
 //
 // Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn,
 // BeforeAcquire and AfterRelease. Their contexts, which a tracer sees too, have no values of the

@@ -14,9 +14,12 @@ import (
 type leaseDriver struct {
 	postgres.Members
 
-	pool   *postgres.Pool // its own: a heartbeat never waits behind the host's work
-	schema *postgres.Schema
-	db     pgdb.DBTX // pool, with the tables in schema
+	pool       *postgres.Pool // its own
+	heartbeats *postgres.Pool // of one connection: a heartbeat never waits behind other work
+	schema     *postgres.Schema
+	db         pgdb.DBTX // pool, with the tables in schema
+
+	lists, gets, sweeps turns
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do
 
@@ -33,7 +36,7 @@ var (
 // backend returns what a LeaseLocker needs.
 func (d *leaseDriver) backend() lease.Backend {
 	return lease.Backend{
-		Member: d, Driver: d, Inspector: d, Close: d.pool.Close,
+		Member: d, Driver: d, Inspector: d, Close: d.close,
 		Traits: lease.Traits{Classify: d.Classify, LockWait: longestWait},
 	}
 }

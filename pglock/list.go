@@ -18,6 +18,10 @@ func (d *leaseDriver) List(ctx context.Context, key string) ([]lease.HeldLease, 
 	if key != "" {
 		return d.holdersOf(ctx, key)
 	}
+	if err := d.lists.take(ctx); err != nil {
+		return nil, err
+	}
+	defer d.lists.give()
 	rows, err := d.q.ListHeld(ctx, d.db)
 	if err != nil {
 		return nil, err
@@ -65,6 +69,10 @@ func (d *leaseDriver) HeldBy(ctx context.Context, m member.ID) ([]lease.ReleaseR
 
 // Get reads one lease.
 func (d *leaseDriver) Get(ctx context.Context, key string) (l lease.HeldLease, held bool, err error) {
+	if err := d.gets.take(ctx); err != nil {
+		return l, false, err
+	}
+	defer d.gets.give()
 	r, err := d.q.GetLease(ctx, d.db, key)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return d.getShared(ctx, key)

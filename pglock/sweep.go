@@ -15,6 +15,10 @@ const sweepStep = 500
 // Sweep removes rows that were not used for so long, a step at a time along the key, so that no
 // statement locks or reads much.
 func (d *leaseDriver) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
+	if err := d.sweeps.take(ctx); err != nil {
+		return 0, err
+	}
+	defer d.sweeps.give()
 	for _, step := range []func() (int64, error){
 		func() (int64, error) { return d.q.SweepMembers(ctx, d.db, postgres.ToMicros(unused), sweepStep) },
 		func() (int64, error) { return d.q.SweepReaders(ctx, d.db, postgres.ToMicros(unused), sweepStep) },

@@ -35,7 +35,8 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	case err == nil && revived > 0:
 		q.notices.announce(r.Queue)
 		return nil
-	case revived > 0 && errors.Is(err, ErrNoJob): // it has been done by now
+	case revived > 0: // whatever the look says
+		q.notices.announce(driver.AnyQueue)
 		return nil
 	case err != nil:
 		return err

@@ -218,9 +218,13 @@ type groupPromotion struct {
 
 const (
 	groupWait    = 50 * time.Millisecond  // how long the promotion of one group waits for its row
-	groupWaits   = 2                      // groups that are waited for so long; further ones: keyWaitAgain
+	groupWaits   = 2                      // groups that are waited for so long; further ones: groupWaitAgain
 	suspectsTime = 200 * time.Millisecond // for groups that were found locked before
-	recentEvery  = 100 * time.Millisecond // jobs without a group are promoted beside those of groups
+
+	// groupWaitAgain is short, as hundreds of groups may be locked.
+	groupWaitAgain = time.Millisecond
+
+	recentEvery = 100 * time.Millisecond // jobs without a group are promoted beside those of groups
 )
 
 // promoteSuspects promotes the jobs of groups that were found locked, one by one, in any order.
@@ -255,7 +259,7 @@ func (g *groupPromotion) promoteRecent() {
 // promote promotes the jobs of some groups: together, or in halves if a group is locked, or has an
 // error of its own.
 func (g *groupPromotion) promote(groups []driver.Group) error {
-	wait := keyWaitAgain
+	wait := groupWaitAgain
 	if len(groups) == 1 && g.waits < groupWaits {
 		wait = groupWait
 	}

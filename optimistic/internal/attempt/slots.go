@@ -66,3 +66,11 @@ func (s *slots) put() {
 		<-s.taken
 	}
 }
+
+// in returns the context of an attempt that has a slot: it keeps others waiting.
+func (s *slots) in(ctx context.Context) context.Context {
+	if s == nil {
+		return ctx
+	}
+	return deeper(ctx)
+}

@@ -113,7 +113,7 @@ func (s Steps[T, DB]) once(ctx context.Context, d *Driver[DB], db DB, alone bool
 		return saved, err
 	}
 	defer of.put()
-	saved, err = s.Save(ctx, db, row)
+	saved, err = s.Save(of.in(ctx), db, row)
 	if alone {
 		return saved, d.MaybeWritten(ctx, err)
 	}
@@ -165,9 +165,7 @@ func Do[DB any, O Option](
 			return err
 		}
 		defer of.put()
-		if of != nil {
-			ctx = deeper(ctx)
-		}
+		ctx = of.in(ctx)
 		return d.InTx(ctx, on.DB, call)
 	})
 }
