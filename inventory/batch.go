@@ -152,7 +152,7 @@ func (s *seller) next(ctx context.Context, orders []order, this attempt, results
 	atOnce := this.way == sellAll || this.way == sellNew
 	switch {
 	case err != nil && (atOnce || this.locks != lockNone) && s.retry.blocks(ctx, err, this):
-		this.way, this.locks = lockAll, lockNone // this says what is locked
+		this.way, this.locks, this.inOrder = lockAll, lockNone, false // this says what is locked
 	case this.way == sellAll && taken && !single:
 		this.way = sellNew
 	case this.way == sellAll && err == nil && results == nil && !single:
@@ -199,6 +199,7 @@ func (s *seller) sellAtOnce(ctx context.Context, orders []order, way way) ([]res
 func (s *seller) transact(ctx context.Context, orders []order, this attempt) (results []result, err error) {
 	ask := asked(orders)
 	own := s.allotments.number.Load()
+	ask.InOrder = this.inOrder
 	ask.Wait = this.unresolved || len(ask.SKUs) <= 1 && this.locks != lockNone
 	ask.WaitFor, ask.WaitQuotas = this.lane, this.unresolved || isQuotaLane(this.lane)
 	m := mode{recordRefusals: s.o.RecordRefusals, unresolved: this.unresolved}

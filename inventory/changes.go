@@ -80,6 +80,7 @@ const (
 	apartInFlight = 2                      // statements that wait for rows
 	apartQueued   = 100 * time.Millisecond // after which a change that waits looks if its rows are free; it doubles with each try
 	maxDoubled    = 4
+	openFor       = 2 * time.Second       // after which a key that was found open goes with others again
 	patience      = 20 * time.Millisecond // after which another statement begins beside one that is slow
 )
 
@@ -259,7 +260,7 @@ func (c *changer) waiting(changes []change, err error) []batch.Result[changed] {
 		err = nil
 	}
 	if len(changes) == 1 && changes[0].inserts {
-		c.open.found(changes[0].key)
+		c.open.note(changes[0].key, openFor)
 	}
 	results := make([]batch.Result[changed], len(changes))
 	for i := range results {

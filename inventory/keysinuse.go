@@ -5,20 +5,17 @@ import (
 	"time"
 )
 
-// keysInUse are keys that transactions of others write and have not committed. A change of such a
-// key does not share a statement with changes of other keys.
+// keysInUse are names of rows that transactions of others were found to have locked, for a while.
 type keysInUse struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-const (
-	openFor     = 2 * time.Second // after which a key that was found open counts as any other
-	openToPrune = 1000            // of so many keys those are forgotten whose time is up
-)
+// openToPrune is of how many keys those are forgotten whose time is up.
+const openToPrune = 1000
 
-// found notes a key that is open.
-func (o *keysInUse) found(key string) {
+// note notes a key that counts as in use for some time.
+func (o *keysInUse) note(key string, lasts time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
@@ -31,10 +28,10 @@ func (o *keysInUse) found(key string) {
 		}
 		o.until = left
 	}
-	o.until[key] = now.Add(openFor)
+	o.until[key] = now.Add(lasts)
 }
 
-// has reports whether a key was found open lately.
+// has reports whether a key was found in use lately.
 func (o *keysInUse) has(key string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

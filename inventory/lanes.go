@@ -28,10 +28,19 @@ func (s *seller) sellBehind(ctx context.Context, orders []order, lane string) ([
 	if batch.Key(ctx) == lane && batch.Yield(ctx) {
 		this.locks, this.lane = waitForLane, lane
 	}
+	isStock := this.lane != "" && lane[0] != 0
+	end := func() {}
+	if isStock {
+		end = s.slow.begin(lane)
+	}
 	if isKeyLane(lane) {
 		this.conflicts = awaitKey
 	}
 	results, err := s.settle(ctx, orders, this)
+	end()
+	if isStock && err == nil {
+		s.sellInOrder(ctx, orders, results)
+	}
 	if len(orders) == 1 && isHookBusy(err) && ranOut(err) { // it is tried again for Options.Timeout
 		err = &blockedError{err, true}
 	}

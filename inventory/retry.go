@@ -27,6 +27,7 @@ type attempt struct {
 	way        way
 	locks      locks
 	lane       string // the lane of the lock that it waits for: see batch.Answer
+	inOrder    bool   // it waits for the stock of all SKUs
 	conflicts  conflicts
 	unresolved bool // one before it may have been committed, or may yet be
 }

@@ -31,6 +31,7 @@ type seller struct {
 
 	hooksBriefly atomic.Int64 // transactions yet whose hooks wait briefly; negative: none
 	hooks        hookWaits
+	slow         slowSKUs
 }
 
 type orderQueue = batch.Queue[order, outcome]

@@ -17,8 +17,8 @@ const (
 )
 
 // ExpireIn ends all leases of one acquisition so long from now. While a guarded transaction has a
-// row locked, it tries again: many that wait so use few connections. Its last try begins while there
-// is time for the reply.
+// row locked, it tries again: many that wait so use few connections. Its last try begins while
+// there is time for the reply.
 func (d *leaseDriver) ExpireIn(ctx context.Context, backs []lease.ReleaseRequest, in time.Duration) (ours bool, err error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, expirePause) {
 		ours, err = d.expireOnce(ctx, backs, in)

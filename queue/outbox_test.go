@@ -7,9 +7,9 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// TestEndsOfLockedKeysWaitApart: of a batch whose driver names the jobs with locked keys, only their
-// ends go apart. Several wait for their rows at once. One that has waited in vain lets the others go
-// first.
+// TestEndsOfLockedKeysWaitApart: of a batch whose driver names the jobs with locked keys, only
+// their ends go apart. Several wait for their rows at once. One that has waited in vain lets the
+// others go first.
 func TestEndsOfLockedKeysWaitApart(t *testing.T) {
 	t.Parallel()
 	const waits = 2

@@ -641,6 +641,46 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, sku interface{}) ([]Lo
 	return items, nil
 }
 
+const LockStockNoWait = `-- name: LockStockNoWait :many
+SELECT s.sku, s.bucket, s.available
+FROM ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS sku
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
+ORDER BY s.sku, s.bucket
+LIMIT 18446744073709551615
+FOR UPDATE NOWAIT
+`
+
+type LockStockNoWaitRow struct {
+	Sku       []byte
+	Bucket    int32
+	Available int64
+}
+
+func (q *Queries) LockStockNoWait(ctx context.Context, db DBTX, sku interface{}) ([]LockStockNoWaitRow, error) {
+	rows, err := db.QueryContext(ctx, LockStockNoWait, sku)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockStockNoWaitRow
+	for rows.Next() {
+		var i LockStockNoWaitRow
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ReadQuotas = `-- name: ReadQuotas :many
 SELECT q.sku, q.buyer, q.used
 FROM ( /*dblock:asks*/

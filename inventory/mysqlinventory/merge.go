@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysql"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
@@ -81,6 +82,8 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.ReadReq
 	books.Stock = make(map[string][]driver.Bucket, len(ask.SKUs))
 	if ask.Bucket != 0 {
 		err = d.lockBucket(ctx, on, ask.SKUs[0], ask.Bucket, books.Stock)
+	} else if ask.InOrder && !ask.Wait {
+		err = lockInOrder(ctx, on, waits, books.Stock)
 	} else if err = lockStock(ctx, on, mysqldb.LockStock, waits, books.Stock); err == nil {
 		err = lockStock(ctx, on, mysqldb.LockFreeStock, passes, books.Stock)
 	}
@@ -160,6 +163,18 @@ func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string
 		stock[sku] = append(stock[sku], driver.Bucket{Number: r.Bucket, Left: r.Available})
 		return err
 	})
+}
+
+// lockInOrder locks the buckets of SKUs in their order. It asks for them without a wait, again and
+// again, as the server counts waits in seconds. Each time it keeps those before the first that is
+// locked.
+func lockInOrder(ctx context.Context, on mysqldb.DBTX, skus []string, stock map[string][]driver.Bucket) error {
+	for began := time.Now(); ; clear(stock) {
+		err := lockStock(ctx, on, mysqldb.LockStockNoWait, skus, stock)
+		if !isRowLocked(err) || time.Since(began) >= driver.InOrderTime || pace.Sleep(ctx, pace.Jitter(time.Millisecond)) != nil {
+			return err
+		}
+	}
 }
 
 // buckets counts the buckets of each SKU, locked or not, when that is first asked: it matters if an

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -23,7 +24,11 @@ func (d *database) Transact(ctx context.Context, ask driver.ReadRequest, decide 
 	defer conn.Release() // which closes it if the transaction is still open
 	var begin statements
 	begin.add(postgres.BeginReadCommitted)
-	begin.add(bound, lockTimeoutMs(ctx))
+	wait := lockTimeoutMs(ctx)
+	if ask.InOrder {
+		wait = strconv.FormatInt(driver.InOrderTime.Milliseconds(), 10)
+	}
+	begin.add(bound, wait)
 	books, err := d.read(ctx, d.inBatch(conn), d.OnHost(conn), begin, ask)
 	if err != nil {
 		postgres.RollbackConn(ctx, conn.Conn())

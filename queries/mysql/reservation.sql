@@ -59,6 +59,16 @@ ORDER BY s.sku, s.bucket
 LIMIT 18446744073709551615
 FOR UPDATE;
 
+-- name: LockStockNoWait :many
+SELECT s.sku, s.bucket, s.available
+FROM ( /*dblock:asks*/
+    SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
+/*dblock:end*/) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
+ORDER BY s.sku, s.bucket
+LIMIT 18446744073709551615
+FOR UPDATE NOWAIT;
+
 -- name: LockBucket :many
 SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s FORCE INDEX (PRIMARY)

@@ -54,13 +54,20 @@ type ReadRequest struct {
 	WaitFor    string
 	WaitQuotas bool
 
+	// InOrder waits for the stock of all SKUs, as Wait does, but for InOrderTime. Rows of some are
+	// locked while it waits for those of others.
+	InOrder bool
+
 	Units map[string]int64 // how many are asked for of each SKU, replays among them
 }
+
+// InOrderTime is how long a transaction waits for the rows of its SKUs in their order.
+const InOrderTime = 50 * time.Millisecond
 
 // Waits are the SKUs whose rows are waited for, which are locked first, and those whose rows are
 // passed over if they are locked.
 func (a ReadRequest) Waits() (waits, passes []string) {
-	if a.Wait {
+	if a.Wait || a.InOrder {
 		return a.SKUs, nil
 	}
 	for _, sku := range a.SKUs {
