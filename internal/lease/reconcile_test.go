@@ -117,8 +117,10 @@ func TestHeartbeatsReachAllLockers(t *testing.T) {
 		if err := lockers[1].Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait()
 		first, second := late[0].Load(), late[1].Load()
 		time.Sleep(ttl)
+		synctest.Wait()
 		if first == 0 || first != second || late[0].Load() == first || late[1].Load() != second {
 			t.Errorf("late heartbeats: %d and %d, then %d and %d", first, second, late[0].Load(), late[1].Load())
 		}
