@@ -8,8 +8,8 @@ import (
 )
 
 // TestEndsOfLockedKeysWaitApart: of a batch whose driver names the jobs with locked keys, only
-// their ends go apart. Several wait for their rows at once. One that has waited in vain lets the
-// others go first.
+// their ends go apart. Several wait for their rows at once. One that has waited without success
+// lets the others go first.
 func TestEndsOfLockedKeysWaitApart(t *testing.T) {
 	t.Parallel()
 	const waits = 2
@@ -59,13 +59,13 @@ func TestEndsOfLockedKeysWaitApart(t *testing.T) {
 	send(b)
 	for _, earlier := range first {
 		if b.ends[0].ID == earlier.ends[0].ID {
-			t.Error("an end that has waited in vain waits again before another one")
+			t.Error("an end that has waited without success waits again before another one")
 		}
 	}
 	if b, _ := o.composeWaiting(now); b != nil {
 		t.Error("an end waits again at once")
 	}
 	if b, _ := o.composeApart(now.Add(longestRest)); b == nil {
-		t.Error("an end that has waited in vain is not sent without a wait")
+		t.Error("an end that has waited without success is not sent without a wait")
 	}
 }
