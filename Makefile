@@ -34,7 +34,7 @@ PACKAGES := ./pglock ./mysqllock ./queue/pgqueue ./queue/mysqlqueue ./inventory/
 
 # Many tests wait for servers and deadlines rather than for a processor. Each package has servers of its own, with 1,000
 # connections each. Tests of faults have crowds: more than two of them exceed the connections of a server.
-TOGETHER := -p 2 -parallel 8 -timeout 30m
+TOGETHER := -p 2 -parallel 4 -timeout 30m
 FAULTS := -p 2 -parallel 2 -timeout 30m -run Faults
 
 test: $(ENT) ## what each package promises, on Postgres and one server of the MySQL family; installs what is missing
