@@ -64,7 +64,7 @@ func (s *seller) sellInOrder(ctx context.Context, orders []order, results []resu
 	var carts []order
 	var at []int
 	for i, r := range results {
-		if r.Alone && r.Behind != "" && r.Behind[0] != 0 && orders[i].lines != nil {
+		if r.Alone && isStockLane(r.Behind) && orders[i].lines != nil {
 			carts, at = append(carts, orders[i]), append(at, i)
 		}
 	}

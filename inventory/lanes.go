@@ -28,7 +28,7 @@ func (s *seller) sellBehind(ctx context.Context, orders []order, lane string) ([
 	if batch.Key(ctx) == lane && batch.Yield(ctx) {
 		this.locks, this.lane = waitForLane, lane
 	}
-	isStock := this.lane != "" && lane[0] != 0
+	isStock := isStockLane(this.lane)
 	end := func() {}
 	if isStock {
 		end = s.slow.begin(lane)
@@ -126,6 +126,9 @@ const (
 	keyLanes   = "\x00key\x00"
 	cartLane   = "\x00carts"
 )
+
+// isStockLane reports that a lane is of an SKU's stock.
+func isStockLane(lane string) bool { return lane != "" && lane[0] != 0 }
 
 func keyLane(key string) string { return keyLanes + key }
 

@@ -82,10 +82,9 @@ func (d *leaseDriver) Listen(context.Context, func(), func(key string)) error {
 var _ lease.Watcher = (*leaseDriver)(nil)
 
 const (
-	sparing = 8 // a pool of so many connections can spare one for a watch
+	sparing = 8 // the fewest connections of a pool that can spare one for a watch
 
-	// leaves is how many unused connections a pool has when a watch has taken one: an acquisition
-	// may need so many.
+	// leaves is how many unused connections a watch leaves in the pool, for one acquisition.
 	leaves = 3
 
 	// exhaustedFor is for how long a pool may have no unused connection until the watch ends. Then
@@ -96,7 +95,7 @@ const (
 // errNoneToSpare ends a watch, or the attempt to begin one. Calls poll meanwhile.
 var errNoneToSpare = errors.New("mysqllock: the pool has no connection to spare for a watch")
 
-// canSpare reports whether a pool has so many connections that are not in use.
+// canSpare reports whether n connections of the pool are not in use.
 func (d *leaseDriver) canSpare(n int) bool {
 	s := d.db.Stats()
 	return s.MaxOpenConnections == 0 || s.InUse+n <= s.MaxOpenConnections

@@ -211,7 +211,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 				return err
 			}
 			found = true
-			x, done, err = q.endOnce(ctx, r, rests%4 == 3 && q.driver.CountsSeconds(), end, others)
+			x, done, err = q.endOnce(ctx, r, rests%4 == 3 && q.driver.RowWaits() > 0, end, others)
 			return err
 		})
 		switch {

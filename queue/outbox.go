@@ -36,8 +36,8 @@ type outbox struct {
 	oldest        time.Time // when the first of them came
 	apart         []end     // such as do not go with others
 	apartFlying   bool
-	rowWaits      int  // so many batches may wait for rows at once
-	waitingFlying int  // so many do
+	rowWaits      int  // batches that may wait for rows at once
+	waitingFlying int  // batches that wait for rows
 	deadLocked    bool // discards go apart: the last batch with some met a lock
 
 	claims map[*claim]struct{} // with jobs whose ends are not confirmed

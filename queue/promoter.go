@@ -65,7 +65,7 @@ func (p *promoter) waitForOne(ctx context.Context) {
 			some = append(some, group)
 		}
 	}
-	if p.waiting || len(some) == 0 || !p.db.driver.CountsSeconds() {
+	if p.waiting || len(some) == 0 || p.db.driver.RowWaits() == 0 {
 		return
 	}
 	p.waiting = true

@@ -20,8 +20,6 @@ type dueGroups struct {
 
 func (*dueGroups) Exhausted() bool { return false }
 
-func (*dueGroups) CountsSeconds() bool { return false }
-
 func (*dueGroups) RowWaits() int { return 0 }
 
 func (e *dueGroups) Maintenance() driver.Maintenance { return promotions{nil, e} }

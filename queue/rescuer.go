@@ -240,7 +240,7 @@ func (r *rescue) last() (err error) {
 			locked = append(locked, j)
 		}
 	}
-	for i := 0; i < len(locked) && r.q.driver.CountsSeconds() && within.Err() == nil && err == nil; i++ {
+	for i := 0; i < len(locked) && r.q.driver.RowWaits() > 0 && within.Err() == nil && err == nil; i++ {
 		err = r.endApart(within, locked[i])
 	}
 	if len(r.closed) == 0 {

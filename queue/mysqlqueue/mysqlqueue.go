@@ -88,8 +88,6 @@ func (*database) IsLocked(err error) bool { return mysql.IsLocked(err) }
 // Exhausted looks at the host's pool.
 func (d *database) Exhausted() bool { return d.db.Exhausted() }
 
-func (d *database) CountsSeconds() bool { return true }
-
 // maxRowWaits bounds RowWaits: each may wait for a second for the row of one group.
 const maxRowWaits = 8
 

@@ -111,10 +111,7 @@ func (d *database) Exhausted() bool {
 	return s.AcquiredConns() >= s.MaxConns()
 }
 
-// CountsSeconds: it counts milliseconds.
-func (d *database) CountsSeconds() bool { return false }
-
-// RowWaits is 0: all batches wait.
+// RowWaits is 0: the server counts milliseconds.
 func (d *database) RowWaits() int { return 0 }
 
 // Leases are pglock's, with connections of their own. They share the heartbeat of the host's leases

@@ -240,12 +240,10 @@ type Driver interface {
 	// Exhausted reports that the pool has no connection left: statements wait for one.
 	Exhausted() bool
 
-	// CountsSeconds reports that the server counts waits for rows in whole seconds. A batch without
-	// WaitsForRows fails then if a row is locked, and is sent again. Transactions that wait for the
-	// row get it before such a batch.
-	CountsSeconds() bool
-
-	// RowWaits is how many batches may wait for rows at once, if the server counts seconds.
+	// RowWaits is how many batches may wait for rows at once, on a server that counts such waits in
+	// whole seconds. A batch without WaitsForRows fails there if a row is locked, and is sent
+	// again. Transactions that wait for the row get it before such a batch. 0: the server counts
+	// shorter waits, and every batch waits.
 	RowWaits() int
 
 	// Leases makes locks in the same database, for the election of a worker. Its error is
