@@ -19,7 +19,8 @@ const (
 	longestStep = 250 * time.Millisecond // pauses double up to this.
 	sharedTries = 4                      // after conflicts that one of a batch may cause.
 	awaitTries  = 8                      // after a key was taken, of an order that has waited for its key.
-	dialTries   = 3                      // while nothing was ever sent; a pool may hold several dead connections.
+	dialTries   = 3                      // while nothing was ever sent.
+	mostDead    = 100                    // connections of a pool that may be dead, after which such tries count, too
 )
 
 // attempt is how a statement is tried.
@@ -117,7 +118,7 @@ func (r *retrier) once(ctx context.Context, this attempt, what func(context.Cont
 func (r *retrier) do(parent context.Context, this attempt, what func(context.Context, attempt) error) error {
 	ctx, cancel := context.WithTimeout(parent, r.timeout)
 	defer cancel()
-	unreachable := 0
+	unreachable, dead := 0, 0
 	var met error // the last conflict, or else the first lock that did not come in time
 	for n := 0; ; n++ {
 		err := r.once(ctx, this, what)
@@ -137,6 +138,10 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 			this.unresolved, this.locks = true, waitForLane
 			batch.Yield(ctx) // for as long as it takes
 		case sqlerr.Unavailable:
+			if is.Dead && dead < mostDead {
+				dead++ // after a restart of the server all idle connections of a pool are
+				break
+			}
 			unreachable++
 			if !this.unresolved && unreachable == dialTries {
 				return &ended{sqlerr.Public(is.Class), err}
@@ -153,7 +158,7 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 				return err
 			}
 		}
-		if !pause(ctx, n) {
+		if !pause(ctx, max(0, n-dead)) {
 			if is.Class == sqlerr.Unavailable && met != nil { // a connection that a wait has cost
 				err = met
 			}

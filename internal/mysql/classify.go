@@ -96,6 +96,12 @@ func IsBroken(err error) bool {
 	return NeverSent(err) || errors.Is(err, mysqldriver.ErrInvalidConn) || errors.As(err, &network)
 }
 
+// IsDead reports that a connection broke that had been opened: others may not be.
+func IsDead(err error) bool {
+	var dial *net.OpError
+	return IsBroken(err) && !(errors.As(err, &dial) && dial.Op == "dial")
+}
+
 // Sent is the error of a statement, marked if nothing of it can have reached the server.
 func Sent(err error) error {
 	if NeverSent(err) {

@@ -120,6 +120,9 @@ func IsBroken(err error) bool {
 		func(is error) bool { return errors.Is(err, is) }) || errors.As(err, new(net.Error))
 }
 
+// IsDead reports that a connection broke that had been opened: others may not be.
+func IsDead(err error) bool { return IsBroken(err) && !errors.As(err, new(*pgconn.ConnectError)) }
+
 // IsLocked reports that a row was locked for longer than a statement would wait.
 func IsLocked(err error) bool { return Code(err) == codeLockNotAvailable }
 

@@ -11,7 +11,9 @@ import (
 // Failure returns the class of an error. A call that waited too long for the stock tries again: the
 // server's bound has ended, not the caller's. The server's error does not name a trigger.
 func (d *database) Failure(err error) driver.Failure {
-	f := driver.Failure{Class: mysql.ClassifyOwn(err), Locked: mysql.IsLocked(err), Own: errors.As(err, new(*bounded))}
+	f := driver.Failure{
+		Class: mysql.ClassifyOwn(err), Locked: mysql.IsLocked(err), Dead: mysql.IsDead(err), Own: errors.As(err, new(*bounded)),
+	}
 	switch {
 	case f.Own:
 		f.Class = sqlerr.Busy

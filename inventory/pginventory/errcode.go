@@ -27,7 +27,9 @@ func orKeyOpen(err error) error {
 // Failure returns the class of an error.
 func (d *database) Failure(err error) driver.Failure {
 	locked := postgres.IsLocked(err)
-	f := driver.Failure{Class: postgres.ClassifyOwn(err), Locked: locked, Own: locked && !postgres.IsFromFunction(err)}
+	f := driver.Failure{
+		Class: postgres.ClassifyOwn(err), Locked: locked, Dead: postgres.IsDead(err), Own: locked && !postgres.IsFromFunction(err),
+	}
 	if driver.IsKeyOpen(err) {
 		f.Class = sqlerr.Duplicate
 	}

@@ -199,6 +199,7 @@ type Caps struct {
 type Failure struct {
 	Class  sqlerr.Class
 	Locked bool // a lock was not had in time
+	Dead   bool // the connection was dead before, unnoticed: another of the pool may live
 
 	// Own, of the class sqlerr.Busy: a statement of dblock's own waited for a lock. Otherwise one
 	// of a trigger did, or the server cancelled a statement.
