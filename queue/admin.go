@@ -206,14 +206,21 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 		var r driver.Record
 		var x *driver.SyncBatch
 		var done, found bool
-		err := q.managing.do(ctx, func() (err error) {
+		try := func(waits bool) (err error) {
 			if r, err = q.find(ctx, id); err != nil {
 				return err
 			}
 			found = true
-			x, done, err = q.endOnce(ctx, r, rests%4 == 3 && q.driver.RowWaits() > 0, end, others)
+			x, done, err = q.endOnce(ctx, r, waits, end, others)
 			return err
-		})
+		}
+		ran, err := false, error(nil)
+		if rests%4 == 3 && q.driver.RowWaits() > 0 {
+			ran, err = q.rowWait.try(func() error { return try(true) })
+		}
+		if !ran {
+			err = q.managing.do(ctx, func() error { return try(false) })
+		}
 		switch {
 		case err != nil && !found:
 			return 0, err

@@ -33,6 +33,7 @@ type Queue struct {
 	election   *election   // of the one worker that does the maintenance
 	begins     *batch.Queue[beginning, driver.Beginning]
 	managing   semaphore // Cancel, Discard and Retry
+	rowWait    semaphore // the one of these that waits in the server's queue for a row
 	lookups    semaphore // of commits that got no answer
 
 	mu       sync.RWMutex
@@ -53,7 +54,7 @@ func newQueue(d driver.Driver, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{driver: d, o: o, member: member.New(d.Members(), mo), db: newStatements(d, o.Timeout), managing: newSemaphore(), lookups: newSemaphore()}
+	q := &Queue{driver: d, o: o, member: member.New(d.Members(), mo), db: newStatements(d, o.Timeout), managing: newSemaphore(), rowWait: make(semaphore, 1), lookups: newSemaphore()}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())
 	q.handlers = &registry{codec: o.Codec, all: make(map[string]*handler), unknown: make(map[string]time.Time)}

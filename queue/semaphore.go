@@ -29,6 +29,17 @@ func (s semaphore) do(ctx context.Context, f func() error) error {
 	return f()
 }
 
+// try runs f if a turn is free.
+func (s semaphore) try(f func() error) (ran bool, err error) {
+	select {
+	case s <- struct{}{}:
+	default:
+		return false, nil
+	}
+	defer func() { <-s }()
+	return true, f()
+}
+
 // rest waits before a call is made again for the nth time that met a locked row. It returns false
 // if ctx has ended.
 func rest(ctx context.Context, n int) bool {
