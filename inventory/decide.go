@@ -148,10 +148,10 @@ func (d *decision) grant(o *order) {
 
 // refusal is how a refused order is recorded, with the reason.
 func refusal(o *order, why error) []driver.Row {
-	_, limited := why.(*BuyerLimitError)
+	limit, limited := why.(*BuyerLimitError)
 	rows := o.rows(ReservationRefused)
 	for i := range rows {
-		rows[i].Limited = limited
+		rows[i].Limited = limited && rows[i].SKU == limit.SKU
 	}
 	return rows
 }
@@ -197,12 +197,20 @@ func replay(o *order, rows []driver.Row) result {
 	case ReservationCancelled, ReservationExpired:
 		a.Err = &StateError{o.Key, a.Value.State}
 	case ReservationRefused:
-		a.Err = &SoldOutError{Key: o.Key, SKU: first.SKU, Wanted: first.Qty, Replayed: true}
-		if first.Limited {
-			a.Err = &BuyerLimitError{Key: o.Key, SKU: first.SKU, Buyer: o.Buyer, Wanted: first.Qty, Replayed: true}
-		}
+		a.Err = refused(o, rows)
 	}
 	return a
+}
+
+// refused is why an order was refused. Which lines of a cart were short is not recorded.
+func refused(o *order, rows []driver.Row) error {
+	if i := slices.IndexFunc(rows, func(r driver.Row) bool { return r.Limited }); i >= 0 {
+		return &BuyerLimitError{Key: o.Key, SKU: rows[i].SKU, Buyer: o.Buyer, Wanted: rows[i].Qty, Replayed: true}
+	}
+	if len(rows) > 1 {
+		return &SoldOutError{Key: o.Key, Replayed: true}
+	}
+	return &SoldOutError{Key: o.Key, SKU: rows[0].SKU, Wanted: rows[0].Qty, Replayed: true}
 }
 
 // is reports that an order has the contents that are recorded. For how long it is held, and the

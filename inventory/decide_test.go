@@ -204,3 +204,23 @@ func TestPlanBalances(t *testing.T) {
 		}
 	}
 }
+
+// TestARefusedCartNamesNoOther: a cart that was refused before names the SKU over whose limit it
+// was, and none that was not short.
+func TestARefusedCartNamesNoOther(t *testing.T) {
+	t.Parallel()
+	o, err := Cart{Key: "k", Buyer: "b", Lines: []Line{{SKU: "a", Qty: 1, Limit: 9}, {SKU: "z", Qty: 2, Limit: 1}}}.order()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit *BuyerLimitError
+	rows := refusal(&o, &BuyerLimitError{SKU: "z"})
+	if err := replay(&o, rows).Err; !errors.As(err, &limit) || limit.SKU != "z" || limit.Wanted != 2 {
+		t.Error(err)
+	}
+	var soldOut *SoldOutError
+	rows = refusal(&o, &SoldOutError{SKU: "z"})
+	if err := replay(&o, rows).Err; !errors.As(err, &soldOut) || soldOut.SKU != "" || strings.Contains(err.Error(), `"a"`) {
+		t.Error(err)
+	}
+}

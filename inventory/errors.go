@@ -52,7 +52,7 @@ type SoldOutError struct {
 	Wanted    int64
 	Available int64 // units left when it was decided
 	Cached    bool  // nothing was left a moment ago: see Options.SoldOutTTL
-	Replayed  bool  // it was refused before and is recorded: Available is not known
+	Replayed  bool  // it was refused before and is recorded: Available is not known, nor SKU and Wanted of a cart
 
 	// Short lists all lines of a cart that are short, sorted by SKU. The first one is in SKU,
 	// Wanted and Available, too. It is nil for an order of one SKU, and if Cached or Replayed is
@@ -67,7 +67,10 @@ type Shortage struct {
 }
 
 func (e *SoldOutError) Error() string {
-	if e.Replayed {
+	switch {
+	case e.Replayed && e.SKU == "":
+		return fmt.Sprintf("inventory: sold out: cart %q was refused before", e.Key)
+	case e.Replayed:
 		return fmt.Sprintf("inventory: sold out: order %q for %d of %q was refused before", e.Key, e.Wanted, e.SKU)
 	}
 	text := fmt.Sprintf("inventory: sold out: order %q wants %d of %q, %d left", e.Key, e.Wanted, e.SKU, e.Available)

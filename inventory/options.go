@@ -58,7 +58,7 @@ type Options struct {
 	Allotment int64
 
 	// RecordRefusals also records orders that found too little stock, or were over their limit, so
-	// that the answer to a key never changes, restock or not. It costs a row a refusal. Without it
+	// that their answers never change, restock or not. It costs a row a refusal. Without it
 	// a refusal is recorded all the same if an earlier attempt of the order lost its connection:
 	// that attempt may still be under way, and must not sell later.
 	RecordRefusals bool
