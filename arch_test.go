@@ -48,6 +48,7 @@ var packages = [][]string{
 	{"."},
 	{"internal/callback", "internal/clock", "internal/contract", "internal/guardian", "internal/keyname", "internal/pace",
 		"internal/sqlconn"},
+	{"internal/ctxerr"},
 }
 
 // drivers says which packages may import a database driver, and which one.

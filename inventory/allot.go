@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
@@ -73,7 +74,7 @@ func (a *allotments) bucket(ctx context.Context) (int32, error) {
 	case b := <-found:
 		return b.number, b.err
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return 0, ctxerr.Of(ctx)
 	}
 }
 

@@ -104,6 +104,19 @@ func (o *order) lane() string {
 	return o.SKU
 }
 
+// stock is the lanes of the SKUs of a cart.
+func (o *order) stock() (lanes []string) {
+	if o.open {
+		return nil
+	}
+	for _, l := range o.lines {
+		if !l.Unstocked {
+			lanes = append(lanes, l.SKU)
+		}
+	}
+	return lanes
+}
+
 // state is where a reservation stands that is granted.
 func (o *order) state() ReservationState {
 	if o.Hold > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/batch"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
@@ -212,9 +213,9 @@ func (r *retrier) blocks(ctx context.Context, err error, this attempt) bool {
 func outOfTime(parent context.Context, unresolved bool, is sqlerr.Class, err error) error {
 	switch {
 	case unresolved:
-		return &ended{errors.Join(dblock.ErrOutcomeUnknown, context.Cause(parent)), err}
+		return &ended{errors.Join(dblock.ErrOutcomeUnknown, ctxerr.Of(parent)), err}
 	case parent.Err() != nil:
-		return &ended{context.Cause(parent), err}
+		return &ended{ctxerr.Of(parent), err}
 	}
 	return &ended{sqlerr.Public(is), err}
 }

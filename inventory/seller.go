@@ -54,14 +54,16 @@ func newSeller(d driver.Driver, o Options, r *retrier, c *skuCache, a *allotment
 			PerKey:      directPerSKU,
 		})
 	}
-	s.sales, s.reads = s.newQueue(s.sell, perSKU, inFlight), s.newQueue(s.readBatch, 1, inFlight)
+	s.sales = s.newQueue(s.sell, perSKU, inFlight, (*order).stock)
+	s.reads = s.newQueue(s.readBatch, 1, inFlight, func(*order) []string { return nil })
 	return s
 }
 
-func (s *seller) newQueue(run func(context.Context, []order, bool) ([]result, error), perSKU, inFlight int) *orderQueue {
+func (s *seller) newQueue(run func(context.Context, []order, bool) ([]result, error), perSKU, inFlight int, others func(*order) []string) *orderQueue {
 	return batch.New(batch.Options[order, outcome]{
 		Run:         run,
 		Key:         func(o order) string { return o.lane() },
+		Others:      func(o order) []string { return others(&o) },
 		Classify:    s.retry.classOfBatch,
 		Blocked:     isBlocked,
 		Weight:      func(o order) int { return max(1, len(o.lines)) },

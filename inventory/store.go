@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
@@ -144,7 +145,7 @@ func (s *Store) RunSweeper(ctx context.Context, every time.Duration) error {
 		select {
 		case <-time.After(pace.Jitter(every)):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return ctxerr.Of(ctx)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 type batch[Q, A any] struct {
 	calls  []*call[Q, A]
 	lanes  []*lane[Q, A]
+	others []*lane[Q, A] // of the other keys of its calls
 	weight int
 }
 
@@ -92,7 +93,8 @@ func (q *Queue[Q, A]) nextBatch() batch[Q, A] {
 	for range len(q.ready) {
 		l := q.ready[0]
 		q.ready = q.ready[1:]
-		if l.live > 0 && len(b.calls) > 0 && l.bearsNoOther() {
+		joins := slices.Contains(b.others, l) && !l.resting && !l.wanted && l.blocked == 0
+		if l.live > 0 && len(b.calls) > 0 && !joins && l.bearsNoOther() {
 			q.ready = append(q.ready, l) // its turn comes in a statement of its own
 			continue
 		}
@@ -101,10 +103,10 @@ func (q *Queue[Q, A]) nextBatch() batch[Q, A] {
 			q.dropIdle(l)
 			continue
 		}
-		if !l.mayBegin(q.o.PerKey) { // a statement of its stands aside since it was offered
+		if !joins && !l.mayBegin(q.o.PerKey) { // a statement of its stands aside since it was offered
 			continue
 		}
-		own := q.o.Apart || l.bearsNoOther()
+		own := q.o.Apart || !joins && l.bearsNoOther()
 		full := q.take(l, &b)
 		if full && (len(b.lanes) == 0 || b.lanes[len(b.lanes)-1] != l) {
 			l.ready = true
@@ -126,18 +128,21 @@ func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 	taken := 0
 	for ; l.live > 0 && !full; taken++ {
 		weight := q.o.Weight(l.head().req)
-		if full = len(b.calls) == q.o.MaxBatch || len(b.calls) > 0 && b.weight+weight > q.o.MaxWeight; full {
+		if full = len(b.calls) >= q.maxBatch() || len(b.calls) > 0 && b.weight+weight > q.o.MaxWeight; full {
+			break
+		}
+		if !q.reserve(l.head(), b) {
 			break
 		}
 		b.weight += weight
 		b.calls = append(b.calls, l.pop())
 	}
 	if taken > 0 {
-		l.flying++
+		l.carried()
 		q.waiting -= taken
 		b.lanes = append(b.lanes, l)
 	}
-	return full || len(b.calls) == q.o.MaxBatch
+	return full || len(b.calls) >= q.maxBatch()
 }
 
 // division is how a batch is sent: in one statement, or in parts after an error.
@@ -149,7 +154,7 @@ type division struct {
 
 // execute runs one statement and hands out its results.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
-	t := inFlight[Q, A]{q: q, lanes: b.lanes}
+	t := inFlight[Q, A]{q: q, lanes: b.lanes, others: b.others}
 	skipped := q.run(withYielder(context.Background(), &t), q.inTime(b.calls), &division{began: time.Now()})
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -169,7 +174,7 @@ func (q *Queue[Q, A]) settle(t *inFlight[Q, A]) {
 	} else {
 		q.running--
 	}
-	for _, l := range t.lanes {
+	for _, l := range t.all() {
 		l.flying--
 		if t.aside {
 			l.blocked--
@@ -177,6 +182,7 @@ func (q *Queue[Q, A]) settle(t *inFlight[Q, A]) {
 		q.offer(l)
 		q.dropIdle(l)
 	}
+	q.unwant()
 	q.dispatch()
 	q.drained()
 }

@@ -20,6 +20,7 @@ type call[Q, A any] struct {
 
 	behind string    // where it is to wait; empty: in the lane of its own key
 	since  time.Time // when it was first answered Alone
+	stands bool      // a timer is set for when it waits no longer for statements with its other keys
 }
 
 // lane is the queue of calls for one key.
@@ -28,19 +29,21 @@ type lane[Q, A any] struct {
 	calls  []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
 	live   int           // calls that are not withdrawn
 	flying int           // statements in flight that carry this key
+	began  time.Time     // when the last of them was sent
 	shared bool          // what is in flight carries other keys as well
 	ready  bool          // it is in Queue.ready
+	wanted bool          // it is in Queue.wanted
 
 	blocked int  // statements in flight that stand aside
 	resting bool // its calls were answered Alone again: the next statement waits for a timer
 	rests   int  // how often in a row
 }
 
-func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.flying == 0 && !l.resting }
+func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.flying == 0 && !l.resting && !l.wanted }
 
 // mayBegin reports whether a statement may carry this lane now, if each key has perKey at most.
 func (l *lane[Q, A]) mayBegin(perKey int) bool {
-	return l.live > 0 && !l.resting && l.blocked == 0 && (l.flying == 0 || l.flying < perKey && !l.shared)
+	return l.live > 0 && !l.resting && !l.wanted && l.blocked == 0 && (l.flying == 0 || l.flying < perKey && !l.shared)
 }
 
 // bearsNoOther reports whether its next statement must carry no other key: it was skipped beside

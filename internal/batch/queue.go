@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -24,6 +26,10 @@ type Options[Q, A any] struct {
 
 	// Key names what a request contends for, for example a SKU.
 	Key func(Q) string
+
+	// Others names what a request contends for beside its Key. Its statement begins when no other
+	// one in flight carries such a key, but for those aside: see several.go. Default: nothing.
+	Others func(Q) []string
 
 	// Name is how an error names a key. Default: quoted.
 	Name func(key string) string
@@ -93,8 +99,11 @@ type Queue[Q, A any] struct {
 	lanes   map[string]*lane[Q, A] // keys with calls waiting or in flight
 	ready   []*lane[Q, A]          // lanes that a statement could take from, longest waiting first
 	waiting int
+	limit   int           // requests in one statement, below Options.MaxBatch; 0: as many as that.
 	running int           // statements in flight, but for those aside.
 	aside   int           // statements in flight that stand aside.
+	stands  []*lane[Q, A] // whose first call waits for statements that carry one of its other keys.
+	wanted  []*lane[Q, A] // of these keys: no statement that carries one begins.
 	began   time.Time     // when the last of them was sent.
 	late    *time.Timer   // for when that is long enough ago; nil: no statement waits for it.
 	spare   sync.Pool     // calls that were answered; their channels are most of what a call would cost.
@@ -117,6 +126,9 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	}
 	if o.Weight == nil || o.MaxWeight == 0 {
 		o.Weight, o.MaxWeight = func(Q) int { return 0 }, 1
+	}
+	if o.Others == nil {
+		o.Others = func(Q) []string { return nil }
 	}
 	if o.Classify == nil {
 		o.Classify = func(error) sqlerr.Class { return sqlerr.Unresolved }
@@ -149,19 +161,23 @@ func (q *Queue[Q, A]) do(ctx context.Context, req Q, due <-chan time.Time) (A, e
 		return none, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
 	}
 	l := q.lane(req)
-	if l.idle() && len(q.ready) == 0 && q.mayBegin() {
+	b := batch[Q, A]{lanes: []*lane[Q, A]{l}}
+	if others, wait := q.free(req, l, &b); wait <= 0 && l.idle() && len(q.ready) == 0 && q.mayBegin() {
 		q.begin()
-		l.flying, l.shared = 1, false
+		l.carried()
+		l.shared = false
+		q.carry(&b, others)
+		t := &inFlight[Q, A]{q: q, lanes: b.lanes, others: b.others}
 		if q.o.Late != nil && ctx.Done() != nil {
 			c := q.call(req, l)
 			c.sent = true
 			q.mu.Unlock()
-			go func() { q.runSingle(context.WithoutCancel(ctx), l, req, func(a Result[A]) { q.deliver(c, a) }) }()
+			go func() { q.runSingle(context.WithoutCancel(ctx), t, req, func(a Result[A]) { q.deliver(c, a) }) }()
 			return q.wait(ctx, c, due)
 		}
 		q.mu.Unlock()
 		var got Result[A]
-		if c := q.runSingle(ctx, l, req, func(a Result[A]) { got = a }); c != nil {
+		if c := q.runSingle(ctx, t, req, func(a Result[A]) { got = a }); c != nil {
 			return q.wait(ctx, c, due)
 		}
 		return got.Value, got.Err
@@ -228,7 +244,7 @@ func (q *Queue[Q, A]) wait(ctx context.Context, c *call[Q, A], due <-chan time.T
 		a := <-c.result
 		return a.Value, a.Err
 	}
-	return none, fmt.Errorf("%w: %w", ErrAbandoned, context.Cause(ctx))
+	return none, fmt.Errorf("%w: %w", ErrAbandoned, ctxerr.Of(ctx))
 }
 
 // deliver gives a call its answer.
@@ -246,14 +262,15 @@ func (q *Queue[Q, A]) deliver(c *call[Q, A], a Result[A]) {
 // runSingle runs a single request, and passes on its answer. A request that is to be asked again is
 // queued and returned. It does not wait on the goroutine of its caller: with that caller the
 // statement would end, but perhaps not the wait on the server.
-func (q *Queue[Q, A]) runSingle(ctx context.Context, l *lane[Q, A], req Q, reply func(Result[A])) (again *call[Q, A]) {
+func (q *Queue[Q, A]) runSingle(ctx context.Context, t *inFlight[Q, A], req Q, reply func(Result[A])) (again *call[Q, A]) {
+	l := t.lanes[0]
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if again != nil {
 			q.requeue([]*call[Q, A]{again})
 		}
-		q.settle(&inFlight[Q, A]{lanes: []*lane[Q, A]{l}})
+		q.settle(t)
 	}()
 	began := time.Now()
 	results, err := q.send(alone(ctx), []Q{req}, false)
@@ -280,9 +297,27 @@ func (q *Queue[Q, A]) withdraw(c *call[Q, A]) bool {
 	}
 	c.lane.withdraw(c)
 	q.waiting--
+	if slices.Contains(q.stands, c.lane) {
+		q.unwant()
+		q.dispatch()
+	}
 	q.dropIdle(c.lane)
 	q.drained()
 	return true
+}
+
+// Limit bounds the requests of each statement from now on, if that is less than Options.MaxBatch.
+func (q *Queue[Q, A]) Limit(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.limit = n
+}
+
+func (q *Queue[Q, A]) maxBatch() int {
+	if q.limit > 0 {
+		return min(q.limit, q.o.MaxBatch)
+	}
+	return q.o.MaxBatch
 }
 
 // Close refuses further calls and waits, while ctx lives, for those under way.
@@ -317,4 +352,4 @@ var ErrNotSent = errors.New("dblock: the wait ended before the request was sent,
 // dblock.ErrOutcomeUnknown; the answer goes to Options.Late. The error says why, too.
 var ErrAbandoned = fmt.Errorf("%w: the wait ended after the request was sent", dblock.ErrOutcomeUnknown)
 
-func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx)) }
+func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNotSent, ctxerr.Of(ctx)) }

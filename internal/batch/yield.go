@@ -1,13 +1,20 @@
 package batch
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // inFlight is a statement in flight.
 type inFlight[Q, A any] struct {
-	q     *Queue[Q, A]
-	lanes []*lane[Q, A]
-	aside bool
+	q      *Queue[Q, A]
+	lanes  []*lane[Q, A]
+	others []*lane[Q, A] // of the other keys of its calls
+	aside  bool
 }
+
+// all returns the lanes of all of its keys. What waits in those of other keys is offered first.
+func (t *inFlight[Q, A]) all() []*lane[Q, A] { return slices.Concat(t.others, t.lanes) }
 
 type yielderKey struct{}
 
@@ -68,7 +75,7 @@ func (t *inFlight[Q, A]) yield() bool {
 	t.aside = true
 	t.q.aside++
 	t.q.running--
-	for _, l := range t.lanes {
+	for _, l := range t.all() {
 		l.blocked++
 	}
 	t.q.dispatch()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // grace is how long a Close waits, after its context has ended, for what ends by itself.
@@ -33,7 +35,7 @@ func Await(ctx context.Context, done <-chan struct{}, goesOn string) error {
 	case <-done:
 		return nil
 	default:
-		return fmt.Errorf("dblock: %s: %w", goesOn, context.Cause(ctx))
+		return fmt.Errorf("dblock: %s: %w", goesOn, ctxerr.Of(ctx))
 	}
 }
 

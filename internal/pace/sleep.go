@@ -3,11 +3,13 @@ package pace
 import (
 	"context"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
-// Sleep waits for d while ctx lives. Its error is the context's cause.
+// Sleep waits for d while ctx lives. Its error is that of ctxerr.Of.
 func Sleep(ctx context.Context, d time.Duration) error {
-	if err := context.Cause(ctx); err != nil || d <= 0 {
+	if err := ctxerr.Of(ctx); err != nil || d <= 0 {
 		return err
 	}
 	timer := time.NewTimer(d)
@@ -16,6 +18,6 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctxerr.Of(ctx)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
@@ -101,7 +102,7 @@ func (t callerTx) below(ctx context.Context, savepoint string, fn func() error) 
 		return errNoTx(err)
 	} else if failed != nil {
 		if err == errNothing { // the refusal is right, and its transaction is of no use
-			err = context.Cause(ctx)
+			err = ctxerr.Of(ctx)
 		}
 		return errors.Join(err, failed)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
@@ -92,7 +93,7 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 	for _, end := range []string{"rollback to savepoint dblock_reserve", "release savepoint dblock_reserve"} {
 		if _, failed := t.on.Exec(ending, end); failed != nil {
 			if err == errNothing { // the refusal is right, and its transaction is of no use
-				err = context.Cause(ctx)
+				err = ctxerr.Of(ctx)
 			}
 			return errors.Join(err, failed)
 		}

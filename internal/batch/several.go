@@ -1,0 +1,110 @@
+package batch
+
+import (
+	"slices"
+	"time"
+)
+
+// A request may contend for several keys. In one statement with others it would find what other
+// statements of this process have locked, and be sent again. So its statement begins when none in
+// flight carries one of its keys, and none that does begins before it.
+//
+// A slow statement is waited for no longer than carriesFor. One that stands aside may wait for a
+// lock of another process, and is waited for no longer than asideFor. Then Run passes over what it
+// finds locked.
+
+const (
+	carriesFor = time.Second
+	asideFor   = 200 * time.Millisecond
+)
+
+// carried notes that a statement begins that carries the lane's key.
+func (l *lane[Q, A]) carried() {
+	l.flying++
+	l.began = time.Now()
+}
+
+// free returns the other keys of a request that a batch does not carry, and for how long statements
+// in flight are waited for that carry one of them; 0: for none.
+func (q *Queue[Q, A]) free(req Q, own *lane[Q, A], b *batch[Q, A]) (others []string, wait time.Duration) {
+	for _, key := range q.o.Others(req) {
+		l := q.lanes[key]
+		if l == own || l != nil && (slices.Contains(b.others, l) || slices.Contains(b.lanes, l)) {
+			continue
+		}
+		others = append(others, key)
+		if l == nil || l.flying == 0 {
+			continue
+		}
+		most := carriesFor
+		if l.blocked > 0 {
+			most = asideFor
+		}
+		wait = max(wait, most-time.Since(l.began))
+	}
+	return others, wait
+}
+
+// carry notes that a batch has a call with other keys.
+func (q *Queue[Q, A]) carry(b *batch[Q, A], others []string) {
+	for _, key := range others {
+		l := q.laneOf(key)
+		l.carried()
+		l.shared = true
+		b.others = append(b.others, l)
+	}
+}
+
+// reserve has a batch carry the other keys of a call. It returns false if the call is to wait.
+func (q *Queue[Q, A]) reserve(c *call[Q, A], b *batch[Q, A]) bool {
+	others, wait := q.free(c.req, c.lane, b)
+	if wait <= 0 {
+		q.carry(b, others)
+		return true
+	}
+	q.stands = append(q.stands, c.lane)
+	q.want(others)
+	for _, next := range c.lane.calls[:min(len(c.lane.calls), q.o.MaxBatch)] { // to be sent together
+		q.want(q.o.Others(next.req))
+	}
+	if !c.stands {
+		c.stands = true
+		time.AfterFunc(wait, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			c.stands = false
+			q.unwant()
+			q.dispatch()
+		})
+	}
+	return false
+}
+
+// want has no statement begin that carries one of these keys.
+func (q *Queue[Q, A]) want(keys []string) {
+	for _, key := range keys {
+		if l := q.laneOf(key); !l.wanted {
+			l.wanted = true
+			q.wanted = append(q.wanted, l)
+		}
+	}
+}
+
+// unwant has the calls that wait for statements looked at anew, before others.
+func (q *Queue[Q, A]) unwant() {
+	stands, wanted := q.stands, q.wanted
+	q.stands, q.wanted = nil, nil
+	for _, l := range wanted {
+		l.wanted = false
+	}
+	for i, l := range stands {
+		if !l.ready && l.mayBegin(q.o.PerKey) {
+			l.ready = true
+			q.ready = slices.Insert(q.ready, min(i, len(q.ready)), l)
+		}
+	}
+	for _, l := range slices.Concat(wanted, stands) {
+		q.offer(l)
+		q.dropIdle(l)
+	}
+}

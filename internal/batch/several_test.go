@@ -1,0 +1,193 @@
+package batch
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// newCartRig is a rig whose requests with a key such as "cart:a,b" contend for a and b, and share a
+// lane.
+func newCartRig() *rig {
+	return newRig(func(o *Options[order, int]) {
+		skus := func(o order) []string {
+			list, _ := strings.CutPrefix(o.key, "cart:")
+			return strings.Split(list, ",")
+		}
+		o.Key = func(o order) string {
+			if strings.HasPrefix(o.key, "cart:") {
+				return "carts"
+			}
+			return o.key
+		}
+		o.Others = func(o order) []string {
+			if strings.HasPrefix(o.key, "cart:") {
+				return skus(o)
+			}
+			return nil
+		}
+		o.Waiters = 4
+	})
+}
+
+func (r *rig) sends(t *testing.T, numbers ...int) statement {
+	t.Helper()
+	s := r.next(t)
+	if got := s.numbers(); !slices.Equal(got, numbers) {
+		t.Fatalf("sent %v, want %v", got, numbers)
+	}
+	return s
+}
+
+// wantsIdle: a queue keeps nothing of what it has done.
+func (r *rig) wantsIdle(t *testing.T) {
+	t.Helper()
+	r.quiet(t)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.lanes)+len(r.ready)+len(r.stands)+len(r.wanted) > 0 || r.running+r.waiting > 0 {
+		t.Errorf("left are %d lanes, %d of them ready, %d that stand, %d wanted, %d statements, %d calls",
+			len(r.lanes), len(r.ready), len(r.stands), len(r.wanted), r.running, r.waiting)
+	}
+}
+
+// TestACartWaitsForStatementsOfItsKeys, and what comes later for one of its keys waits behind it.
+func TestACartWaitsForStatementsOfItsKeys(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newCartRig()
+		ends := []chan error{r.do(t.Context(), "a", 0)}
+		a := r.sends(t, 0)
+		ends = append(ends, r.do(t.Context(), "cart:a,b", 1))
+		r.quiet(t)
+		ends = append(ends, r.do(t.Context(), "b", 2), r.do(t.Context(), "c", 3))
+		r.sends(t, 3).answer() // it shares no key with the cart
+		r.quiet(t)
+		a.answer()
+		cart := r.next(t)
+		if got := cart.numbers(); !slices.Contains(got, 1) {
+			t.Fatalf("sent %v, want the cart", got)
+		}
+		ends = append(ends, r.do(t.Context(), "a", 4))
+		r.quiet(t)
+		cart.answer()
+		r.next(t).answer()
+		if len(cart.batch) == 1 { // b had no part in the cart's statement
+			r.next(t).answer()
+		}
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+		r.wantsIdle(t)
+	})
+}
+
+// TestCartsGoTogether: while the first of many carts waits, no statement begins that carries a key
+// of another one. So all of them go in the next statement.
+func TestCartsGoTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newCartRig()
+		var ends []chan error
+		for n, key := range []string{"a", "b", "c"} {
+			ends = append(ends, r.do(t.Context(), key, n))
+		}
+		var singles []statement
+		for range 3 {
+			singles = append(singles, r.next(t))
+		}
+		for n, key := range []string{"cart:a,x", "cart:b,x", "cart:c,x"} {
+			ends = append(ends, r.do(t.Context(), key, 10+n))
+		}
+		singles[1].answer()
+		singles[2].answer()
+		ends = append(ends, r.do(t.Context(), "b", 20), r.do(t.Context(), "c", 21))
+		r.quiet(t)
+		singles[0].answer()
+		carts := r.next(t)
+		for n := range 3 {
+			if !slices.Contains(carts.numbers(), 10+n) {
+				t.Errorf("sent %v, want all carts", carts.numbers())
+			}
+		}
+		carts.answer()
+		for synctest.Wait(); len(r.sent) > 0; synctest.Wait() {
+			r.next(t).answer()
+		}
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+		r.wantsIdle(t)
+	})
+}
+
+// TestACartDoesNotWaitForASlowStatement, nor for long for one that stands aside.
+func TestACartDoesNotWaitForASlowStatement(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for what, most := range map[string]time.Duration{"slow": carriesFor, "aside": asideFor} {
+			r := newCartRig()
+			ends := []chan error{r.do(t.Context(), "a", 8), r.do(t.Context(), "a", 0)}
+			r.sends(t, 8).answer() // the only one that can't stand aside
+			a := r.sends(t, 0)
+			if what == "aside" && !Yield(a.ctx) {
+				t.Fatal("the statement can't stand aside")
+			}
+			ends = append(ends, r.do(t.Context(), "cart:a,b", 1))
+			time.Sleep(most - time.Millisecond)
+			r.quiet(t)
+			time.Sleep(2 * time.Millisecond)
+			r.sends(t, 1).answer()
+			a.answer()
+			for _, end := range ends {
+				want(t, end, nil)
+			}
+			time.Sleep(carriesFor)
+			r.wantsIdle(t)
+		}
+	})
+}
+
+// TestAWithdrawnCartWantsNothing: the caller of the cart that waits leaves, and what waited behind
+// it goes on.
+func TestAWithdrawnCartWantsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newCartRig()
+		a := r.do(t.Context(), "a", 0)
+		first := r.sends(t, 0)
+		ctx, leave := context.WithCancel(t.Context())
+		cart := r.do(ctx, "cart:a,b", 1)
+		b := r.do(t.Context(), "b", 2)
+		r.quiet(t)
+		leave()
+		want(t, cart, context.Canceled)
+		r.sends(t, 2).answer()
+		first.answer()
+		want(t, a, nil)
+		want(t, b, nil)
+		time.Sleep(carriesFor)
+		r.wantsIdle(t)
+	})
+}
+
+// TestOneCartGoesAtOnce: on its caller's goroutine, and its keys are carried meanwhile.
+func TestOneCartGoesAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newCartRig()
+		cart := r.do(t.Context(), "cart:a,b", 1)
+		s := r.sends(t, 1)
+		b := r.do(t.Context(), "b", 2)
+		r.quiet(t)
+		s.answer()
+		r.sends(t, 2).answer()
+		want(t, cart, nil)
+		want(t, b, nil)
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		want(t, r.do(t.Context(), "cart:a,b", 3), dblock.ErrClosed)
+		r.wantsIdle(t)
+	})
+}
