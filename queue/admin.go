@@ -143,7 +143,7 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 	}
 	defer q.calls.Done()
 	return q.endWaiting(ctx, id, func(r driver.Record, x *driver.SyncBatch, p driver.Position) {
-		q.dropIn(x, p)
+		q.dropIn(x, p, r.Attempt)
 	}, func(ctx context.Context, r driver.Record) (done bool, err error) {
 		if r.State == driver.Dead {
 			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{Kind: driver.DeadJob, Job: r.ID})
@@ -159,11 +159,11 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 	})
 }
 
-// dropIn has a batch end a job as cancelled.
-func (q *Queue) dropIn(x *driver.SyncBatch, p driver.Position) {
+// dropIn has a batch end a job as cancelled, which has had so many attempts.
+func (q *Queue) dropIn(x *driver.SyncBatch, p driver.Position, attempt int16) {
 	x.Completed = append(x.Completed, p)
 	if q.o.History > 0 {
-		x.History = append(x.History, historyOf(p, outcomeCancelled, ErrCancelled.Error()))
+		x.History = append(x.History, historyOf(p, outcomeCancelled, attempt, ErrCancelled.Error()))
 	}
 }
 

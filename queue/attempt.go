@@ -141,16 +141,17 @@ func (r *attempt) decide() {
 			r.w.sync.settled(r.job)
 			return
 		}
-		r.w.sync.ended(end{claimedJob: r.job, outcome: outcomeCompleted})
+		r.w.sync.ended(end{claimedJob: r.job, outcome: outcomeCompleted, attempt: r.job.Attempt + 1})
 	case r.state == attemptRefused: // to be refused, and counted, with the others of its claim
 		r.w.sync.releaseUnbegun(r.job)
 	case r.job.cancelled.Load():
 		r.drop(ErrCancelled)
 	case errors.As(r.err, &s):
+		again := min(s.d, MaxDelay)
 		if see.Snoozed != nil {
-			see.Snoozed(r.info, s.d)
+			see.Snoozed(r.info, again)
 		}
-		r.w.sync.ended(end{claimedJob: r.job, outcome: outcomeRescheduled, attempt: r.job.Attempt, delay: min(s.d, MaxDelay)})
+		r.w.sync.ended(end{claimedJob: r.job, outcome: outcomeRescheduled, attempt: r.job.Attempt, delay: again})
 	case errors.As(r.err, &c):
 		r.drop(reason(r.err, c, c.error))
 	case errors.As(r.err, &d):
@@ -179,7 +180,7 @@ func reason(said, decision, inner error) error {
 // drop ends a job that is not wanted any more.
 func (r *attempt) drop(why error) {
 	r.w.q.cancelled(r.info, why)
-	r.w.sync.ended(end{claimedJob: r.job, outcome: outcomeCancelled, failure: failure(why)})
+	r.w.sync.ended(end{claimedJob: r.job, outcome: outcomeCancelled, attempt: r.job.Attempt + 1, failure: failure(why)})
 }
 
 // fail has the job tried again, or gives it up.

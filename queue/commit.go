@@ -61,7 +61,7 @@ func (r *attempt) commit(ctx context.Context) error {
 	place := r.job.position()
 	x := driver.SyncBatch{Member: r.job.claim.owner.inc.ID, Completed: []driver.Position{place}}
 	if q.o.History > 0 {
-		x.History = []driver.HistoryEntry{historyOf(place, outcomeCompleted, "")}
+		x.History = []driver.HistoryEntry{historyOf(place, outcomeCompleted, r.job.Attempt+1, "")}
 	}
 	ours, err := r.tx.End(within, &x)
 	switch {

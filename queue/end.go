@@ -69,7 +69,7 @@ const (
 type end struct {
 	*claimedJob
 	outcome outcome
-	attempt int16
+	attempt int16         // how many the job has had then
 	failure string        // of the attempt, or why the job was cancelled
 	delay   time.Duration // if it is rescheduled
 	again   bool          // it was sent before, and got no answer
@@ -88,7 +88,7 @@ func (e *end) staysQueued() bool {
 // endUnbegun ends a job that was not begun, or has yet to be begun again.
 func endUnbegun(j *claimedJob) end {
 	if j.cancelled.Load() {
-		return end{claimedJob: j, outcome: outcomeCancelled, failure: ErrCancelled.Error()}
+		return end{claimedJob: j, outcome: outcomeCancelled, attempt: j.Attempt, failure: ErrCancelled.Error()}
 	}
 	return end{claimedJob: j, outcome: outcomeReleased, attempt: j.Attempt}
 }
@@ -114,7 +114,7 @@ func (b *syncBatch) add(e *end, history bool) {
 	case outcomeCompleted, outcomeCancelled:
 		b.Completed = append(b.Completed, e.position())
 		if history {
-			b.History = append(b.History, historyOf(e.position(), e.outcome, e.failure))
+			b.History = append(b.History, historyOf(e.position(), e.outcome, e.attempt, e.failure))
 		}
 	case outcomeRescheduled, outcomeReleased:
 		r := driver.Reschedule{Position: e.position(), Attempt: e.attempt, Failure: e.failure, Records: e.begun, Delay: e.delay}
@@ -128,11 +128,11 @@ func (b *syncBatch) add(e *end, history bool) {
 	}
 }
 
-func historyOf(p driver.Position, o outcome, reason string) driver.HistoryEntry {
+func historyOf(p driver.Position, o outcome, attempt int16, reason string) driver.HistoryEntry {
 	if o == outcomeCancelled {
-		return driver.HistoryEntry{Position: p, Outcome: driver.OutcomeCancelled, Reason: reason}
+		return driver.HistoryEntry{Position: p, Outcome: driver.OutcomeCancelled, Attempt: attempt, Reason: reason}
 	}
-	return driver.HistoryEntry{Position: p, Outcome: driver.OutcomeCompleted}
+	return driver.HistoryEntry{Position: p, Outcome: driver.OutcomeCompleted, Attempt: attempt}
 }
 
 // close says that nothing is outstanding of a claim.

@@ -35,8 +35,8 @@ var (
 	ErrStillRunning = errors.New("queue: handlers still run")
 
 	// ErrNotRecorded: Work was ended, and the database has not taken the ends of jobs for
-	// Options.Timeout. The Queue goes on to record them while it is open. Once it is closed, or the
-	// process has ended, the jobs are rescued, and done again.
+	// Options.Timeout, or Close did not wait for them. The Queue goes on to record them while it is
+	// open. Once it is closed, or the process has ended, the jobs are rescued, and done again.
 	ErrNotRecorded = errors.New("queue: the ends of jobs are not recorded")
 )
 

@@ -44,7 +44,8 @@ type Observer struct {
 	// do these jobs, or have ended them. It is what becomes of a process that stood still for
 	// longer than its TTL. An end that got no answer, or a commit of HandleTx, counts as lost, too,
 	// if its outcome can't be learned. It may have taken place. Of a commit, Trouble gets
-	// dblock.ErrOutcomeUnknown.
+	// dblock.ErrOutcomeUnknown. An end that Close did not wait for counts as lost; of it Trouble
+	// gets ErrNotRecorded.
 	Lost func(queue string, jobs int)
 
 	// Rescued: processes are gone. So many of their jobs run again: after the backoff, or at once

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
@@ -37,10 +38,11 @@ type Queue struct {
 	lookups    semaphore // of commits that got no answer
 
 	mu       sync.RWMutex
-	closed   chan struct{}   // not nil: Close was called, and Work refuses; closed itself when Close has returned.
-	refuses  bool            // all calls: the workers have returned, or Close waits for them no more.
-	calls    sync.WaitGroup  // that were not refused.
-	work     sync.WaitGroup  // of workers.
+	closed   chan struct{}  // not nil: Close was called, and Work refuses; closed itself when Close has returned.
+	refuses  bool           // all calls: the workers have returned, or Close waits for them no more.
+	calls    sync.WaitGroup // that were not refused.
+	work     sync.WaitGroup // of workers.
+	workers  map[*worker]struct{}
 	records  sync.WaitGroup  // of those that record ends, also after Work has returned.
 	recorded context.Context // ends with Close.
 	unrecord context.CancelFunc
@@ -54,7 +56,10 @@ func newQueue(d driver.Driver, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{driver: d, o: o, member: member.New(d.Members(), mo), db: newStatements(d, o.Timeout), managing: newSemaphore(), rowWait: make(semaphore, 1), lookups: newSemaphore()}
+	q := &Queue{
+		driver: d, o: o, member: member.New(d.Members(), mo), db: newStatements(d, o.Timeout), workers: make(map[*worker]struct{}),
+		managing: newSemaphore(), rowWait: make(semaphore, 1), lookups: newSemaphore(),
+	}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())
 	q.handlers = &registry{codec: o.Codec, all: make(map[string]*handler), unknown: make(map[string]time.Time)}
@@ -69,11 +74,15 @@ func newQueue(d driver.Driver, o Options) (*Queue, error) {
 }
 
 // Close ends all calls of Work, as the end of their contexts does, and waits for them while ctx
-// lives. Handlers may use the Queue until they have returned; after that all calls are refused.
+// lives. Then the contexts of handlers that still run end (ErrStopped). Close waits for half a
+// second until they have returned and what becomes of their jobs is recorded. Until then handlers
+// may use the Queue; after that all calls are refused.
+//
 // Then the process leaves: others have what it still has within moments. It leaves even if ctx has
-// ended. If the server does not answer, Close returns at most a second after the end of ctx, and
-// leaving goes on in the background. The pool is its owner's, and stays open. A second Close waits
-// for the first one while its own ctx lives.
+// ended. Ends of jobs that are not recorded are lost, and these jobs are rescued. If the server
+// does not answer, Close returns at most two seconds after the end of ctx, and leaving goes on in
+// the background. The pool is its owner's, and stays open. A second Close waits for the first one
+// while its own ctx lives.
 //
 // Errors: ctx's, if workers or calls still run, or the first Close does; dblock.ErrUnavailable,
 // ErrBusy, ErrConflict and ErrOutcomeUnknown, if this process could not leave: then others have
@@ -90,7 +99,11 @@ func (q *Queue) Close(ctx context.Context) error {
 	}
 	defer close(q.closed)
 	q.end()
-	err := clock.Await(ctx, clock.After(q.work.Wait), "workers still run")
+	worked := clock.After(q.work.Wait)
+	err := clock.Await(ctx, worked, "workers still run")
+	if err != nil {
+		q.stopHandlers(worked)
+	}
 	q.mu.Lock()
 	q.refuses = true
 	q.mu.Unlock()
@@ -98,7 +111,7 @@ func (q *Queue) Close(ctx context.Context) error {
 		clock.Await(ctx, clock.After(q.calls.Wait), "calls are still under way"))
 	left, late := member.AwaitDeregister(ctx, func() error { return q.stop(ctx) })
 	if !left {
-		late = fmt.Errorf("%w: %s: %w", dblock.ErrOutcomeUnknown, leaving, context.Cause(ctx))
+		late = fmt.Errorf("%w: %s: %w", dblock.ErrOutcomeUnknown, leaving, ctxerr.Of(ctx))
 	}
 	return errors.Join(err, late)
 }
@@ -112,6 +125,25 @@ func (q *Queue) begin() error {
 	}
 	q.calls.Add(1)
 	return nil
+}
+
+// handBack is for how long Close waits for handlers whose contexts it has ended.
+const handBack = 500 * time.Millisecond
+
+// stopHandlers ends the contexts of handlers that still run, and waits a while for what becomes of
+// their jobs: others have the jobs next.
+func (q *Queue) stopHandlers(worked <-chan struct{}) {
+	q.mu.RLock()
+	for w := range q.workers {
+		w.abort(ErrStopped)
+	}
+	q.mu.RUnlock()
+	timer := time.NewTimer(handBack)
+	defer timer.Stop()
+	select {
+	case <-worked:
+	case <-timer.C:
+	}
 }
 
 const leaving = "leaving: what this process had is ready for others when its TTL is over"

@@ -259,7 +259,7 @@ func (r *rescue) endApart(ctx context.Context, j *lastEnd) error {
 		x := &driver.SyncBatch{Discarded: []driver.Discard{j.Discard}, WaitsForRows: j.locked}
 		if j.dropped {
 			x.Discarded = nil
-			r.q.dropIn(x, j.Position)
+			r.q.dropIn(x, j.Position, j.Attempt)
 		}
 		cancelled, err = r.sync(ctx, x)
 		return err

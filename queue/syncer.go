@@ -17,6 +17,7 @@ type syncer struct {
 	buffer *buffer
 	kick   chan struct{} // something has changed that a sync may be due for
 
+	kickApart   chan struct{} // the same, for runApart
 	kickWaiting chan struct{} // an end goes apart: holds one for each goroutine of runWaiting
 
 	mu       sync.Mutex
@@ -37,7 +38,10 @@ const (
 )
 
 func newSyncer(w *worker) *syncer {
-	s := &syncer{w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs), kickWaiting: make(chan struct{}, max(w.q.driver.RowWaits(), 1))}
+	s := &syncer{
+		w: w, q: w.q, buffer: w.buffer, kick: make(chan struct{}, w.o.Syncs), kickApart: make(chan struct{}, 1),
+		kickWaiting: make(chan struct{}, max(w.q.driver.RowWaits(), 1)),
+	}
 	s.out = outbox{
 		flushAt: max(w.o.Batch/2, 1), history: w.q.o.History > 0, aside: asideBatches * w.o.Batch,
 		timeout: w.q.o.Timeout, claims: make(map[*claim]struct{}), rowWaits: w.q.driver.RowWaits(),
@@ -77,28 +81,53 @@ func (s *syncer) run(ctx context.Context) {
 	}
 }
 
+// runApart syncs the ends that go apart. They may meet locked rows again and again, and no claim is
+// to wait for that.
+func (s *syncer) runApart(ctx context.Context) { s.runOn(ctx, s.kickApart, s.nextApart, s.signal) }
+
 // runWaiting syncs one end after the other that waits for rows in the server's queue. Several
 // goroutines do so, each for another end.
 func (s *syncer) runWaiting(ctx context.Context) {
+	s.runOn(ctx, s.kickWaiting, s.nextWaiting, s.signalWaiting)
+}
+
+// runOn syncs what next makes, until that is all done.
+func (s *syncer) runOn(ctx context.Context, kick <-chan struct{}, next func() (*syncBatch, time.Duration), signal func()) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		b, wait := s.nextWaiting()
+		b, wait := next()
 		switch {
 		case b != nil:
 			s.sync(ctx, b)
 			continue
 		case wait == allDone:
-			s.signalWaiting() // for the next one to see it, too
+			signal() // for the next one to see it, too
 			return
 		}
 		timer.Reset(wait)
 		select {
-		case <-s.kickWaiting:
+		case <-kick:
 		case <-timer.C:
 		case <-ctx.Done():
 		}
 	}
+}
+
+func (s *syncer) nextApart() (b *syncBatch, wait time.Duration) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isDone() {
+		return nil, allDone
+	}
+	if pause := s.notUntil.Sub(now); pause > 0 {
+		return nil, pause
+	}
+	if b, wait = s.out.composeApart(now); b != nil {
+		s.sends(b)
+	}
+	return b, wait
 }
 
 func (s *syncer) nextWaiting() (b *syncBatch, wait time.Duration) {
@@ -151,17 +180,13 @@ func (s *syncer) nextBatch() (b *syncBatch, wait time.Duration) {
 	if pause := s.notUntil.Sub(now); pause > 0 {
 		return nil, pause
 	}
-	if b, wait = s.out.composeApart(now); b != nil {
-		s.sends(b)
-		return b, 0
-	}
 	most := 0
+	wait = s.nextCheck(now)
 	if !stopping {
 		var pause time.Duration
 		most, pause = s.claims.claimable(now, s.out.occupied(), s.w.reader.readable(s.claims.bytes, s.claims.limit))
 		wait = min(wait, pause)
 	}
-	wait = min(wait, s.nextCheck(now))
 	if most > 0 && (s.now == nil || s.now.ctx.Err() != nil) {
 		return nil, noIncarnation
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/member"
@@ -80,6 +81,27 @@ func (s *syncer) endIncarnation() {
 	}
 }
 
+// reportDropped reports the ends that Close did not wait for: the context of its caller had ended.
+func (s *syncer) reportDropped() {
+	s.mu.Lock()
+	n := 0
+	for _, ends := range [][]end{s.out.ends, s.out.apart} {
+		for i := range ends {
+			if ends[i].outcome != outcomeReleased {
+				n++
+			}
+		}
+	}
+	s.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	s.q.trouble("closing", fmt.Errorf("%w: those of %d jobs of queue %q", ErrNotRecorded, n, s.w.o.Queue))
+	if f := s.q.o.Observer.Lost; f != nil {
+		f(s.w.o.Queue, n)
+	}
+}
+
 // unbegun is how many jobs wait for handlers, all of which are busy; s.mu is held.
 func (s *syncer) unbegun() int { return max(s.out.running()-s.w.o.Concurrency, 0) }
 
@@ -138,9 +160,11 @@ func (s *syncer) hint() {
 
 // signal has one goroutine look whether there is something to sync.
 func (s *syncer) signal() {
-	select {
-	case s.kick <- struct{}{}:
-	default:
+	for _, kick := range []chan struct{}{s.kick, s.kickApart} {
+		select {
+		case kick <- struct{}{}:
+		default:
+		}
 	}
 }
 

@@ -84,14 +84,22 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	q.notices.join(w)
 	q.work.Add(1)
 	q.records.Add(1)
+	q.workers[w] = struct{}{}
 	q.mu.Unlock()
 	defer q.work.Done()
+	defer q.leave(w)
 	defer q.notices.listens()()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(q.ending, cancel)()
 	return w.run(ctx)
+}
+
+func (q *Queue) leave(w *worker) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.workers, w)
 }
 
 // run begins all goroutines, and ends them.
@@ -104,6 +112,7 @@ func (w *worker) run(ctx context.Context) error {
 	for range w.o.Syncs {
 		syncs.Go(func() { w.sync.run(w.q.recorded) })
 	}
+	syncs.Go(func() { w.sync.runApart(w.q.recorded) })
 	for range w.q.driver.RowWaits() {
 		syncs.Go(func() { w.sync.runWaiting(w.q.recorded) })
 	}
@@ -113,6 +122,11 @@ func (w *worker) run(ctx context.Context) error {
 		defer close(recorded)
 		syncs.Wait()
 		w.sync.endIncarnation()
+	}()
+	go func() {
+		<-recorded
+		w.handlers.Wait() // some may ignore their contexts
+		w.sync.reportDropped()
 	}()
 	behind.Go(func() { w.upkeep.run(ctx) })
 	behind.Go(func() { w.cancels.run(ctx) })
@@ -130,14 +144,15 @@ func (w *worker) run(ctx context.Context) error {
 	}
 	timer := time.NewTimer(settle)
 	defer timer.Stop()
+	var why string
 	select {
 	case <-recorded:
-		return err
+		why = "as the context of Close has ended"
 	case <-timer.C:
+		why = fmt.Sprintf("which the database has not taken for %v", settle)
 	}
 	if _, n := w.sync.jobs(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%w: those of %d jobs of queue %q, which the database has not taken for %v",
-			ErrNotRecorded, n, w.o.Queue, settle))
+		err = errors.Join(err, fmt.Errorf("%w: those of %d jobs of queue %q, %s", ErrNotRecorded, n, w.o.Queue, why))
 	}
 	return err
 }

@@ -86,16 +86,16 @@ const KeepFinished = `-- name: KeepFinished :exec
 
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id FROM dblock_queue_claim c
-    WHERE c.claim_id = ANY ($5::uuid[]) AND c.member_id = $6
+    WHERE c.claim_id = ANY ($6::uuid[]) AND c.member_id = $7
     ORDER BY c.claim_id
     FOR KEY SHARE
 )
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload, reason)
-SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, a.outcome, j.enqueued_at, j.payload, NULLIF(a.reason, '')
+SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, j.job_id, j.queue, j.kind, j.priority, a.attempt, a.outcome, j.enqueued_at, j.payload, NULLIF(a.reason, '')
 FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id,
-             pg_catalog.unnest($3::smallint[]) AS outcome, pg_catalog.unnest($4::text[]) AS reason) a
+             pg_catalog.unnest($3::smallint[]) AS attempt, pg_catalog.unnest($4::smallint[]) AS outcome, pg_catalog.unnest($5::text[]) AS reason) a
 CROSS JOIN LATERAL (
-    SELECT x.job_id, x.queue, x.kind, x.priority, x.attempt, x.enqueued_at, x.payload FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
+    SELECT x.job_id, x.queue, x.kind, x.priority, x.enqueued_at, x.payload FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
 ) j
 WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
 ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at,
@@ -105,6 +105,7 @@ ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EX
 type KeepFinishedParams struct {
 	JobIds   []pgtype.UUID
 	OfClaims []pgtype.UUID
+	Attempts []int16
 	Outcomes []int16
 	Reasons  []string
 	ClaimIds []pgtype.UUID
@@ -118,6 +119,7 @@ func (q *Queries) KeepFinished(ctx context.Context, db DBTX, arg KeepFinishedPar
 	_, err := db.Exec(ctx, KeepFinished,
 		arg.JobIds,
 		arg.OfClaims,
+		arg.Attempts,
 		arg.Outcomes,
 		arg.Reasons,
 		arg.ClaimIds,

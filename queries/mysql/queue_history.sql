@@ -11,9 +11,9 @@ ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), fi
 
 -- name: KeepCancelled :exec
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload, reason)
-SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 2, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.payload, ask.reason
+SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, ask.attempt, 2, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.payload, ask.reason
 FROM ( /*dblock:asks*/
-    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(reason) AS BINARY) AS reason
+    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(reason) AS BINARY) AS reason
 /*dblock:end*/) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = VALUES(reason);

@@ -10,11 +10,11 @@ WITH fence AS MATERIALIZED (
     FOR KEY SHARE
 )
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload, reason)
-SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, a.outcome, j.enqueued_at, j.payload, NULLIF(a.reason, '')
+SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, j.job_id, j.queue, j.kind, j.priority, a.attempt, a.outcome, j.enqueued_at, j.payload, NULLIF(a.reason, '')
 FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id,
-             pg_catalog.unnest(sqlc.arg(outcomes)::smallint[]) AS outcome, pg_catalog.unnest(sqlc.arg(reasons)::text[]) AS reason) a
+             pg_catalog.unnest(sqlc.arg(attempts)::smallint[]) AS attempt, pg_catalog.unnest(sqlc.arg(outcomes)::smallint[]) AS outcome, pg_catalog.unnest(sqlc.arg(reasons)::text[]) AS reason) a
 CROSS JOIN LATERAL (
-    SELECT x.job_id, x.queue, x.kind, x.priority, x.attempt, x.enqueued_at, x.payload FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
+    SELECT x.job_id, x.queue, x.kind, x.priority, x.enqueued_at, x.payload FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
 ) j
 WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
 ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at,

@@ -97,7 +97,7 @@ func (e *syncTx) keep(x *driver.SyncBatch, ours [][]byte) error {
 		case k.Outcome == driver.OutcomeCompleted:
 			finished = append(finished, k.Job[:])
 		default:
-			cancelled = append(cancelled, k.Job[:], []byte(k.Reason))
+			cancelled = append(cancelled, k.Job[:], k.Attempt, []byte(k.Reason))
 		}
 	}
 	if len(finished) > 0 {

@@ -128,7 +128,7 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"OrphanJobs":     {text: pgdb.OrphanJobs, args: args(jobs, of)},
 		"CountJobs":      {text: pgdb.CountJobs, args: jobs},
 		"ReadPayloads":   {text: pgdb.ReadPayloads, args: jobs},
-		"KeepFinished":   {text: d.SQL(pgdb.KeepFinished), args: args(jobs, of, each("1"), each("x"), claims, batchMember)},
+		"KeepFinished":   {text: d.SQL(pgdb.KeepFinished), args: args(jobs, of, each("1"), each("1"), each("x"), claims, batchMember)},
 		"KeepDead":       {text: d.SQL(pgdb.KeepDead), args: dead},
 		"RetryJob":       {text: pgdb.RetryJob, args: dead},
 		"PromoteJobs":    {text: pgdb.PromoteJobs, args: args("1e15", fmt.Sprint(batchOf))},

@@ -124,7 +124,7 @@ func stalePlans(t *testing.T, d *database, host *pgxpool.Pool, conn *pgxpool.Con
 		simple(t, conn, "ALTER TABLE dblock_queue_"+table+" SET (autovacuum_enabled = off)")
 	}
 	for statement, with := range map[string]string{
-		d.SQL(pgdb.KeepFinished): args(ids, ids, "'{1}'", "'{x}'", ids, id), d.SQL(pgdb.FinishJobs): args(ids, id, ids, ids), d.SQL(pgdb.FreeUnique): args(ids, id, ids, ids),
+		d.SQL(pgdb.KeepFinished): args(ids, ids, "'{1}'", "'{1}'", "'{x}'", ids, id), d.SQL(pgdb.FinishJobs): args(ids, id, ids, ids), d.SQL(pgdb.FreeUnique): args(ids, id, ids, ids),
 		d.SQL(pgdb.LockGroups): ids, d.SQL(pgdb.FreeGroupSlots): args(ids, id, ids, ids), d.SQL(pgdb.AdmitJobs): args(ids, id, ids, ids),
 	} {
 		name := fmt.Sprintf("suite%d", len(prepared))

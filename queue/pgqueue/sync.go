@@ -161,12 +161,13 @@ func (d *database) queueHistory(batch *pgx.Batch, x *driver.SyncBatch) {
 	if len(x.History) == 0 {
 		return
 	}
-	all, outcomes, reasons := make([]driver.Position, len(x.History)), make([]int16, len(x.History)), make([]string, len(x.History))
+	all, attempts := make([]driver.Position, len(x.History)), make([]int16, len(x.History))
+	outcomes, reasons := make([]int16, len(x.History)), make([]string, len(x.History))
 	for i, k := range x.History {
-		all[i], outcomes[i], reasons[i] = k.Position, k.Outcome, k.Reason
+		all[i], attempts[i], outcomes[i], reasons[i] = k.Position, k.Attempt, k.Outcome, k.Reason
 	}
 	jobs, of, claims := positions(all)
-	batch.Queue(d.SQL(pgdb.KeepFinished), jobs, of, outcomes, reasons, claims, postgres.UUID(x.Member))
+	batch.Queue(d.SQL(pgdb.KeepFinished), jobs, of, attempts, outcomes, reasons, claims, postgres.UUID(x.Member))
 }
 
 // queueHistoryOfDiscarded writes down jobs that were discarded.

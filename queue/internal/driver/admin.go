@@ -60,6 +60,7 @@ type Take struct {
 type HistoryEntry struct {
 	Position
 	Outcome int16
+	Attempt int16  // how many it has had
 	Reason  string // why it was cancelled
 }
 
