@@ -20,8 +20,9 @@ var (
 	ErrNotFound = attempt.ErrNotFound
 
 	// ErrSuppressed: the row has the version expected, and the server did not write it. A trigger
-	// of the host's has suppressed the write, or a rule or a row-level policy. Nothing was written.
-	// It is not tried again. The error is a *SuppressedError.
+	// of the host's has suppressed the write, or a rule or a row-level policy. This call wrote
+	// nothing. What a trigger or a rule wrote instead, such as a soft delete, stands. It is not
+	// tried again. The error is a *SuppressedError.
 	ErrSuppressed = attempt.ErrSuppressed
 
 	// ErrTooMany: the statement hit more than one row, so its key is not unique or its condition is
@@ -110,7 +111,7 @@ type SuppressedError struct {
 }
 
 func (e *SuppressedError) Error() string {
-	return fmt.Sprintf("optimistic: a trigger, a rule or a policy suppressed the write of %s; nothing was written: look for it in the database",
+	return fmt.Sprintf("optimistic: a trigger, a rule or a policy suppressed the write of %s; what it wrote instead stands: look for it in the database",
 		Row{Table: e.Table, Key: e.Key}.name())
 }
 

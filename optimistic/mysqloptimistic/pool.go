@@ -13,6 +13,7 @@ import (
 	"weak"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -159,7 +160,7 @@ func (p *pool) underLock(ctx context.Context, db *sql.DB, plan *driver.Plan, row
 }
 
 func busy(ctx context.Context, err error) error {
-	return fmt.Errorf("%w: nothing was written: %w", dblock.ErrBusy, errors.Join(context.Cause(ctx), err))
+	return fmt.Errorf("%w: nothing was written: %w", dblock.ErrBusy, errors.Join(ctxerr.Of(ctx), err))
 }
 
 // lockFirst locks rows, without a statement that still waits when ctx ends.

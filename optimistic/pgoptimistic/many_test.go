@@ -80,3 +80,30 @@ func TestUpdateManyFindsRowsMadeAnew(t *testing.T) {
 		}
 	}
 }
+
+// TestUpdateManyWritesNULL: a []byte that is nil is NULL in a text column, as it is for Update.
+func TestUpdateManyWritesNULL(t *testing.T) {
+	t.Parallel()
+	pool, ctx := testdb.Postgres(t), t.Context()
+	_, err := pool.Exec(ctx, `CREATE TABLE note (id BIGINT PRIMARY KEY, body TEXT, version BIGINT NOT NULL);
+		INSERT INTO note VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 1)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := pgoptimistic.NewTable("note", "id", optimistic.Int("version"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := []optimistic.Change[int64]{
+		{Key: 1, Expected: 1, Set: optimistic.Set{"body": []byte(nil)}},
+		{Key: 2, Expected: 1, Set: optimistic.Set{"body": []byte{}}},
+		{Key: 3, Expected: 1, Set: optimistic.Set{"body": []byte("d")}},
+	}
+	if _, err := table.UpdateMany(ctx, pool, changes, optimistic.UpdateAllOrNothing); err != nil {
+		t.Fatal(err)
+	}
+	var bodies string
+	if err := pool.QueryRow(ctx, "SELECT string_agg(coalesce(body, 'NULL'), ',' ORDER BY id) FROM note").Scan(&bodies); err != nil || bodies != "NULL,,d" {
+		t.Errorf("%q, %v", bodies, err)
+	}
+}

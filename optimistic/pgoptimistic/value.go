@@ -62,7 +62,7 @@ func version(p *driver.Plan, rows pgx.Rows) (driver.Raw, error) {
 // array is a list of pointers to values of one Go type, nil for NULL, if it can be one. pgx has to
 // know the type if it does not ask the server.
 func array(list []any) (all any, ok bool) {
-	i := slices.IndexFunc(list, func(v any) bool { return v != nil })
+	i := slices.IndexFunc(list, func(v any) bool { return !isNull(v) })
 	if i < 0 {
 		return make([]*string, len(list)), true
 	}
@@ -72,7 +72,7 @@ func array(list []any) (all any, ok bool) {
 	}
 	pointers := reflect.MakeSlice(reflect.SliceOf(reflect.PointerTo(of)), len(list), len(list))
 	for i, v := range list {
-		if v == nil {
+		if isNull(v) {
 			continue
 		}
 		one := reflect.ValueOf(plain(v))
@@ -83,6 +83,13 @@ func array(list []any) (all any, ok bool) {
 		pointers.Index(i).Elem().Set(one)
 	}
 	return pointers.Interface(), true
+}
+
+// isNull reports that pgx sends a value as NULL: in an array it takes a nil []byte for a text that
+// is empty.
+func isNull(v any) bool {
+	bytes, is := v.([]byte)
+	return v == nil || is && bytes == nil
 }
 
 var arrayTypes = []reflect.Type{

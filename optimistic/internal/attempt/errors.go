@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // Errors of package optimistic, which exports and documents them.
@@ -56,20 +57,12 @@ func (p *Plan) isServers(err error) bool {
 // waitEnded is the error of a context that ended when something was yet to be tried. It matches the
 // context's error, its cause, and the last conflict, which is nil if there was no attempt.
 func waitEnded(ctx context.Context, attempts int, last error) error {
-	cause := endedError{context.Cause(ctx), ctx.Err()}
 	if last == nil {
-		return fmt.Errorf("optimistic: the context ended before the first attempt, nothing was written: %w", cause)
+		return fmt.Errorf("optimistic: the context ended before the first attempt, nothing was written: %w", ctxerr.Of(ctx))
 	}
 	return fmt.Errorf("optimistic: the context ended before it could be repeated (it was tried %s), nothing was written: %w: %w",
-		times(attempts), cause, Counted(last, attempts))
+		times(attempts), ctxerr.Of(ctx), Counted(last, attempts))
 }
-
-// endedError is a context's cause, which matches the context's error, too.
-type endedError struct{ cause, ended error }
-
-func (e endedError) Error() string { return e.cause.Error() }
-
-func (e endedError) Unwrap() []error { return []error{e.cause, e.ended} }
 
 func times(n int) string {
 	if n == 1 {

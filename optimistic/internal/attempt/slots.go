@@ -3,6 +3,8 @@ package attempt
 import (
 	"context"
 	"sync"
+
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // slots are of the attempts that may hold a connection of a pool while they wait for a row's lock,
@@ -57,7 +59,7 @@ func (s *slots) take(ctx context.Context) error {
 	case s.taken <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctxerr.Of(ctx)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -223,7 +224,7 @@ func (d *Driver[DB]) MaybeWritten(ctx context.Context, err error) error {
 	}
 	switch is := d.ClassOf(ctx, err); is {
 	case sqlerr.Unresolved:
-		err = errors.Join(context.Cause(ctx), err)
+		err = errors.Join(ctxerr.Of(ctx), err)
 		fallthrough
 	case sqlerr.Unavailable:
 		return sqlerr.Wrap(is, err, "a statement that writes", lookAgain)
