@@ -40,6 +40,8 @@ var refusedSettings = []struct {
 	bad       func(value string) bool
 }{
 	{"autocommit", "autocommit=0 commits no statement of dblock's", true, func(v string) bool { return v == "OFF" }},
+	{"transaction_read_only", "single statements can't write", false, on},
+	{"tx_read_only", "single statements can't write", false, on},
 	{selectLimit, "the server leaves out rows that are read", true, func(v string) bool { return v != mysql.AllRows }},
 	{"completion_type", "a transaction follows each one, and later statements are not committed", true, func(v string) bool { return v != "NO_CHAIN" }},
 	{"sql_safe_updates", "the server may refuse any UPDATE with error 1175", false, on},
@@ -71,7 +73,7 @@ func writes(f Facts) []Finding {
 			"leases, queues and sales are refused, and guarded transactions fail: set binlog_format = ROW; open sessions keep the old value")}
 	case f.ReadOnly:
 		return []Finding{finding(Warning, "transactions of this user are read-only by default",
-			"guarded transactions and sales fail: take the default from the role, the database or the DSN")}
+			"dblock's own override that, and yours fail: take the default from the role, the database or the DSN")}
 	}
 	return []Finding{fine("the server takes writes")}
 }

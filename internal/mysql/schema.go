@@ -66,7 +66,7 @@ const readUncommitted = "READ-UNCOMMITTED"
 // checkSettings refuses settings of the session with which dblock's statements are not committed,
 // fail, read what others have not committed, or read a part of the rows.
 func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
-	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_select_limit', 'autocommit', 'completion_type', 'sql_safe_updates', 'check_constraint_checks', 'sql_mode', 'sql_big_selects', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation')")
+	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_select_limit', 'autocommit', 'completion_type', 'sql_safe_updates', 'check_constraint_checks', 'sql_mode', 'sql_big_selects', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation', 'transaction_read_only', 'tx_read_only')")
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,9 @@ func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
 	case settings["autocommit"] == "OFF":
 		return fmt.Errorf("%w: the connections have autocommit off, so no statement on them would be committed: "+
 			"take autocommit=0 out of the DSN and of the server's settings", dblock.ErrUnsupported)
+	case settings["transaction_read_only"] == "ON" || settings["tx_read_only"] == "ON":
+		return fmt.Errorf("%w: the connections have transaction_read_only (on MariaDB tx_read_only) on, so single statements can't write: "+
+			"take it out of the DSN and of the server's settings, and begin transactions of your own with READ ONLY", dblock.ErrUnsupported)
 	case settings["completion_type"] != "NO_CHAIN":
 		return fmt.Errorf("%w: the connections have completion_type = %s, so a transaction follows each one, and later statements on the "+
 			"connection are not committed: take completion_type out of the DSN and of the server's settings", dblock.ErrUnsupported, settings["completion_type"])

@@ -144,7 +144,7 @@ func RefusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn
 		return refusesOtherEncodings(t, dsn, open)
 	}
 	refused := map[string]string{
-		"autocommit=0": "autocommit", isolation + "=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED",
+		"autocommit=0": "autocommit", isolation + "=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED", strings.Replace(isolation, "isolation", "read_only", 1) + "=1": "read_only",
 		"sql_select_limit=1000000": "sql_select_limit", "sql_select_limit=3": "sql_select_limit", "sql_select_limit=0": "sql_select_limit",
 		"completion_type=1": "completion_type", "completion_type=2": "completion_type", "sql_safe_updates=1": "sql_safe_updates",
 	}
