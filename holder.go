@@ -141,7 +141,7 @@ func (e *DeadlockError) Error() string {
 	if e.Mode != ModeExclusive {
 		held += " (" + e.Mode.String() + ")"
 	}
-	return fmt.Sprintf("dblock: %q is %s by this very call, since %s: release it first, or acquire it with WithReentrant in the same mode",
+	return fmt.Sprintf("dblock: %q is %s by this very call, since %s: release it first, or acquire the same keys with WithReentrant in the same mode",
 		e.Key, held, e.Where)
 }
 

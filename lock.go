@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // Lock is one acquisition, of one key or of a set of keys. It is safe for concurrent use.
@@ -175,7 +176,7 @@ func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("dblock: the end of %q was not moved: nothing was sent: %w", l.Key(), context.Cause(ctx))
+		return fmt.Errorf("dblock: the end of %q was not moved: nothing was sent: %w", l.Key(), ctxerr.Of(ctx))
 	}
 	return l.held.hold.ExpireIn(ctx, d)
 }

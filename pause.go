@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
@@ -36,7 +37,7 @@ func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
 	case <-due:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctxerr.Of(ctx)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // quorumHold is a lock that a majority of nodes has granted.
@@ -187,7 +188,7 @@ func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
 	case h.moving <- struct{}{}:
 		defer func() { <-h.moving }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: another call moves the end of %q: nothing was written: %w", ErrBusy, h.key, context.Cause(ctx))
+		return fmt.Errorf("%w: another call moves the end of %q: nothing was written: %w", ErrBusy, h.key, ctxerr.Of(ctx))
 	}
 	before, until, nodes, err := h.moveIn(d)
 	if err != nil {

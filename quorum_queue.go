@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
@@ -129,19 +130,25 @@ func (q *Quorum) wait(ctx context.Context, r request) (*Lock, error) {
 	waits, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(q.ending, func() { stop(context.Cause(q.ending)) })()
-	lock, err := q.await(waits, w)
+	lock, err := q.await(waits, w, func() error {
+		if ctx.Err() == nil { // Close has ended the wait
+			return context.Cause(q.ending)
+		}
+		return ctxerr.Of(ctx)
+	})
 	if err != nil {
 		q.dequeue(w)
 	}
 	return lock, err
 }
 
-func (q *Quorum) await(ctx context.Context, w *quorumWaiter) (*Lock, error) {
+// await is wait of one that stands in its queue; ended says why ctx has ended.
+func (q *Quorum) await(ctx context.Context, w *quorumWaiter, ended func() error) (*Lock, error) {
 	select {
 	case <-w.first:
 	case <-ctx.Done():
 		if last, first := q.seen(w); !first {
-			return nil, waitEnded(last, context.Cause(ctx))
+			return nil, waitEnded(last, ended())
 		}
 		<-w.first // at the same moment; what was handed off with it is this caller's
 	}
@@ -152,8 +159,8 @@ func (q *Quorum) await(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 		}
 		h.releaseAll(ctx)
 	}
-	if err := q.yield(ctx, w); err != nil {
-		return nil, err
+	if q.yield(ctx, w) != nil {
+		return nil, waitEnded(&HeldError{Key: w.request.Key}, ended())
 	}
 	for {
 		lock, err := q.request(ctx, w)
@@ -164,10 +171,10 @@ func (q *Quorum) await(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 		case last == nil:
 			return nil, err
 		case ctx.Err() != nil:
-			return nil, waitEnded(last, context.Cause(ctx))
+			return nil, waitEnded(last, ended())
 		}
-		if why := sleep(ctx, q.clock, q.pause(w)); why != nil {
-			return nil, waitEnded(last, why)
+		if sleep(ctx, q.clock, q.pause(w)) != nil {
+			return nil, waitEnded(last, ended())
 		}
 	}
 }
@@ -246,10 +253,7 @@ func (q *Quorum) yield(ctx context.Context, w *quorumWaiter) error {
 	if !yields {
 		return nil
 	}
-	if why := sleep(ctx, q.clock, left); why != nil {
-		return waitEnded(&HeldError{Key: w.request.Key}, why)
-	}
-	return nil
+	return sleep(ctx, q.clock, left)
 }
 
 // handOff gives a lock that was released to the next waiter of this process; false: it is to be

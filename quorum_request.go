@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // nodeResult is what a node said.
@@ -38,7 +40,7 @@ type asked struct {
 func (q *Quorum) request(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 	r, n := w.request, len(q.nodes)
 	if ctx.Err() != nil {
-		return nil, &HeldError{Key: r.Key, Wait: fmt.Errorf("before a server was asked: %w", context.Cause(ctx))}
+		return nil, &HeldError{Key: r.Key, Wait: fmt.Errorf("before a server was asked: %w", ctxerr.Of(ctx))}
 	}
 	a := &asked{
 		q: q, w: w, r: r, began: q.clock.Now(), results: make(chan nodeResult, n), pending: n,
@@ -51,7 +53,7 @@ func (q *Quorum) request(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 			a.note(x)
 			continue
 		case <-late.Done():
-			a.failed = append(a.failed, fmt.Errorf("%d nodes: %w", a.pending, context.Cause(late)))
+			a.failed = append(a.failed, fmt.Errorf("%d nodes: %w", a.pending, ctxerr.Of(late)))
 		case <-ctx.Done():
 		case <-q.ending.Done():
 		}
@@ -184,7 +186,7 @@ func (a *asked) why(ctx context.Context) error {
 		}
 		held.Wait, held.Holder.Token = nil, 0 // that of one database says nothing of the others
 		if ctx.Err() != nil {
-			held.Wait = context.Cause(ctx)
+			held.Wait = ctxerr.Of(ctx)
 		}
 		return &held
 	}
@@ -204,7 +206,7 @@ func (a *asked) why(ctx context.Context) error {
 	text := fmt.Sprintf("lock %q: %d of %d nodes have answered, and %d are needed",
 		a.r.Key, a.granted+len(a.refused), len(a.q.nodes), a.q.majority)
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %s: %v: %w", ErrUnavailable, text, errors.Join(a.failed...), context.Cause(ctx))
+		return fmt.Errorf("%w: %s: %v: %w", ErrUnavailable, text, errors.Join(a.failed...), ctxerr.Of(ctx))
 	}
 	return fmt.Errorf("%w: %s: %v", ErrUnavailable, text, errors.Join(a.failed...))
 }

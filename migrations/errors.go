@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -70,7 +71,7 @@ func explain(ctx context.Context, err error) error {
 	if !strings.HasPrefix(err.Error(), "dblock: ") {
 		err = fmt.Errorf("dblock: migrating: %w", err)
 	}
-	if ended := context.Cause(ctx); ended != nil && !errors.Is(err, ended) {
+	if ended := ctxerr.Of(ctx); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", err, ended)
 	}
 	if public := sqlerr.Public(classOf(err)); public != nil && !errors.Is(err, public) {

@@ -109,15 +109,17 @@ func TestGuard(t *testing.T) {
 func TestHolds(t *testing.T) {
 	each(t, settings, func(r rig) {
 		us, them := r.join("us"), r.join("them")
-		a := ask("detached")
-		a.Hold, a.Detached = 300*time.Millisecond, true
-		r.take(us, a)
+		long, short := ask("detached for long"), ask("detached")
+		long.Hold, long.Detached = time.Hour, true
+		short.Hold, short.Detached = 300*time.Millisecond, true
+		r.take(us, long)
+		r.take(us, short)
 		r.ok(r.Deregister(r.ctx, us.Member))
-		got := r.acquire(them, ask("detached"))[0]
-		if !got.Held || got.Holder.Dead || got.Holder.Member != (member.ID{}) || got.Holder.Remaining <= 0 || got.Holder.Remaining > a.Hold {
+		got := r.acquire(them, ask("detached for long"))[0]
+		if !got.Held || got.Holder.Dead || got.Holder.Member != (member.ID{}) || got.Holder.Remaining <= 0 || got.Holder.Remaining > long.Hold {
 			r.Errorf("refused with %+v", got)
 		}
-		time.Sleep(a.Hold)
+		time.Sleep(short.Hold)
 		r.take(them, ask("detached"))
 
 		back := r.take(them, ask("k"))

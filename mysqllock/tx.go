@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/retry"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -121,7 +122,7 @@ func runOn(ctx context.Context, tx *mysql.Tx, fn func(*sql.Tx) error, after func
 func errBegin(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", context.Cause(ctx), err)
+		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", ctxerr.Of(ctx), err)
 	default:
 		return errUnwritten("a transaction could not begin", err)
 	}
@@ -166,5 +167,5 @@ func errCommit(ctx context.Context, err error) error {
 
 // errNotCommitted is for a context that ended before the commit was sent.
 func errNotCommitted(ctx context.Context, err error) error {
-	return fmt.Errorf("dblock: the transaction was not committed, nothing was written: %w", errors.Join(context.Cause(ctx), err))
+	return fmt.Errorf("dblock: the transaction was not committed, nothing was written: %w", errors.Join(ctxerr.Of(ctx), err))
 }

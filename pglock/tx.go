@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/retry"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -175,7 +176,7 @@ func (t *ownTx) checkOpen(ctx context.Context, conn *pgx.Conn) error {
 func errBegin(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", context.Cause(ctx), err)
+		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", ctxerr.Of(ctx), err)
 	case postgres.Code(err) == postgres.CodeUnsupported:
 		return fmt.Errorf("%w: a transaction could not begin: the server is a standby: connect to the primary, or set ReadOnly with "+
 			"another isolation than Serializable: %w", dblock.ErrUnavailable, err)
@@ -216,18 +217,14 @@ func errCommit(ctx context.Context, err error, cut bool) error {
 	case errors.As(err, &server) && server.SeverityUnlocalized == "ERROR" && postgres.Classify(err) != sqlerr.Unresolved:
 		return errUnwritten("the server refused the commit", err)
 	default:
-		cause := context.Cause(ctx)
-		if errors.Is(cause, dblock.ErrLost) { // it says that nothing was written; GuardedTx names the loss
-			cause = nil
-		}
 		return fmt.Errorf("%w: no answer came to a COMMIT: look up whether what it wrote is there: %w",
-			dblock.ErrOutcomeUnknown, errors.Join(cause, err))
+			dblock.ErrOutcomeUnknown, errors.Join(ctxerr.Of(ctx), err))
 	}
 }
 
 // errNotCommitted is for a context that ended before the commit was sent.
 func errNotCommitted(ctx context.Context, err error) error {
-	return fmt.Errorf("dblock: the transaction was not committed, nothing was written: %w", errors.Join(context.Cause(ctx), err))
+	return fmt.Errorf("dblock: the transaction was not committed, nothing was written: %w", errors.Join(ctxerr.Of(ctx), err))
 }
 
 // WatchCommits has RunTx learn, on connections made with cfg, of commits whose wait for a

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/batch"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -131,7 +132,7 @@ func (q *requester) pauseOrRefuse(
 // the same.
 func (q *requester) lockedNow(ctx context.Context, r root.Request) error {
 	if ctx.Err() != nil {
-		return waitEnded(q.queues.lastSeen(r), context.Cause(ctx))
+		return waitEnded(q.queues.lastSeen(r), ctxerr.Of(ctx))
 	}
 	return fmt.Errorf("%w: lock %q: its row is locked at this moment: nothing was written", dblock.ErrBusy, r.Key)
 }
@@ -246,13 +247,19 @@ func (q *requester) mayBeHeld(err error) bool {
 	return q.Traits.Classify(err) == sqlerr.Unresolved
 }
 
+// isLate reports that a statement took longer than its bound, and its caller still waits. What it
+// may have granted is released: a call that waits asks again.
+func isLate(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && errors.Is(err, dblock.ErrOutcomeUnknown) && errors.Is(err, context.DeadlineExceeded)
+}
+
 // unanswered puts an error into the words of package dblock.
 func (q *requester) unanswered(ctx context.Context, err error, r root.Request) error {
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded):
 		return err
 	case sqlerr.Ended(ctx) && !q.mayBeHeld(err):
-		return waitEnded(q.queues.lastSeen(r), context.Cause(ctx))
+		return waitEnded(q.queues.lastSeen(r), ctxerr.Of(ctx))
 	default:
 		return q.explain(err, r.Key)
 	}

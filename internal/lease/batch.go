@@ -2,8 +2,11 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/batch"
@@ -60,6 +63,27 @@ func byIncarnation[A any](ctx context.Context, l *base, requests []acquisition, 
 		}
 	}
 	return results, nil
+}
+
+// sized keeps the batches of a queue so small that none takes as long as its bound: what was late
+// is undone, and counts as lost for all of its requests.
+type sized struct {
+	mu    sync.Mutex
+	limit int // 0: there is none yet
+}
+
+// after returns how many requests the next batches may have, after one of n took so long; 0: any
+// number.
+func (s *sized) after(n int, took, bound time.Duration, err error) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case n > 1 && (errors.Is(err, context.DeadlineExceeded) || took > bound/4):
+		s.limit = n / 2
+	case err == nil && n >= s.limit && took < bound/16:
+		s.limit *= 2
+	}
+	return s.limit
 }
 
 // checked runs acquire once, and checks each grant by its handle.

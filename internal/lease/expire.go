@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -21,7 +22,7 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	case slot <- struct{}{}:
 		defer func() { <-slot }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: another call moves the end of %q: nothing was written: %w", dblock.ErrBusy, h.key(), context.Cause(ctx))
+		return fmt.Errorf("%w: another call moves the end of %q: nothing was written: %w", dblock.ErrBusy, h.key(), ctxerr.Of(ctx))
 	}
 	sent := h.l.o.Clock.Now()
 	before, d, err := h.moveIn(sent, d)

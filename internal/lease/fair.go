@@ -33,8 +33,15 @@ type fairQueue struct {
 
 func newFairQueue(x *exclusive) *fairQueue {
 	f := &fairQueue{exclusive: x, waiters: make(map[string][]*fairWaiter)}
+	size := new(sized)
 	f.tickets = batch.New(batch.Options[acquisition, int64]{
-		Run: f.runTickets, Key: func(a acquisition) string { return a.Key }, Classify: x.Traits.Classify,
+		Run: func(ctx context.Context, requests []acquisition, _ bool) ([]batch.Result[int64], error) {
+			began := f.o.Clock.Now()
+			results, err := f.runTickets(ctx, requests)
+			f.tickets.Limit(size.after(len(requests), f.o.Clock.Now().Sub(began), f.bound(), err))
+			return results, err
+		},
+		Key: func(a acquisition) string { return a.Key }, Classify: x.Traits.Classify,
 		Weight: acquireWeight, MaxWeight: x.Traits.maxWeight(), MaxQueue: x.o.MaxQueue,
 		MaxBatch: x.o.MaxBatch, MaxInFlight: x.o.MaxInFlight, Patience: x.o.patience,
 		Late: func(a acquisition, got batch.Result[int64]) { x.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
@@ -92,7 +99,7 @@ func (f *fairQueue) try(ctx context.Context, r root.Request) (*dblock.Lock, *dbl
 // wait waits with a ticket, unless the key is free and no other call waits.
 func (f *fairQueue) wait(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	lock, _, err := f.try(ctx, r)
-	if lock != nil || err != nil && !sqlerr.IsContended(err) {
+	if lock != nil || err != nil && !sqlerr.IsContended(err) && !isLate(ctx, err) {
 		return lock, err
 	}
 	began := f.o.Clock.Now()
@@ -153,7 +160,11 @@ func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*fairWaiter
 		if f.again(ctx, err, n) {
 			continue
 		}
-		if err := f.pauseIfBusy(ctx, r, f.unanswered(ctx, err, r)); err != nil {
+		err = f.unanswered(ctx, err, r)
+		if n < tries && isLate(ctx, err) {
+			continue
+		}
+		if err := f.pauseIfBusy(ctx, r, err); err != nil {
 			return nil, err
 		}
 	}
@@ -171,7 +182,7 @@ func (f *fairQueue) pauseIfBusy(ctx context.Context, r root.Request, err error) 
 }
 
 // runTickets is one statement for each incarnation.
-func (f *fairQueue) runTickets(ctx context.Context, requests []acquisition, _ bool) ([]batch.Result[int64], error) {
+func (f *fairQueue) runTickets(ctx context.Context, requests []acquisition) ([]batch.Result[int64], error) {
 	return byIncarnation(ctx, f.base, requests, func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Result[int64], error) {
 		got, err := f.Driver.Acquire(ctx, AcquireBatch{KindFair, by, asks})
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -74,7 +75,7 @@ func (t *tasks) notClosed() error {
 // notRead explains the error of a statement that only reads: its outcome is never unknown.
 func (a *Admin) notRead(ctx context.Context, err error, what string) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ctxerr.Of(ctx)
 	}
 	return sqlerr.Wrap(a.Traits.Classify(err).Harmless(), err, what+" was not read", "")
 }

@@ -114,15 +114,21 @@ func (q *requester) close(ctx context.Context) error {
 
 // acquiring makes a queue of acquisitions.
 func (q *requester) acquiring(mode dblock.Mode, run runAcquire[AcquireResult]) *batch.Queue[acquisition, AcquireResult] {
-	return batch.New(batch.Options[acquisition, AcquireResult]{
+	var queue *batch.Queue[acquisition, AcquireResult]
+	size := new(sized)
+	queue = batch.New(batch.Options[acquisition, AcquireResult]{
 		Run: func(ctx context.Context, batch []acquisition, _ bool) ([]batch.Result[AcquireResult], error) {
-			return byIncarnation(ctx, q.base, batch, run)
+			began := q.o.Clock.Now()
+			results, err := byIncarnation(ctx, q.base, batch, run)
+			queue.Limit(size.after(len(batch), q.o.Clock.Now().Sub(began), q.bound(), err))
+			return results, err
 		},
 		Key: func(a acquisition) string { return a.Key }, Ends: func(a acquisition) bool { return a.Instead != Handle{} },
 		Late:     func(a acquisition, got batch.Result[AcquireResult]) { q.late(mode, a, got.Value.Token != 0, got.Err) },
 		Classify: q.Traits.Classify,
 		Weight:   acquireWeight, MaxWeight: q.Traits.maxWeight(), MaxQueue: q.o.MaxQueue, MaxBatch: q.o.MaxBatch, MaxInFlight: q.o.MaxInFlight, Patience: q.o.patience,
 	})
+	return queue
 }
 
 // Caps says what leases promise.

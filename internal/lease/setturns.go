@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // setTurns has the sets of this process that wait for the same key ask for it one after another, in
@@ -127,7 +128,7 @@ func (m *sets) await(ctx context.Context, s *setTurn) error {
 	case <-s.first:
 		return nil
 	case <-ctx.Done():
-		why = context.Cause(ctx)
+		why = ctxerr.Of(ctx)
 	case <-m.ending.Done():
 		why = context.Cause(m.ending)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -97,7 +98,7 @@ func (s *Shares[K, Of]) close(ctx context.Context, key K) error {
 	})
 	switch {
 	case !done:
-		return deregisterError(sqlerr.Unresolved, context.Cause(ctx))
+		return deregisterError(sqlerr.Unresolved, ctxerr.Of(ctx))
 	case err != nil:
 		return deregisterError(share.backend.Traits.Classify(err), err)
 	}

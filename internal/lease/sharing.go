@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -96,7 +97,7 @@ func (a *Admin) change(ctx context.Context, bound time.Duration, what string, st
 		return err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s was not changed: %w", what, context.Cause(ctx))
+		return fmt.Errorf("%s was not changed: %w", what, ctxerr.Of(ctx))
 	}
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()

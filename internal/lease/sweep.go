@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // unused is the time after which Sweep removes unused rows.
@@ -43,7 +44,7 @@ func (l *Locker) RunSweeper(ctx context.Context, every time.Duration) error {
 			}
 		})
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return ctxerr.Of(ctx)
 		}
 		if errors.Is(err, dblock.ErrClosed) {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -20,7 +21,7 @@ func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error)
 	}
 	if r.Mode != dblock.ModeExclusive {
 		lock, _, err := l.sharing.atOnce(ctx, r)
-		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !sqlerr.IsContended(err) {
+		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !sqlerr.IsContended(err) && !isLate(ctx, err) {
 			return lock, err
 		}
 	}
@@ -43,7 +44,7 @@ func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error)
 	}
 	lock, err := l.poll(ctx, w, r)
 	if errors.Is(err, dblock.ErrNotAcquired) && l.queues.wasOffered(w) {
-		err = fmt.Errorf("%w: %w", errHandedOver(w), context.Cause(ctx))
+		err = fmt.Errorf("%w: %w", errHandedOver(w), ctxerr.Of(ctx))
 	}
 	return lock, err
 }
@@ -72,9 +73,12 @@ func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.L
 	began := l.o.Clock.Now()
 	var sub *subscription
 	defer func() { l.stopWaiting(sub) }()
-	for {
+	for late := 0; ; {
 		lock, refused, err := l.request(ctx, w, r)
-		if sqlerr.IsContended(err) {
+		if isLate(ctx, err) {
+			late++
+		}
+		if sqlerr.IsContended(err) || late < tries && isLate(ctx, err) {
 			refused, err = l.queues.lastSeen(r), nil
 		}
 		if lock != nil || err != nil {
@@ -194,7 +198,7 @@ func (p *pauser) sleepOr(ctx context.Context, d time.Duration, woken <-chan stru
 	case <-woken:
 		return true, nil
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return false, ctxerr.Of(ctx)
 	case <-p.ending.Done():
 		return false, context.Cause(p.ending)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/root"
 )
 
@@ -165,7 +166,7 @@ func (q *waitQueues) await(ctx context.Context, w *waiter) error {
 	case ctx.Err() == nil:
 		return errNotSent()
 	}
-	return waitEnded(q.lastSeen(w.request), context.Cause(ctx))
+	return waitEnded(q.lastSeen(w.request), ctxerr.Of(ctx))
 }
 
 func errHandedOver(w *waiter) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/root"
 )
 
@@ -162,7 +163,7 @@ func (m *Member) Current(ctx context.Context) (*Incarnation, error) {
 				return nil, j.err
 			}
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, ctxerr.Of(ctx)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -73,7 +74,7 @@ func (d *Driver) call(ctx context.Context, name string, f func(s *Server)) error
 	d.mu.Unlock()
 	run := func() error {
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return ctxerr.Of(ctx)
 		}
 		d.s.mu.Lock()
 		defer d.s.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
 )
 
@@ -64,7 +65,7 @@ func (s *Server) listen(ctx context.Context, ready func(), wake func(key string)
 		select {
 		case <-e.woken:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return ctxerr.Of(ctx)
 		}
 		s.mu.Lock()
 		keys := e.keys

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/sqlconn"
 )
 
@@ -44,7 +45,7 @@ func errTimeout(waited time.Duration) error {
 // errTaking says why ctx ended, if that is the reason: drivers may report only the connection that
 // they closed for it.
 func errTaking(ctx context.Context, err error) error {
-	if ended := context.Cause(ctx); ended != nil && !errors.Is(err, ended) {
+	if ended := ctxerr.Of(ctx); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	return fmt.Errorf("dblock: taking the migration lock: %w", err)
@@ -78,7 +79,7 @@ func inTime(ctx context.Context, ask func(context.Context) (bool, error)) (bool,
 	case r := <-replies:
 		return r.held, r.err
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return false, ctxerr.Of(ctx)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -201,7 +202,7 @@ func (c *callers) await(ctx context.Context, w *waiter, due <-chan time.Time) er
 		case <-due:
 			return nil
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return ctxerr.Of(ctx)
 		case <-c.ending.Done():
 			return context.Cause(c.ending)
 		}

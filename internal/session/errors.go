@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -22,7 +23,7 @@ func (c *callers) refusal(w *waiter, why error) error {
 // explain turns an error into one of package dblock.
 func (c *callers) explain(ctx context.Context, w *waiter, err error) error {
 	if ctx.Err() != nil && !isNamed(err) {
-		return c.refusal(w, context.Cause(ctx))
+		return c.refusal(w, ctxerr.Of(ctx))
 	}
 	return c.named(w.r.Key, err)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // The statements of a session are sent one after the other. Requests that arrive while one is under
@@ -54,7 +55,7 @@ var errNotSent = errors.New("dblock: the wait ended before the request was sent"
 // errLate: the server did not answer a release in time.
 var errLate = errors.New("dblock: the server did not answer in time")
 
-func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", errNotSent, context.Cause(ctx)) }
+func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", errNotSent, ctxerr.Of(ctx)) }
 
 // send sends a request of a slot and waits for its answer; see answer. The request is settled in
 // any case, then or later. sl.mu is held, and not held when it returns.
@@ -101,7 +102,7 @@ func (sl *slots) awaitReply(ctx context.Context, r *request) error {
 			return errLate
 		case <-ctx.Done():
 			sl.withdraw(ctx, r)
-			return context.Cause(ctx)
+			return ctxerr.Of(ctx)
 		}
 	}
 	return r.err

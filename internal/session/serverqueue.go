@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -35,7 +36,7 @@ func (q serverQueue) wait(ctx context.Context, r *root.Request, id ID) (*dblock.
 		case errors.Is(context.Cause(wait), dblock.ErrClosed):
 			return nil, errClosed()
 		case sqlerr.Ended(wait):
-			return nil, &dblock.HeldError{Key: r.Key, Holder: dblock.Holder{Label: "another session"}, Wait: context.Cause(wait)}
+			return nil, &dblock.HeldError{Key: r.Key, Holder: dblock.Holder{Label: "another session"}, Wait: ctxerr.Of(wait)}
 		case queued: // in a long wait, a connection may be lost any number of times
 			failed = 0
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // session is a connection that has locks.
@@ -116,7 +117,7 @@ func (s *session) use(ctx context.Context, fn func() error) error {
 	select {
 	case s.busy <- struct{}{}:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctxerr.Of(ctx)
 	}
 	defer func() { <-s.busy }()
 	if s.ctx.Err() != nil {

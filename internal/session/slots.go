@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -291,7 +292,7 @@ func (sl *slots) sessionOf(ctx context.Context, of *slot) (*session, error) {
 		case <-o.done:
 			err = o.err
 		case <-ctx.Done():
-			err = sqlerr.Unwritten(context.Cause(ctx))
+			err = sqlerr.Unwritten(ctxerr.Of(ctx))
 		}
 		sl.mu.Lock()
 		if err != nil {

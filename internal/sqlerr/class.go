@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/ctxerr"
 )
 
 // Class says what an error means to the caller of a statement.
@@ -85,7 +87,7 @@ func IsTableLocked(err error) bool { return errors.As(err, new(*tableLockedError
 
 // NotSent returns the error of a call whose context ended before anything was sent.
 func NotSent(ctx context.Context) error {
-	return fmt.Errorf("before the server was asked: %w", context.Cause(ctx))
+	return fmt.Errorf("before the server was asked: %w", ctxerr.Of(ctx))
 }
 
 // Ended reports whether ctx has ended. A network operation with the deadline of ctx may fail a

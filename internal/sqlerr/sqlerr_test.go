@@ -77,6 +77,7 @@ func TestOfState(t *testing.T) {
 		"53":    {Unavailable, Unavailable, dblock.ErrUnavailable},
 		"54":    {Unclassified, Unclassified, nil},
 		"55":    {Unclassified, Unclassified, nil},
+		"57P05": {Unavailable, Unavailable, dblock.ErrUnavailable},
 		"57":    {Unresolved, Unavailable, dblock.ErrOutcomeUnknown},
 		"58":    {Unresolved, Unavailable, dblock.ErrOutcomeUnknown},
 		"72":    {Unclassified, Unclassified, nil},

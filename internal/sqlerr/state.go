@@ -20,6 +20,7 @@ var states = map[string]meaning{
 	"23505": always(Duplicate),   // unique_violation
 	"25006": always(Unavailable), // read_only_sql_transaction: a standby, for example
 	"26000": always(Unavailable), // invalid_sql_statement_name, after DISCARD ALL
+	"57P05": always(Unavailable), // idle_session_timeout: the session was idle, and ran nothing
 	"3F000": always(NoSchema),    // invalid_schema_name
 	"40001": always(Retryable),   // serialization_failure
 	"40P01": always(Retryable),   // deadlock_detected
