@@ -22,6 +22,7 @@ func TestTheCauseOfAContextIsNotTheCallsError(t *testing.T) {
 	}
 	defer func() { _ = l.Close(context.Background()) }()
 	lock := acquire(t, l)
+	defer func() { _ = lock.Release(context.Background()) }()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(fmt.Errorf("another call: %w", dblock.ErrOutcomeUnknown))
 	for what, call := range map[string]func() error{
