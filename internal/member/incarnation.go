@@ -115,7 +115,7 @@ func (l *Incarnation) begin(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.trust(sent)
-	l.next = l.m.o.Clock.AfterFunc(l.m.tick(), l.heartbeat)
+	l.next = l.m.o.Clock.AfterFunc(l.untilNext(sent), l.heartbeat)
 	l.recheck.begin(l.m)
 }
 
@@ -126,6 +126,13 @@ func (l *Incarnation) trust(sent time.Time) {
 		l.end.Stop()
 	}
 	l.end = l.m.o.Clock.AfterFunc(l.trusted.Sub(l.m.o.Clock.Now()), func() { l.Alive() })
+}
+
+// untilNext is when the next heartbeat follows on one that was sent at the given time and is
+// confirmed now: a third of the TTL after it was sent, as trust counts from then, too.
+func (l *Incarnation) untilNext(sent time.Time) time.Duration {
+	tick := l.m.tick()
+	return max(tick-l.m.o.Clock.Now().Sub(sent), tick/8)
 }
 
 // maxHeartbeat is for how long an answer is waited for, however long the TTL: the next heartbeat
@@ -157,7 +164,7 @@ func (l *Incarnation) heartbeat() {
 	}
 }
 
-// note records how a heartbeat ended, and schedules the next: after a third of the TTL if it
+// note records how a heartbeat ended, and schedules the next: a third of the TTL later if it
 // succeeded, soon if it failed, and several times before trust ends. An answer that is read after
 // that, for example after a pause of the process, extends nothing: others may have found that the
 // incarnation is lost.
@@ -175,6 +182,7 @@ func (l *Incarnation) note(sent time.Time, beat int64, err error) {
 		l.failing = 0
 		l.number = beat
 		l.trust(sent)
+		pause = l.untilNext(sent)
 	} else {
 		l.failing++
 		pause = min(pause, 20*time.Millisecond<<min(l.failing, 6), max(20*time.Millisecond, remaining/4))

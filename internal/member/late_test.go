@@ -64,3 +64,48 @@ func TestAnAnswerThatIsReadTooLate(t *testing.T) {
 		_ = m.Close(context.Background())
 	})
 }
+
+// slow is a server that answers a heartbeat after a while.
+type slow struct {
+	*server
+	took time.Duration
+	sent func()
+}
+
+func (s slow) Heartbeat(ctx context.Context, id ID, ttl time.Duration) (int64, bool, error) {
+	s.sent()
+	time.Sleep(s.took)
+	return s.server.Heartbeat(ctx, id, ttl)
+}
+
+// TestHeartbeatsAreSentAThirdOfTheTTLApart: however long an answer takes. With one that takes
+// longer than that the next follows soon.
+func TestHeartbeatsAreSentAThirdOfTheTTLApart(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ took, apart time.Duration }{
+		{0, ttl / 3}, {ttl / 4, ttl / 3}, {ttl * 2 / 5, ttl*2/5 + ttl/24},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o, err := Options{TTL: ttl, Margin: time.Second}.WithDefaults("Options")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var last time.Time
+			beats := 0
+			m := New(slow{newServer(), c.took, func() {
+				if apart := time.Since(last); !last.IsZero() && apart != c.apart {
+					t.Errorf("an answer takes %v: sent %v apart, want %v", c.took, apart, c.apart)
+				}
+				last = time.Now()
+				beats++
+			}}, o)
+			inc, _ := join(t, m)
+			time.Sleep(5 * ttl)
+			if inc.Lost() || beats < 10 {
+				t.Errorf("an answer takes %v: %d heartbeats, and the life is lost: %v", c.took, beats, inc.Lost())
+			}
+			_ = m.Close(context.Background())
+			time.Sleep(ttl)
+		})
+	}
+}
