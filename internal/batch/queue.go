@@ -161,13 +161,7 @@ func (q *Queue[Q, A]) do(ctx context.Context, req Q, due <-chan time.Time) (A, e
 		return none, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
 	}
 	l := q.lane(req)
-	b := batch[Q, A]{lanes: []*lane[Q, A]{l}}
-	if others, wait := q.free(req, l, &b); wait <= 0 && l.idle() && len(q.ready) == 0 && q.mayBegin() {
-		q.begin()
-		l.carried()
-		l.shared = false
-		q.carry(&b, others)
-		t := &inFlight[Q, A]{q: q, lanes: b.lanes, others: b.others}
+	if t := q.beginSingle(l, req); t != nil {
 		if q.o.Late != nil && ctx.Done() != nil {
 			c := q.call(req, l)
 			c.sent = true
@@ -194,6 +188,23 @@ func (q *Queue[Q, A]) do(ctx context.Context, req Q, due <-chan time.Time) (A, e
 	q.dispatch()
 	q.mu.Unlock()
 	return q.wait(ctx, c, due)
+}
+
+// beginSingle begins a statement of a single request; nil: it can't be sent at once.
+func (q *Queue[Q, A]) beginSingle(l *lane[Q, A], req Q) *inFlight[Q, A] {
+	if !l.idle() || len(q.ready) > 0 || !q.mayBegin() {
+		return nil
+	}
+	b := batch[Q, A]{lanes: []*lane[Q, A]{l}}
+	others, wait := q.free(req, l, &b)
+	if wait > 0 {
+		return nil
+	}
+	q.begin()
+	l.carried()
+	l.shared = false
+	q.carry(&b, others)
+	return &inFlight[Q, A]{q: q, lanes: b.lanes, others: b.others}
 }
 
 // Post executes req without a caller that waits. then receives its answer, and must not block. A
