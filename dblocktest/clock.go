@@ -41,9 +41,8 @@ func (c *Clock) Now() time.Time {
 //
 // Advance wakes goroutines that wait, and does not wait for them. A call of Acquire for a key that
 // came free returns soon after, as does one that is due to try again. The context that dblock.Do or
-// Lock.Bind gives ends soon after the lock's. Wait for these as for any goroutine's work.
-//
-// Observers are called by it, and must not call it.
+// Lock.Bind gives ends soon after the lock's. Observer.Lost and HeartbeatLate are called soon after
+// the event. Wait for these as for any goroutine's work.
 func (c *Clock) Advance(d time.Duration) {
 	c.advancing.Lock()
 	defer c.advancing.Unlock()
