@@ -25,14 +25,16 @@ type call[Q, A any] struct {
 
 // lane is the queue of calls for one key.
 type lane[Q, A any] struct {
-	key    string
-	calls  []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
-	live   int           // calls that are not withdrawn
-	flying int           // statements in flight that carry this key
-	began  time.Time     // when the last of them was sent
-	shared bool          // what is in flight carries other keys as well
-	ready  bool          // it is in Queue.ready
-	wanted bool          // it is in Queue.wanted
+	key   string
+	calls []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
+	live  int           // calls that are not withdrawn
+
+	flying int       // statements in flight that carry this key
+	began  time.Time // when the last of them was sent
+	shared bool      // what is in flight carries other keys as well
+
+	ready  bool // it is in Queue.ready
+	wanted bool // it is in Queue.wanted
 
 	blocked int  // statements in flight that stand aside
 	resting bool // its calls were answered Alone again: the next statement waits for a timer
