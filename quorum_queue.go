@@ -142,7 +142,7 @@ func (q *Quorum) wait(ctx context.Context, r request) (*Lock, error) {
 	return lock, err
 }
 
-// await is wait of one that stands in its queue; ended says why ctx has ended.
+// await waits in the queue until the lock is granted. ended returns why ctx has ended.
 func (q *Quorum) await(ctx context.Context, w *quorumWaiter, ended func() error) (*Lock, error) {
 	select {
 	case <-w.first:

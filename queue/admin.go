@@ -159,7 +159,7 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was JobState, err error) {
 	})
 }
 
-// dropIn has a batch end a job as cancelled, which has had so many attempts.
+// dropIn has a batch end a job as cancelled, after that number of attempts.
 func (q *Queue) dropIn(x *driver.SyncBatch, p driver.Position, attempt int16) {
 	x.Completed = append(x.Completed, p)
 	if q.o.History > 0 {

@@ -38,13 +38,13 @@ type Queue struct {
 	lookups    semaphore // of commits that got no answer
 
 	mu       sync.RWMutex
-	closed   chan struct{}  // not nil: Close was called, and Work refuses; closed itself when Close has returned.
-	refuses  bool           // all calls: the workers have returned, or Close waits for them no more.
-	calls    sync.WaitGroup // that were not refused.
-	work     sync.WaitGroup // of workers.
-	workers  map[*worker]struct{}
-	records  sync.WaitGroup  // of those that record ends, also after Work has returned.
-	recorded context.Context // ends with Close.
+	closed   chan struct{}        // not nil: Close was called, and Work refuses; closed itself when Close has returned.
+	refuses  bool                 // all calls: the workers have returned, or Close waits for them no more.
+	calls    sync.WaitGroup       // that were not refused.
+	work     sync.WaitGroup       // of workers.
+	workers  map[*worker]struct{} // whose handlers may run.
+	records  sync.WaitGroup       // of those that record ends, also after Work has returned.
+	recorded context.Context      // ends with Close.
 	unrecord context.CancelFunc
 	ending   context.Context
 	end      context.CancelFunc

@@ -54,31 +54,20 @@ func newSyncer(w *worker) *syncer {
 
 // run syncs until ctx ends or, once the worker has stopped, nothing is left to send.
 func (s *syncer) run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
+	next := func() (*syncBatch, time.Duration) {
 		b, wait := s.nextBatch()
-		switch {
-		case b != nil:
-			s.sync(ctx, b)
-			continue
-		case wait == noIncarnation:
-			if err := s.join(ctx); err != nil && ctx.Err() == nil {
-				s.failed("joining the database", err)
-			}
-			continue
-		case wait == allDone:
-			s.signal() // for the next one to see it, too
-			s.signalWaiting()
-			return
+		if wait != noIncarnation {
+			return b, wait
 		}
-		timer.Reset(wait)
-		select {
-		case <-s.kick:
-		case <-timer.C:
-		case <-ctx.Done():
+		if err := s.join(ctx); err != nil && ctx.Err() == nil {
+			s.failed("joining the database", err)
 		}
+		return nil, 0
 	}
+	s.runOn(ctx, s.kick, next, func() {
+		s.signal()
+		s.signalWaiting()
+	})
 }
 
 // runApart syncs the ends that go apart. They may meet locked rows again and again, and no claim is

@@ -87,7 +87,7 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	q.workers[w] = struct{}{}
 	q.mu.Unlock()
 	defer q.work.Done()
-	defer q.leave(w)
+	defer q.forget(w)
 	defer q.notices.listens()()
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -96,7 +96,7 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	return w.run(ctx)
 }
 
-func (q *Queue) leave(w *worker) {
+func (q *Queue) forget(w *worker) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.workers, w)

@@ -20,6 +20,8 @@
 //   - Keys share a statement. A request that the statement had to skip is sent again in one without
 //     other keys. To skip little, a second statement of a key carries no other key, and none is
 //     sent while the first carries others.
+//   - A request that contends for several keys is sent when no statement in flight carries one of
+//     them, and none that does begins before it.
 //   - Calls of one key are sent in the order of their arrival, unless their statement was divided.
 //
 // The states of a call:

@@ -20,7 +20,7 @@ type call[Q, A any] struct {
 
 	behind string    // where it is to wait; empty: in the lane of its own key
 	since  time.Time // when it was first answered Alone
-	stands bool      // a timer is set for when it waits no longer for statements with its other keys
+	timed  bool      // a timer is set for when it waits no longer for statements with its other keys
 }
 
 // lane is the queue of calls for one key.

@@ -28,7 +28,7 @@ type Options[Q, A any] struct {
 	Key func(Q) string
 
 	// Others names what a request contends for beside its Key. Its statement begins when no other
-	// one in flight carries such a key, but for those aside: see several.go. Default: nothing.
+	// one in flight carries such a key, but for slow ones: see several.go. Default: nothing.
 	Others func(Q) []string
 
 	// Name is how an error names a key. Default: quoted.

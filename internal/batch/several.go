@@ -67,12 +67,12 @@ func (q *Queue[Q, A]) reserve(c *call[Q, A], b *batch[Q, A]) bool {
 	for _, next := range c.lane.calls[:min(len(c.lane.calls), q.o.MaxBatch)] { // to be sent together
 		q.want(q.o.Others(next.req))
 	}
-	if !c.stands {
-		c.stands = true
+	if !c.timed {
+		c.timed = true
 		time.AfterFunc(wait, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			c.stands = false
+			c.timed = false
 			q.unwant()
 			q.dispatch()
 		})

@@ -86,6 +86,19 @@ func (s *sized) after(n int, took, bound time.Duration, err error) int {
 	return s.limit
 }
 
+// sizing makes the Run of a queue out of run, and bounds the batches of that queue.
+func sizing[A any](
+	b *base, limit func(int), run func(context.Context, []acquisition) ([]batch.Result[A], error),
+) func(context.Context, []acquisition, bool) ([]batch.Result[A], error) {
+	size := new(sized)
+	return func(ctx context.Context, requests []acquisition, _ bool) ([]batch.Result[A], error) {
+		began := b.o.Clock.Now()
+		results, err := run(ctx, requests)
+		limit(size.after(len(requests), b.o.Clock.Now().Sub(began), b.bound(), err))
+		return results, err
+	}
+}
+
 // checked runs acquire once, and checks each grant by its handle.
 func checked(acquire acquire) runAcquire[AcquireResult] {
 	return func(ctx context.Context, by By, asks []AcquireRequest) ([]batch.Result[AcquireResult], error) {

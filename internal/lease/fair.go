@@ -33,14 +33,8 @@ type fairQueue struct {
 
 func newFairQueue(x *exclusive) *fairQueue {
 	f := &fairQueue{exclusive: x, waiters: make(map[string][]*fairWaiter)}
-	size := new(sized)
 	f.tickets = batch.New(batch.Options[acquisition, int64]{
-		Run: func(ctx context.Context, requests []acquisition, _ bool) ([]batch.Result[int64], error) {
-			began := f.o.Clock.Now()
-			results, err := f.runTickets(ctx, requests)
-			f.tickets.Limit(size.after(len(requests), f.o.Clock.Now().Sub(began), f.bound(), err))
-			return results, err
-		},
+		Run: sizing(f.base, func(n int) { f.tickets.Limit(n) }, f.runTickets),
 		Key: func(a acquisition) string { return a.Key }, Classify: x.Traits.Classify,
 		Weight: acquireWeight, MaxWeight: x.Traits.maxWeight(), MaxQueue: x.o.MaxQueue,
 		MaxBatch: x.o.MaxBatch, MaxInFlight: x.o.MaxInFlight, Patience: x.o.patience,

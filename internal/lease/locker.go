@@ -115,14 +115,10 @@ func (q *requester) close(ctx context.Context) error {
 // acquiring makes a queue of acquisitions.
 func (q *requester) acquiring(mode dblock.Mode, run runAcquire[AcquireResult]) *batch.Queue[acquisition, AcquireResult] {
 	var queue *batch.Queue[acquisition, AcquireResult]
-	size := new(sized)
 	queue = batch.New(batch.Options[acquisition, AcquireResult]{
-		Run: func(ctx context.Context, batch []acquisition, _ bool) ([]batch.Result[AcquireResult], error) {
-			began := q.o.Clock.Now()
-			results, err := byIncarnation(ctx, q.base, batch, run)
-			queue.Limit(size.after(len(batch), q.o.Clock.Now().Sub(began), q.bound(), err))
-			return results, err
-		},
+		Run: sizing(q.base, func(n int) { queue.Limit(n) }, func(ctx context.Context, requests []acquisition) ([]batch.Result[AcquireResult], error) {
+			return byIncarnation(ctx, q.base, requests, run)
+		}),
 		Key: func(a acquisition) string { return a.Key }, Ends: func(a acquisition) bool { return a.Instead != Handle{} },
 		Late:     func(a acquisition, got batch.Result[AcquireResult]) { q.late(mode, a, got.Value.Token != 0, got.Err) },
 		Classify: q.Traits.Classify,
