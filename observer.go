@@ -27,7 +27,7 @@ type Observer struct {
 	Lost func(key string, held time.Duration, why Reason)
 
 	// HeartbeatLate: a heartbeat was not confirmed at the first attempt. The process may trust its
-	// locks for the remaining time. err is the error of the database or the driver.
+	// locks for the remaining time; with 0 left no heartbeat was answered in time.
 	HeartbeatLate func(remaining time.Duration, err error)
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/root"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -15,6 +16,29 @@ import (
 type sets struct {
 	*exclusive
 	turns setTurns
+
+	// Each statement has a slot, which its caller waits for first: the bound of a statement counts
+	// from when it is sent, and a crowd would spend it in the pool.
+	asking, making chan struct{}
+}
+
+// setSlots is how many statements of sets a process has in flight of either kind.
+const setSlots = 8
+
+func newSets(x *exclusive) *sets {
+	return &sets{exclusive: x, asking: make(chan struct{}, setSlots), making: make(chan struct{}, setSlots)}
+}
+
+// enter waits for a slot, which the caller gives back by receiving from slots.
+func (m *sets) enter(ctx context.Context, slots chan struct{}, r root.Request) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return waitEnded(m.queues.lastSeen(r), ctxerr.Of(ctx))
+	case <-m.ending.Done():
+		return context.Cause(m.ending)
+	}
 }
 
 // AcquireAll waits until it has all of several keys at once. It never has a part of them, so it
@@ -43,6 +67,7 @@ func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dbloc
 // asks for all keys again.
 func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, error) {
 	began := m.o.Clock.Now()
+	late := 0
 	turn := m.turns.joinAny(r.Keys)
 	var sub *subscription
 	defer func() {
@@ -56,8 +81,11 @@ func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, er
 			}
 		}
 		lock, refused, err := m.requestAll(ctx, r, turn)
+		if isLate(ctx, err) {
+			late++
+		}
 		switch {
-		case sqlerr.IsContended(err): // by which key is unknown
+		case sqlerr.IsContended(err) || late < tries && isLate(ctx, err): // by which key is unknown
 			m.turns.leave(turn)
 			turn, refused = nil, &dblock.HeldError{Key: r.Key}
 		case lock != nil || err != nil:
@@ -126,6 +154,10 @@ func (m *sets) requestAll(ctx context.Context, r root.Request, turn *setTurn) (*
 func (m *sets) onceForAll(
 	ctx context.Context, r root.Request, gone map[string]member.ID,
 ) (sent reply, asks []AcquireRequest, results []AcquireResult, err error) {
+	if err := m.enter(ctx, m.asking, r); err != nil {
+		return reply{}, nil, nil, err
+	}
+	defer func() { <-m.asking }()
 	for n := 1; ; n++ {
 		inc, err := m.member.Current(ctx)
 		if err != nil {
@@ -197,6 +229,10 @@ func (m *sets) clearBlockers(
 
 // makeFree inserts the missing rows of keys, which no member holds.
 func (m *sets) makeFree(ctx context.Context, r root.Request, keys []string) error {
+	if err := m.enter(ctx, m.making, r); err != nil {
+		return err
+	}
+	defer func() { <-m.making }()
 	bound, cancel := context.WithTimeout(ctx, m.bound())
 	defer cancel()
 	if err := m.Driver.Make(bound, keys, 0); err != nil {

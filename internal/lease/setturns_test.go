@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestSetsAskOneAfterAnother: of many sets of a process that wait for a key one asks the database.
@@ -87,5 +89,76 @@ func TestASetWaitsForHeldKeysOnly(t *testing.T) {
 		}
 		release(t, only)
 		<-granted
+	})
+}
+
+// TestACrowdOfSets: many calls ask for sets of new keys at once, and the pool has few connections.
+// No statement spends its bound in the pool, and all sets are granted.
+func TestACrowdOfSets(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		p := newProcess(s)
+		pool := make(chan struct{}, 2)
+		late := 0
+		p.disturb(func(ctx context.Context, call string, run func() error) error {
+			if call != "AcquireAll" && call != "Make" {
+				return run()
+			}
+			select {
+			case pool <- struct{}{}:
+			case <-ctx.Done():
+				late++
+				return ctx.Err()
+			}
+			defer func() { <-pool }()
+			time.Sleep(ttl / 45)
+			return run()
+		})
+		l := p.locker(t, lease.Options{})
+		var all sync.WaitGroup
+		for i := range 300 {
+			all.Go(func() {
+				lock, err := l.AcquireAll(t.Context(), []string{fmt.Sprint(i, "a"), fmt.Sprint(i, "b")})
+				if err != nil {
+					t.Errorf("set %d: %v", i, err)
+					return
+				}
+				release(t, lock)
+			})
+		}
+		all.Wait()
+		if late > 0 {
+			t.Errorf("%d statements were late", late)
+		}
+	})
+}
+
+// TestASetOutlivesALateStatement: a statement of a set that takes longer than its bound, and is
+// carried out all the same, does not end the call. It asks again, and what was granted is released.
+func TestASetOutlivesALateStatement(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		p := newProcess(s)
+		asked := 0
+		p.disturb(func(ctx context.Context, call string, run func() error) error {
+			if call != "AcquireAll" {
+				return run()
+			}
+			if asked++; asked > 1 {
+				return run()
+			}
+			_ = run()
+			<-ctx.Done()
+			return &memlease.Failure{As: sqlerr.Unresolved, Err: ctx.Err()}
+		})
+		l := p.locker(t, lease.Options{})
+		lock, err := l.AcquireAll(t.Context(), []string{"a", "b"})
+		if err != nil {
+			t.Fatalf("after %d statements: %v", asked, err)
+		}
+		release(t, lock)
+		other := newProcess(s).locker(t, lease.Options{})
+		if lock, err = other.TryAcquireAll(t.Context(), []string{"a", "b"}); err != nil {
+			t.Fatalf("what was granted late is held: %v", err)
+		}
+		release(t, lock)
 	})
 }

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -190,13 +191,18 @@ func (l *Incarnation) note(sent time.Time, beat int64, err error) {
 	l.next = l.m.o.Clock.AfterFunc(pause, l.heartbeat)
 	l.mu.Unlock()
 	if err != nil {
-		l.m.forEachListener(func(of *Listener) {
-			if of.Observer.HeartbeatLate != nil {
-				of.Observer.HeartbeatLate(remaining, err)
-			}
-		})
-		l.m.Warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
+		l.late(remaining, err)
 	}
+}
+
+// late reports a heartbeat that was not confirmed.
+func (l *Incarnation) late(remaining time.Duration, err error) {
+	l.m.forEachListener(func(of *Listener) {
+		if of.Observer.HeartbeatLate != nil {
+			of.Observer.HeartbeatLate(remaining, err)
+		}
+	})
+	l.m.Warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
 }
 
 // settle calls the functions of OnHeartbeat.
@@ -216,6 +222,8 @@ func (l *Incarnation) settle(ctx context.Context, beat int64) {
 	l.onHeartbeat = append(left, l.onHeartbeat...)
 }
 
+var errUnanswered = errors.New("dblock: no heartbeat was answered in time: the process, the database or the network was too slow")
+
 // finish ends the incarnation, once, and all that depends on it. A Log that blocks keeps nothing
 // alive.
 func (l *Incarnation) finish(why dblock.Reason) {
@@ -232,10 +240,14 @@ func (l *Incarnation) finish(why dblock.Reason) {
 	}
 	callbacks := l.onEnd
 	l.onEnd, l.onHeartbeat = nil, nil
+	unreported := why == dblock.ReasonExpired && l.failing == 0
 	l.mu.Unlock()
 	l.m.remove(l)
 	for f := range callbacks {
 		(*f)(why)
+	}
+	if unreported { // it was sent late or never, or its answer came late
+		go l.late(0, errUnanswered)
 	}
 	if why != dblock.ReasonClosed {
 		go l.m.Warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))

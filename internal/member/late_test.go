@@ -53,6 +53,12 @@ func TestAnAnswerThatIsReadTooLate(t *testing.T) {
 				t.Error("a life is trusted for too long")
 			}
 		}}, o)
+		var late atomic.Int32
+		m.Listen(Listener{Observer: dblock.Observer{HeartbeatLate: func(remaining time.Duration, err error) {
+			if late.Add(1); remaining != 0 || err == nil {
+				t.Errorf("a late heartbeat is reported with %v and %v", remaining, err)
+			}
+		}}})
 		inc, why := join(t, m)
 		time.Sleep(2*ttl/3 + time.Second)
 		if !inc.Lost() {
@@ -60,6 +66,9 @@ func TestAnAnswerThatIsReadTooLate(t *testing.T) {
 		}
 		if got := why.get(); got != dblock.ReasonExpired {
 			t.Errorf("it has ended with %v", got)
+		}
+		if got := late.Load(); got != 1 {
+			t.Errorf("a late heartbeat was reported %d times", got)
 		}
 		_ = m.Close(context.Background())
 	})
