@@ -210,7 +210,7 @@ func isVerdict(err error) bool {
 // moveBatch makes changes that wait for nothing. One that is blocked when it is alone goes
 // apart.
 func (c *changer) moveBatch(ctx context.Context, changes []change, _ bool) ([]batch.Result[changed], error) {
-	results, err := c.move(ctx, changes, attempt{conflicts: ofBatch})
+	results, err := c.move(ctx, changes, attempt{rowless: true, conflicts: ofBatch})
 	if isBlocked(err) && len(changes) == 1 {
 		ch := changes[0]
 		ch.apart = apart{forAll, "key " + ch.key, ch.lines, false}

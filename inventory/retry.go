@@ -30,6 +30,7 @@ type attempt struct {
 	locks      locks
 	lane       string // the lane of the lock that it waits for: see batch.Answer
 	inOrder    bool   // it waits for the stock of all SKUs
+	rowless    bool   // it passes over locked rows: only a locked table makes it wait
 	conflicts  conflicts
 	unresolved bool // one before it may have been committed, or may yet be
 }
@@ -148,6 +149,9 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 				return &ended{sqlerr.Public(is.Class), err}
 			}
 		case sqlerr.Busy:
+			if this.rowless {
+				batch.Yield(ctx) // other statements may not need that table
+			}
 			if !this.unresolved && !(is.Locked && this.waitsAgain(ctx)) {
 				if met != nil && sqlerr.Ended(ctx) { // in the midst of another attempt
 					return outOfTime(parent, false, r.named(met), met)
@@ -176,7 +180,7 @@ const leastWait = 100 * time.Millisecond
 // before the caller does. A change leaves its queue then, and comes back.
 func (a attempt) waitsAgain(ctx context.Context) bool {
 	deadline, _ := ctx.Deadline() // do sets one
-	return (a.conflicts == ofOne || a.lane != "") && time.Until(deadline) >= leastWait
+	return (a.conflicts == ofOne || a.lane != "" || a.rowless) && time.Until(deadline) >= leastWait
 }
 
 // blocked returns the error of an attempt that is not to be repeated, as it holds others up, or as

@@ -343,3 +343,19 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestAHeartbeatAfterAStepBack: the server's clock steps back by half an hour, which is as if the
+// member's end moved forward. A heartbeat is worth a TTL from now, and no more.
+func TestAHeartbeatAfterAStepBack(t *testing.T) {
+	each(t, plain, func(r rig) {
+		us := r.join("us")
+		r.exec("UPDATE dblock_member SET expires_at = expires_at + INTERVAL 30 MINUTE")
+		_, alive, err := r.Heartbeat(r.ctx, us.Member, time.Hour)
+		r.ok(err)
+		var left int
+		r.ok(r.db.QueryRowContext(r.ctx, "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), expires_at) FROM dblock_member").Scan(&left))
+		if !alive || left > 3600 {
+			r.Errorf("alive: %v, for %d s more", alive, left)
+		}
+	})
+}

@@ -105,3 +105,34 @@ func stuckGuard(t *testing.T, stop func(context.Context, *pgx.Conn), opts []dblo
 		t.Error(err)
 	}
 }
+
+// TestAHeartbeatAfterAStepBack: the server's clock steps back by half an hour, which is as if the
+// member's end moved forward. A heartbeat is worth a TTL from now, and no more.
+func TestAHeartbeatAfterAStepBack(t *testing.T) {
+	t.Parallel()
+	const ttl = 6 * time.Second
+	pool := testdb.MigratedPostgres(t)
+	l, err := pglock.NewLeaseLocker(t.Context(), pool, pglock.LeaseOptions{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close(context.Background()) }()
+	lock, err := l.Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), "UPDATE dblock_member SET expires_at = expires_at + interval '30 minutes'"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for short := false; !short; time.Sleep(ttl / 60) {
+		const query = "SELECT expires_at <= clock_timestamp() + $1::float8 * interval '1 second' FROM dblock_member"
+		if err := pool.QueryRow(ctx, query, ttl.Seconds()).Scan(&short); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := lock.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -67,12 +67,13 @@ func (q *Queries) ExpiredMembers(ctx context.Context, db DBTX, afterID []byte, o
 const Heartbeat = `-- name: Heartbeat :execresult
 UPDATE dblock_member m
 SET m.beat = LAST_INSERT_ID(m.beat + 1),
-    m.expires_at = GREATEST(m.expires_at, TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)))
+    m.expires_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
 WHERE m.member_id = ? AND m.expires_at > +UTC_TIMESTAMP(6)
 `
 
-// A heartbeat never revives a member that has expired, and never shortens its life. The beat is
-// the statement's insert id, unless a trigger hides it: then ReadHeartbeat reads it.
+// A heartbeat never revives a member that has expired. It counts from now, also after the server's
+// clock has stepped back: a member that dies then is dead after its TTL. The beat is the statement's
+// insert id, unless a trigger hides it: then ReadHeartbeat reads it.
 func (q *Queries) Heartbeat(ctx context.Context, db DBTX, ttlUs int64, memberID []byte) (sql.Result, error) {
 	return db.ExecContext(ctx, Heartbeat, ttlUs, memberID)
 }

@@ -34,12 +34,13 @@ func (q *Queries) Evict(ctx context.Context, db DBTX, memberID pgtype.UUID) erro
 const Heartbeat = `-- name: Heartbeat :one
 UPDATE dblock_member m
 SET beat = m.beat + 1,
-    expires_at = GREATEST(m.expires_at, clock_timestamp() + $1::bigint::float8 * interval '1 microsecond')
+    expires_at = clock_timestamp() + $1::bigint::float8 * interval '1 microsecond'
 WHERE m.member_id = $2 AND m.expires_at > clock_timestamp()
 RETURNING m.beat
 `
 
-// A heartbeat never revives a member that has expired, and never shortens its life.
+// A heartbeat never revives a member that has expired. It counts from now, also after the server's
+// clock has stepped back: a member that dies then is dead after its TTL.
 func (q *Queries) Heartbeat(ctx context.Context, db DBTX, ttlUs int64, memberID pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, Heartbeat, ttlUs, memberID)
 	var beat int64

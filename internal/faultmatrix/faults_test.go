@@ -50,7 +50,7 @@ func Faults() []Fault {
 
 // until repeats something for as long as a fault lasts. It sums up the strikes.
 func until(ctx context.Context, pause time.Duration, strike func() (int, error)) (strikes int, err error) {
-	for end := time.Now().Add(faultTime); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(pause) {
+	for end := time.Now().Add(faultTime); (time.Now().Before(end) || strikes == 0) && ctx.Err() == nil; time.Sleep(pause) {
 		n, err := strike()
 		if strikes += n; err != nil {
 			return strikes, err

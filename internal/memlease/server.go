@@ -135,12 +135,10 @@ func (s *Server) free(key string, g *grantRow) {
 	s.notify(key)
 }
 
-// expireAfter moves a member's end to ttl from now, and never back; s.mu is held.
+// expireAfter moves a member's end to ttl from now; s.mu is held.
 func (s *Server) expireAfter(id member.ID, ttl time.Duration) {
 	m, now := s.members[id], s.clock.Now()
-	if end := now.Add(ttl); end.After(m.expires) {
-		m.expires = end
-	}
+	m.expires = now.Add(ttl)
 	if m.end != nil {
 		m.end.Stop()
 	}

@@ -2,11 +2,12 @@
 INSERT INTO dblock_member (member_id, label, expires_at)
 VALUES (sqlc.arg(member_id), sqlc.arg(label), clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond');
 
--- A heartbeat never revives a member that has expired, and never shortens its life.
+-- A heartbeat never revives a member that has expired. It counts from now, also after the server's
+-- clock has stepped back: a member that dies then is dead after its TTL.
 -- name: Heartbeat :one
 UPDATE dblock_member m
 SET beat = m.beat + 1,
-    expires_at = GREATEST(m.expires_at, clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond')
+    expires_at = clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond'
 WHERE m.member_id = sqlc.arg(member_id) AND m.expires_at > clock_timestamp()
 RETURNING m.beat;
 
