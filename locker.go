@@ -64,6 +64,9 @@ type Caps struct {
 // The error is that of fn. If the lock was lost before fn returned, it also matches ErrLost:
 // another holder may have worked at the same time as fn, unless a guard checked the lock.
 func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Lock) error, opts ...Option) (err error) {
+	if fn == nil {
+		return &InvalidError{"fn", "it is nil"}
+	}
 	lock, err := l.Acquire(ctx, key, opts...)
 	if err != nil {
 		return err

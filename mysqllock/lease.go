@@ -220,6 +220,9 @@ func (l *LeaseLocker) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) err
 // such as a deadlock: the guard was gone then, and what fn sent after that is written. Others: see
 // RunTx.
 func (l *LeaseLocker) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, *sql.Tx) error) error {
+	if fn == nil {
+		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
+	}
 	fences := lock.Fences()
 	if len(fences) == 0 {
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())

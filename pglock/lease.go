@@ -194,6 +194,9 @@ func (l *LeaseLocker) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 // these cases. dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
 // dblock.ErrTxEnded and others: see RunTx.
 func (l *LeaseLocker) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, pgx.Tx) error) error {
+	if fn == nil {
+		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
+	}
 	fences := lock.Fences()
 	if len(fences) == 0 {
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())

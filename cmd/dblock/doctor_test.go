@@ -297,6 +297,8 @@ func TestDoctorBehindAPooler(t *testing.T) {
 	wantFinding(t, r, "schema", doctor.OK, "")
 	r = diagnose(t, strings.ReplaceAll(pooled, "cache_describe", "cache_statement"))
 	wantFinding(t, r, "pooler", doctor.Warning, "default_query_exec_mode")
+	r = diagnose(t, "--database="+testdb.PooledIn(t, direct, "statement"))
+	wantFinding(t, r, "pooler", doctor.Problem, "pool_mode")
 }
 
 func TestDoctorOnAStandby(t *testing.T) {

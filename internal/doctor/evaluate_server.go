@@ -110,6 +110,9 @@ func pooler(f Facts) []Finding {
 	switch {
 	case !f.Pooled:
 		return []Finding{fine("none shows")}
+	case f.NoTransactions:
+		return []Finding{finding(Problem, "there is one in statement mode, which refuses transactions: guards, row locks, queues and sales fail",
+			"set its pool_mode to transaction, or connect directly")}
 	case f.postgres() && f.Prepares:
 		return []Finding{finding(Warning, "there is one, and the DSN has pgx prepare statements by name",
 			"unless the pooler is known to follow them (PgBouncer 1.21 with max_prepared_statements): add default_query_exec_mode=cache_describe")}

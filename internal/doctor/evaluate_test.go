@@ -138,11 +138,12 @@ func TestEvaluatePostgres(t *testing.T) {
 		"pooler": {
 			func(f *Facts) { f.Pooled, f.SessionLocks = true, refused }, []string{"note pooler", "note session_locks"}, "there is a pooler: connect directly",
 		},
-		"pooler, prepared": {func(f *Facts) { f.Pooled, f.Prepares = true, true }, []string{"warning pooler"}, "cache_describe"},
-		"no schema":        {func(f *Facts) { f.Schema, f.Have = "", 0 }, []string{"problem schema"}, "--schema"},
-		"no tables":        {func(f *Facts) { f.Have = 0 }, []string{"problem schema"}, "dblock migrate up"},
-		"older tables":     {func(f *Facts) { f.Have = schema.Version - 1 }, []string{"problem schema"}, "older than"},
-		"newer tables":     {func(f *Facts) { f.Have = schema.Version + 1 }, []string{"problem schema"}, "newer than"},
+		"pooler in statement mode": {func(f *Facts) { f.Pooled, f.NoTransactions = true, true }, []string{"problem pooler"}, "pool_mode"},
+		"pooler, prepared":         {func(f *Facts) { f.Pooled, f.Prepares = true, true }, []string{"warning pooler"}, "cache_describe"},
+		"no schema":                {func(f *Facts) { f.Schema, f.Have = "", 0 }, []string{"problem schema"}, "--schema"},
+		"no tables":                {func(f *Facts) { f.Have = 0 }, []string{"problem schema"}, "dblock migrate up"},
+		"older tables":             {func(f *Facts) { f.Have = schema.Version - 1 }, []string{"problem schema"}, "older than"},
+		"newer tables":             {func(f *Facts) { f.Have = schema.Version + 1 }, []string{"problem schema"}, "newer than"},
 		"unreadable": {
 			func(f *Facts) { f.Have, f.Unread = 0, errors.New("permission\n denied") }, []string{"problem schema"}, "permission denied",
 		},

@@ -15,11 +15,12 @@ type Facts struct {
 	TooOld                   error // what says so of the version, or nil
 	Target, Database, User   string
 
-	Cluster      string // what several nodes are behind it, for example "a Galera cluster"; "" if none shows
-	Pooled       bool
-	Standby      bool  // a standby or a replica: it accepts no writes
-	ReadOnly     bool  // transactions of the session are read-only by default
-	SessionLocks error // why locks of a session don't exclude there, or nil
+	Cluster        string // what several nodes are behind it, for example "a Galera cluster"; "" if none shows
+	Pooled         bool
+	NoTransactions bool  // a pooler refuses them
+	Standby        bool  // a standby or a replica: it accepts no writes
+	ReadOnly       bool  // transactions of the session are read-only by default
+	SessionLocks   error // why locks of a session don't exclude there, or nil
 
 	ClientEncoding string // Postgres: that of the connections
 

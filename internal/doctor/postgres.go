@@ -66,6 +66,7 @@ func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
 		return unreachable(enginePostgres, target, err)
 	}
 	f.Target, f.Prepares, f.ClientEncoding = target, prepares, encoding
+	f.NoTransactions = f.Known && f.Pooled && postgres.RefusesTransactions(ctx, conn) // last: it may end the connection
 	return Evaluate(f)
 }
 

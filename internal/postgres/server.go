@@ -103,6 +103,16 @@ func Probe(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	return s, nil
 }
 
+// RefusesTransactions reports that a pooler in statement mode lets no transaction begin. It closes
+// conn then.
+func RefusesTransactions(ctx context.Context, conn *pgx.Conn) bool {
+	_, err := query(ctx, conn, "BEGIN")
+	if err == nil {
+		_, err = query(ctx, conn, "ROLLBACK")
+	}
+	return Code(err) == codeProtocolViolation
+}
+
 // query sends statements in one round trip, by the simple protocol: it leaves nothing behind in a
 // session that may serve another client the next moment.
 func query(ctx context.Context, conn *pgx.Conn, sql string) ([]*pgconn.Result, error) {

@@ -21,8 +21,14 @@ const envPgBouncer = "DBLOCK_PGBOUNCER"
 // long as the test: no connection to the server belongs to a client for longer than a transaction.
 func Pooled(tb testing.TB, dsn string) string {
 	tb.Helper()
+	return PooledIn(tb, dsn, "transaction")
+}
+
+// PooledIn is Pooled with a PgBouncer in any pool_mode.
+func PooledIn(tb testing.TB, dsn, mode string) string {
+	tb.Helper()
 	return alive(tb, func(ctx context.Context) (*devdb.Server, error) {
-		p, err := pgbouncer(dsn)
+		p, err := pgbouncer(dsn, mode)
 		if err != nil {
 			return nil, err
 		}
@@ -31,7 +37,7 @@ func Pooled(tb testing.TB, dsn string) string {
 }
 
 // pgbouncer lets clients in as they are, on the loopback address.
-func pgbouncer(dsn string) (devdb.Program, error) {
+func pgbouncer(dsn, mode string) (devdb.Program, error) {
 	path, err := findPgBouncer()
 	if err != nil {
 		return devdb.Program{}, err
@@ -51,7 +57,7 @@ func pgbouncer(dsn string) (devdb.Program, error) {
 				fmt.Sprintf("%s = host=%s port=%d dbname=%s user=%s password=%s", behind.Database,
 					quote(behind.Host), behind.Port, quote(behind.Database), quote(behind.User), quote(behind.Password)),
 				"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", port), "unix_socket_dir =", "auth_type = any",
-				"pool_mode = transaction", "default_pool_size = 8", "max_client_conn = 500", "",
+				"pool_mode = " + mode, "default_pool_size = 8", "max_client_conn = 500", "",
 			}
 			return map[string]string{name: strings.Join(lines, "\n")}, []string{filepath.Join(dir, name)}
 		},
