@@ -23,27 +23,38 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	defer q.calls.Done()
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
-	revived, err := q.revive(ctx, []driver.ID{driver.ID(id)})
-	for n := 0; n < reviveRests && q.driver.IsLocked(err) && rest(ctx, n); n++ {
-		revived, err = q.revive(ctx, []driver.ID{driver.ID(id)})
+	var died time.Time // as the last look found it
+	for n := 0; n < moves; n++ {
+		revived, err := q.revive(ctx, []driver.ID{driver.ID(id)})
+		for rests := 0; rests < reviveRests && q.driver.IsLocked(err) && rest(ctx, rests); rests++ {
+			revived, err = q.revive(ctx, []driver.ID{driver.ID(id)})
+		}
+		if err != nil {
+			return err
+		}
+		r, err := q.find(ctx, id)
+		switch {
+		case err == nil && revived > 0:
+			q.notices.announce(r.Queue)
+			return nil
+		case revived > 0: // whatever the look says
+			q.notices.announce(driver.AnyQueue)
+			return nil
+		case err != nil:
+			return err
+		case r.State != driver.Dead:
+			return fmt.Errorf("%w: %v is %v, not dead", ErrState, id, JobState(r.State))
+		case r.At.Equal(died): // it was dead before this try, too
+			return fmt.Errorf("%w: %q, as %v has: wait until the other job has ended, or cancel it", ErrDuplicate, r.UniqueKey, id)
+		}
+		died = r.At
 	}
-	if err != nil {
-		return err
-	}
-	r, err := q.find(ctx, id)
-	switch {
-	case err == nil && revived > 0:
-		q.notices.announce(r.Queue)
-		return nil
-	case revived > 0: // whatever the look says
-		q.notices.announce(driver.AnyQueue)
-		return nil
-	case err != nil:
-		return err
-	case r.State == driver.Dead:
-		return fmt.Errorf("%w: %q, as %v has: wait until the other job has ended, or cancel it", ErrDuplicate, r.UniqueKey, id)
-	}
-	return fmt.Errorf("%w: %v is %v, not dead", ErrState, id, JobState(r.State))
+	return keptMoving(id)
+}
+
+// keptMoving is the error of a call whose job was found in another state again and again.
+func keptMoving(id ID) error {
+	return fmt.Errorf("%w: job %v kept changing state; retry", dblock.ErrBusy, id)
 }
 
 func (q *Queue) revive(ctx context.Context, ids []driver.ID) (revived int, err error) {
@@ -242,7 +253,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(driver.Record, *
 			return JobState(r.State), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: job %v kept changing state; retry", dblock.ErrBusy, id)
+	return 0, keptMoving(id)
 }
 
 // endOnce is one try of endWaiting. It returns what has ended a job that waited. done is false if

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,6 +76,58 @@ func TestCancelsOfALockedGroupLeaveRoom(t *testing.T) {
 	for range cap(ended) {
 		if err := <-ended; err == nil {
 			t.Error("a job of a locked group was cancelled")
+		}
+	}
+}
+
+// dying is a driver whose job is found dead, and cannot be retried at first.
+type dying struct {
+	driver.Driver
+	job *dyingJob
+}
+
+type dyingJob struct {
+	driver.Admin
+	tries int
+	times []time.Time // of its death, by try; the last one stays
+}
+
+func (d *dying) Admin() driver.Admin         { return d.job }
+func (d *dying) Classify(error) sqlerr.Class { return sqlerr.Unclassified }
+func (d *dying) IsLocked(error) bool         { return false }
+
+func (d *dyingJob) RetryJob(context.Context, []driver.ID) (int, error) {
+	d.tries++
+	if d.tries > len(d.times) {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+func (d *dyingJob) Find(_ context.Context, id driver.ID) (driver.Record, bool, error) {
+	return driver.Record{ID: id, State: driver.Dead, At: d.times[min(d.tries, len(d.times))-1]}, true, nil
+}
+
+// TestRetryOfAJobThatDiesMeanwhile: a job that dies between the try and the look has no other job's
+// unique key. One that was dead all the time has.
+func TestRetryOfAJobThatDiesMeanwhile(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1, 0)
+	for what, c := range map[string]struct {
+		died []time.Time
+		want error
+	}{
+		"once":      {[]time.Time{at}, nil},
+		"twice":     {[]time.Time{at, at.Add(time.Second)}, nil},
+		"not since": {[]time.Time{at, at}, ErrDuplicate},
+	} {
+		d := &dying{job: &dyingJob{times: c.died}}
+		q := &Queue{driver: d, o: Options{Timeout: time.Minute}, managing: newSemaphore()}
+		q.db = newStatements(d, q.o.Timeout)
+		q.notices = &notices{q: q, workers: make(map[*worker]struct{})}
+		q.notices.sender = newSender(func(context.Context, []driver.Notification) error { return nil }, func(string, error) {})
+		if err := q.Retry(t.Context(), ID{}); !errors.Is(err, c.want) {
+			t.Errorf("it died %s: %v", what, err)
 		}
 	}
 }

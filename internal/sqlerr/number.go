@@ -59,8 +59,9 @@ var numbers = map[uint16]meaning{
 	1041: always(Unavailable), // ER_OUT_OF_RESOURCES
 	1114: always(Unavailable), // ER_RECORD_FILE_FULL
 
-	// The tables do not exist.
+	// The tables, or a column of them, do not exist.
 	1049: always(NoSchema), // ER_BAD_DB_ERROR
+	1054: always(NoSchema), // ER_BAD_FIELD_ERROR
 	1146: always(NoSchema), // ER_NO_SUCH_TABLE
 
 	// The key exists.

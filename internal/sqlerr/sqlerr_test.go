@@ -144,6 +144,7 @@ func TestOfNumber(t *testing.T) {
 		1041: {Unavailable, Unavailable, dblock.ErrUnavailable},
 		1114: {Unavailable, Unavailable, dblock.ErrUnavailable},
 		1049: {NoSchema, NoSchema, dblock.ErrSchema},
+		1054: {NoSchema, NoSchema, dblock.ErrSchema},
 		1146: {NoSchema, NoSchema, dblock.ErrSchema},
 		1062: {Duplicate, Duplicate, nil},
 		1048: {BadInput, BadInput, nil},
