@@ -212,7 +212,11 @@ func (s *Store) adjust(ctx context.Context, sku, named string, what func(context
 	defer cancel()
 	leave, ok := s.adjusting.acquire(waiting, sku)
 	if !ok {
-		return s.retry.explain(outOfTime(ctx, false, sqlerr.Busy, errAdjusting), named)
+		why := errAdjusting
+		if ctx.Err() != nil {
+			why = errUnsent
+		}
+		return s.retry.explain(outOfTime(ctx, false, sqlerr.Busy, why), named)
 	}
 	defer leave()
 	if err := s.retry.do(ctx, attempt{}, what); err != nil {
@@ -221,8 +225,11 @@ func (s *Store) adjust(ctx context.Context, sku, named string, what func(context
 	return nil
 }
 
-var errAdjusting = errors.New("other changes of stock were before it for too long: nothing was sent; send fewer at once, " +
-	"or look for transactions that have their rows locked")
+var (
+	errAdjusting = errors.New("other changes of stock were before it for too long: nothing was sent; send fewer at once, " +
+		"or look for transactions that have their rows locked")
+	errUnsent = errors.New("the database was not asked")
+)
 
 // run is call for what belongs to a call.
 func (s *Store) run(ctx context.Context, named string, what func(context.Context) error) error {

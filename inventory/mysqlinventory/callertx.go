@@ -21,7 +21,7 @@ import (
 // ReserveTx is Store.Reserve in a transaction of the caller's: the order is there if and when tx
 // commits. It is never merged, and the stock stays locked till tx ends, even after a refusal: other
 // orders for that SKU wait, so reserve last, and end soon. tx has its own bounds for waiting
-// (innodb_lock_wait_timeout). A refusal writes nothing.
+// (innodb_lock_wait_timeout). A refusal writes nothing. One goroutine at a time may use tx.
 //
 // Begin tx at READ COMMITTED. At REPEATABLE READ and above the server also locks gaps between rows:
 // orders of other SKUs and buyers may wait until tx ends, even after a refusal. An order that
