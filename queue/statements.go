@@ -64,6 +64,9 @@ func (s *statements) again(ctx context.Context, what string, f func(context.Cont
 
 // repeat runs what may be run twice once more after conflicts.
 func (s *statements) repeat(ctx context.Context, what string, f func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return sqlerr.NotSent(ctx)
+	}
 	for n := 1; ; n++ {
 		err := f(ctx)
 		if err == nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
@@ -84,6 +85,25 @@ func TestStepsGrowAgain(t *testing.T) {
 		}
 		if n < c.from || n > c.to {
 			t.Errorf("%s: %d rows, want %d to %d", c.name, n, c.from, c.to)
+		}
+	}
+}
+
+// TestNothingIsSentWithAnEndedContext: the error says so, and its outcome is not unknown.
+func TestNothingIsSentWithAnEndedContext(t *testing.T) {
+	t.Parallel()
+	s := newStatements(&silent{}, time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	sent := func(context.Context) error { t.Error("it was sent"); return nil }
+	for what, call := range map[string]func() error{
+		"again": func() error { return s.again(ctx, "waiting", sent) },
+		"inSteps": func() error {
+			return s.inSteps(ctx, "waiting", 8, func(ctx context.Context, _ int) error { return sent(ctx) })
+		},
+	} {
+		if err := call(); !errors.Is(err, context.Canceled) || errors.Is(err, dblock.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
