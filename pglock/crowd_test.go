@@ -126,3 +126,87 @@ func TestACrowdStopsNoOthers(t *testing.T) {
 		})
 	}
 }
+
+// TestALockedRowStopsNoOthers: another transaction writes the row of one key, or inserts it, and
+// does not end. Sets with that key, more than there are connections, wait; sets of others don't.
+func TestALockedRowStopsNoOthers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		write  string
+		exists bool
+	}{
+		"a row of a set":            {"UPDATE dblock_lease SET changed_at = changed_at", true},
+		"the place of one of a set": {"INSERT INTO dblock_lease (lease_key, token) VALUES ('locked', 1)", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const crowd = 20
+			host := testdb.MigratedPostgres(t)
+			cfg := host.Config()
+			cfg.MaxConns = 4
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
+			l, err := pglock.NewLeaseLocker(t.Context(), pool, pglock.LeaseOptions{TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.exists {
+				lock, err := l.Acquire(t.Context(), "locked")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := lock.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tx, err := host.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), c.write); err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			for i := range crowd {
+				all.Go(func() {
+					lock, err := l.AcquireAll(t.Context(), []string{"locked", fmt.Sprint("with it ", i)})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := lock.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a statement that waits does so for half of the TTL
+			defer cancel()
+			for waits := c.exists; !waits; time.Sleep(time.Millisecond) { // for a row that is there nothing waits
+				const query = "SELECT EXISTS (SELECT FROM pg_stat_activity a WHERE a.datname = current_database() AND a.wait_event_type = 'Lock')"
+				if err := host.QueryRow(ctx, query).Scan(&waits); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range 3 * crowd {
+				lock, err := l.AcquireAll(ctx, []string{fmt.Sprint("other ", i), fmt.Sprint("more ", i)})
+				if err != nil {
+					t.Errorf("call %d: %v", i, err)
+					break
+				}
+				if err := lock.Release(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Error(err)
+			}
+			all.Wait()
+			if err := l.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

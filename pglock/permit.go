@@ -42,18 +42,18 @@ func (d *leaseDriver) acquirePermits(ctx context.Context, by lease.By, asks []le
 // does.
 func (d *leaseDriver) Make(ctx context.Context, keys []string, limit int) error {
 	if limit == 0 {
-		return d.q.InsertFreeLeases(ctx, d.db, keys)
+		return d.q.InsertFreeLeases(ctx, d.db, keys, batchWait)
 	}
 	key := keys[0]
-	if err := d.q.InsertPermits(ctx, d.db, key, int32(limit)); err != nil { //nolint:gosec // at most dblock.MaxPermits
+	if err := d.q.InsertPermits(ctx, d.db, key, int32(limit), batchWait); err != nil { //nolint:gosec // at most dblock.MaxPermits
 		return err
 	}
-	return d.q.InsertSemaphore(ctx, d.db, key, int32(limit)) //nolint:gosec // as above
+	return d.q.InsertSemaphore(ctx, d.db, key, int32(limit), batchWait) //nolint:gosec // as above
 }
 
 // SetPermits is two statements, as Make is.
 func (d *leaseDriver) SetPermits(ctx context.Context, key string, limit int) error {
-	if err := d.q.InsertPermits(ctx, d.db, key, int32(limit)); err != nil { //nolint:gosec // at most dblock.MaxPermits
+	if err := d.q.InsertPermits(ctx, d.db, key, int32(limit), lockTimeout(ctx)); err != nil { //nolint:gosec // at most dblock.MaxPermits
 		return err
 	}
 	_, err := notifying(d, func(on pgdb.DBTX, notify bool) (string, error) {

@@ -513,14 +513,17 @@ func (q *Queries) HoldingLeases(ctx context.Context, db DBTX, leaseKeys []string
 const InsertFreeLeases = `-- name: InsertFreeLeases :exec
 INSERT INTO dblock_lease (lease_key, token)
 SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
-FROM (SELECT pg_catalog.unnest($1::text[]) AS lease_key) ask
+FROM (SELECT pg_catalog.unnest($1::text[]) AS lease_key
+      WHERE pg_catalog.set_config('lock_timeout', $2, true) IS NOT NULL) ask
+WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
 ORDER BY ask.lease_key
 ON CONFLICT (lease_key) DO NOTHING
 `
 
-// Makes rows that are missing. They have no holder.
-func (q *Queries) InsertFreeLeases(ctx context.Context, db DBTX, leaseKeys []string) error {
-	_, err := db.Exec(ctx, InsertFreeLeases, leaseKeys)
+// Makes rows that are missing. They have no holder. The look before keeps it from waiting for a row
+// that is there, and that another transaction writes.
+func (q *Queries) InsertFreeLeases(ctx context.Context, db DBTX, leaseKeys []string, lockTimeout string) error {
+	_, err := db.Exec(ctx, InsertFreeLeases, leaseKeys, lockTimeout)
 	return err
 }
 

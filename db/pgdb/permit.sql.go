@@ -249,22 +249,26 @@ func (q *Queries) HoldingPermits(ctx context.Context, db DBTX, leaseKeys []strin
 const InsertPermits = `-- name: InsertPermits :exec
 INSERT INTO dblock_permit (lease_key, slot)
 SELECT $1, pg_catalog.generate_series(1, $2::integer)
+WHERE pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
 ON CONFLICT (lease_key, slot) DO NOTHING
 `
 
 // Makes what is missing of a semaphore's permits. They are made before the semaphore, so that each
 // reader of it finds them all.
-func (q *Queries) InsertPermits(ctx context.Context, db DBTX, leaseKey string, permits int32) error {
-	_, err := db.Exec(ctx, InsertPermits, leaseKey, permits)
+func (q *Queries) InsertPermits(ctx context.Context, db DBTX, leaseKey string, permits int32, lockTimeout string) error {
+	_, err := db.Exec(ctx, InsertPermits, leaseKey, permits, lockTimeout)
 	return err
 }
 
 const InsertSemaphore = `-- name: InsertSemaphore :exec
-INSERT INTO dblock_semaphore (lease_key, permits) VALUES ($1, $2) ON CONFLICT (lease_key) DO NOTHING
+INSERT INTO dblock_semaphore (lease_key, permits)
+SELECT $1, $2::integer
+WHERE pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
+ON CONFLICT (lease_key) DO NOTHING
 `
 
-func (q *Queries) InsertSemaphore(ctx context.Context, db DBTX, leaseKey string, permits int32) error {
-	_, err := db.Exec(ctx, InsertSemaphore, leaseKey, permits)
+func (q *Queries) InsertSemaphore(ctx context.Context, db DBTX, leaseKey string, permits int32, lockTimeout string) error {
+	_, err := db.Exec(ctx, InsertSemaphore, leaseKey, permits, lockTimeout)
 	return err
 }
 

@@ -21,7 +21,7 @@ import (
 // ReserveTx is Store.Reserve in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a
 // *sql.Tx: the order is there if and when tx commits. It is never merged, and the stock stays
 // locked till tx ends: other orders for that SKU wait, so reserve last, and commit soon. tx has its
-// own bounds for waiting (lock_timeout). A refusal leaves it as it was, and waits for no synchronous
+// own bounds for waiting (lock_timeout). A refusal leaves it as it was. It waits for no synchronous
 // standby: after a failover the order that caused it may be gone.
 //
 // Begin tx at READ COMMITTED; at REPEATABLE READ and above an SKU that was sold from meanwhile is a

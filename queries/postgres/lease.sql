@@ -102,11 +102,14 @@ WHERE me.member_id = sqlc.arg(member_id) AND me.beat <= sqlc.arg(beat)::bigint +
   AND (l.handle IS NULL OR l.handle = sqlc.arg(instead) OR l.member_id = sqlc.arg(gone) OR l.held_until <= clock_timestamp())
 RETURNING l.token, l.handle;
 
--- Makes rows that are missing. They have no holder.
+-- Makes rows that are missing. They have no holder. The look before keeps it from waiting for a row
+-- that is there, and that another transaction writes.
 -- name: InsertFreeLeases :exec
 INSERT INTO dblock_lease (lease_key, token)
 SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
-FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
+FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key
+      WHERE pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL) ask
+WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
 ORDER BY ask.lease_key
 ON CONFLICT (lease_key) DO NOTHING;
 

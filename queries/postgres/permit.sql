@@ -99,10 +99,14 @@ SELECT '', NULL, 0, 0, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM 
 -- name: InsertPermits :exec
 INSERT INTO dblock_permit (lease_key, slot)
 SELECT sqlc.arg(lease_key), pg_catalog.generate_series(1, sqlc.arg(permits)::integer)
+WHERE pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
 ON CONFLICT (lease_key, slot) DO NOTHING;
 
 -- name: InsertSemaphore :exec
-INSERT INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits)) ON CONFLICT (lease_key) DO NOTHING;
+INSERT INTO dblock_semaphore (lease_key, permits)
+SELECT sqlc.arg(lease_key), sqlc.arg(permits)::integer
+WHERE pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+ON CONFLICT (lease_key) DO NOTHING;
 
 -- Gives a semaphore another number of permits, and notifies the waiters.
 -- name: SetPermits :one
