@@ -191,17 +191,29 @@ const waitAtServer = 365 * 24 * 60 * 60
 // has gone, and at once after a KILL.
 func (c *sessionConn) Wait(ctx context.Context, id session.ID, _ bool) error {
 	var got sql.NullInt64
-	err := c.conn.QueryRowContext(ctx, "SELECT GET_LOCK("+quote(string(id))+", "+strconv.Itoa(waitAtServer)+")").Scan(&got)
+	query := "SELECT GET_LOCK(" + quote(string(id)) + ", " + strconv.Itoa(waitAtServer) + ")"
+	err := c.conn.QueryRowContext(ctx, query).Scan(&got)
 	var server *mysqldriver.MySQLError
 	if err != nil && !errors.As(err, &server) { // readTimeout of the DSN, or the end of ctx: the server waits still
-		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_, _ = c.pool.ExecContext(kill, fmt.Sprintf("KILL %d", c.id))
+		c.endWait(ctx, query)
 	}
 	if err == nil && got.Int64 != 1 {
 		err = errNoGrant
 	}
 	return err
+}
+
+// endWait ends the session if it still waits. After a restart, or a failover, the server may have
+// given its number to another one, which runs something else.
+func (c *sessionConn) endWait(ctx context.Context, query string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	processes, _ := mysql.Processes(ctx, c.pool)
+	for _, p := range processes {
+		if p.ID == c.id && p.Statement == query {
+			_, _ = c.pool.ExecContext(ctx, fmt.Sprintf("KILL %d", c.id))
+		}
+	}
 }
 
 var errNoGrant = errors.New("dblock: the server ended the wait for a session lock, and did not say why")

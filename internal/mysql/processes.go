@@ -12,6 +12,7 @@ type Process struct {
 	ID         int64
 	User, Host string
 	Database   string // "" for none
+	Statement  string // the first 100 bytes of what it runs now; "" for nothing
 }
 
 // Querier is a pool, a connection or a transaction.
@@ -33,7 +34,7 @@ func Processes(ctx context.Context, on Querier) ([]Process, error) {
 		return nil, err
 	}
 	var processes []Process
-	var id, user, host, database sql.NullString
+	var id, user, host, database, statement sql.NullString
 	fields := make([]any, len(columns))
 	for i, name := range columns {
 		switch strings.ToLower(name) {
@@ -45,6 +46,8 @@ func Processes(ctx context.Context, on Querier) ([]Process, error) {
 			fields[i] = &host
 		case "db":
 			fields[i] = &database
+		case "info":
+			fields[i] = &statement
 		default:
 			fields[i] = new(sql.RawBytes)
 		}
@@ -57,7 +60,7 @@ func Processes(ctx context.Context, on Querier) ([]Process, error) {
 		if err != nil {
 			return nil, err
 		}
-		processes = append(processes, Process{ID: n, User: user.String, Host: host.String, Database: database.String})
+		processes = append(processes, Process{ID: n, User: user.String, Host: host.String, Database: database.String, Statement: statement.String})
 	}
 	return processes, rows.Err()
 }

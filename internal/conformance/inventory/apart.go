@@ -33,7 +33,7 @@ func (mergeTests) ARefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
 	refusals, waits := s.Refusals(t)
 	s.stock(t, "sale", 10_000)
 	o := s.o
-	o.Timeout = 5 * time.Second // that of a conflict that stays
+	o.Timeout = 10 * time.Second // that of a conflict that stays
 	store := s.open(t, o)
 	for name, statement := range suite.Both(refusals, waits) {
 		want := inventory.ErrRejected
