@@ -220,7 +220,7 @@ func (c *changer) moveBatch(ctx context.Context, changes []change, _ bool) ([]ba
 }
 
 // moveApart makes changes that wait for the same rows. Those that are still locked are waited for
-// again, behind others.
+// again, behind others: by all of the changes, unless a trigger of one of them has met a lock.
 func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]batch.Result[changed], error) {
 	several := len(changes) > 1
 	this := attempt{conflicts: awaitKey}
@@ -229,7 +229,7 @@ func (c *changer) moveApart(ctx context.Context, changes []change, _ bool) ([]ba
 		this.conflicts = ofBatch
 	}
 	results, err := c.move(ctx, changes, this)
-	if ranOut(err) || isBlocked(err) && !several {
+	if ranOut(err) || isBlocked(err) && (!several || c.retry.named(err) == sqlerr.Busy && !isHookBusy(err)) {
 		return c.waiting(changes, err), nil
 	}
 	return results, err
