@@ -131,3 +131,36 @@ func TestRetryOfAJobThatDiesMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// old is a driver with so many rows of old history.
+type old struct {
+	driver.Driver
+	rows *oldRows
+}
+
+type oldRows struct {
+	driver.Maintenance
+	left int
+}
+
+func (d old) Maintenance() driver.Maintenance { return d.rows }
+func (d old) Classify(error) sqlerr.Class     { return sqlerr.Unclassified }
+func (d old) Exhausted() bool                 { return false }
+
+func (r *oldRows) Prune(_ context.Context, p *driver.PruneRequest) (int, error) {
+	n := min(r.left, p.Max)
+	r.left -= n
+	return n, nil
+}
+
+// TestPruneHistoryDeletesAll: also if that takes more than a hundred statements.
+func TestPruneHistoryDeletesAll(t *testing.T) {
+	t.Parallel()
+	const rows = 250_000
+	d := old{rows: &oldRows{left: rows}}
+	q := &Queue{driver: d, o: Options{Timeout: time.Minute, History: 1}}
+	q.db = newStatements(d, q.o.Timeout)
+	if n, err := q.PruneHistory(t.Context()); n != rows || err != nil || d.rows.left != 0 {
+		t.Errorf("deleted %d, with %v; %d are left", n, err, d.rows.left)
+	}
+}

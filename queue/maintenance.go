@@ -182,7 +182,10 @@ func (m *maintainer) deleteMembers(ctx context.Context) error {
 		_, err := m.q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{Kind: driver.StaleRequests})
 		if err == nil {
 			gone := driver.PruneRequest{Kind: driver.GoneMembers, Age: goneFor, Max: pruneStep}
-			_, err = m.q.driver.Maintenance().Prune(ctx, &gone)
+			var n int
+			if n, err = m.q.driver.Maintenance().Prune(ctx, &gone); n == pruneStep {
+				m.forgot = time.Time{} // there may be more
+			}
 		}
 		return err
 	})
@@ -247,7 +250,7 @@ func (q *Queue) PruneHistory(ctx context.Context) (pruned int, err error) {
 	if q.o.History == 0 {
 		return 0, nil
 	}
-	for range maxSteps {
+	for {
 		full := false
 		err := q.db.inSteps(ctx, "deleting old history", pruneStep, func(ctx context.Context, most int) error {
 			n, err := q.driver.Maintenance().Prune(ctx, &driver.PruneRequest{Kind: driver.OldHistory, Age: time.Duration(q.o.History) * driver.Day, Max: most})
@@ -258,5 +261,4 @@ func (q *Queue) PruneHistory(ctx context.Context) (pruned int, err error) {
 			return pruned, err
 		}
 	}
-	return pruned, nil
 }

@@ -60,6 +60,46 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 	return err
 }
 
+const EnqueueReadyJobs = `-- name: EnqueueReadyJobs :exec
+WITH ask AS (
+    SELECT pg_catalog.unnest($2::uuid[]) AS job_id, pg_catalog.unnest($3::text[]) AS queue, pg_catalog.unnest($4::text[]) AS kind,
+           pg_catalog.unnest($5::smallint[]) AS priority, pg_catalog.unnest($6::smallint[]) AS max_attempts,
+           pg_catalog.unnest($7::bytea[]) AS payload
+), job AS (
+    INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
+    SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.payload FROM ask a
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id)
+    SELECT a.queue, a.priority, a.job_id FROM ask a
+)
+SELECT pg_catalog.count(pg_catalog.pg_notify($1, 'jobs :' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(told.queue, 'UTF8')), 'hex')))
+FROM (SELECT DISTINCT a.queue FROM ask a WHERE $1::text <> '') told
+`
+
+type EnqueueReadyJobsParams struct {
+	Channel     string
+	JobIds      []pgtype.UUID
+	Queues      []string
+	Kinds       []string
+	Priorities  []int16
+	MaxAttempts []int16
+	Payloads    [][]byte
+}
+
+// The same for jobs without a delay: it needs no lock of the table of the scheduled ones.
+func (q *Queries) EnqueueReadyJobs(ctx context.Context, db DBTX, arg EnqueueReadyJobsParams) error {
+	_, err := db.Exec(ctx, EnqueueReadyJobs,
+		arg.Channel,
+		arg.JobIds,
+		arg.Queues,
+		arg.Kinds,
+		arg.Priorities,
+		arg.MaxAttempts,
+		arg.Payloads,
+	)
+	return err
+}
+
 const NotifyQueues = `-- name: NotifyQueues :exec
 SELECT pg_catalog.pg_notify($1, news.payload) FROM (SELECT pg_catalog.unnest($2::text[]) AS payload) news
 `

@@ -20,6 +20,22 @@ WITH ask AS (
 SELECT pg_catalog.count(pg_catalog.pg_notify(sqlc.arg(channel), 'jobs :' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(told.queue, 'UTF8')), 'hex')))
 FROM (SELECT DISTINCT a.queue FROM ask a WHERE a.delay_us = 0 AND sqlc.arg(channel)::text <> '') told;
 
+-- The same for jobs without a delay: it needs no lock of the table of the scheduled ones.
+-- name: EnqueueReadyJobs :exec
+WITH ask AS (
+    SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(kinds)::text[]) AS kind,
+           pg_catalog.unnest(sqlc.arg(priorities)::smallint[]) AS priority, pg_catalog.unnest(sqlc.arg(max_attempts)::smallint[]) AS max_attempts,
+           pg_catalog.unnest(sqlc.arg(payloads)::bytea[]) AS payload
+), job AS (
+    INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
+    SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.payload FROM ask a
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id)
+    SELECT a.queue, a.priority, a.job_id FROM ask a
+)
+SELECT pg_catalog.count(pg_catalog.pg_notify(sqlc.arg(channel), 'jobs :' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(told.queue, 'UTF8')), 'hex')))
+FROM (SELECT DISTINCT a.queue FROM ask a WHERE sqlc.arg(channel)::text <> '') told;
+
 -- name: NotifyQueues :exec
 SELECT pg_catalog.pg_notify(sqlc.arg(channel), news.payload) FROM (SELECT pg_catalog.unnest(sqlc.arg(payloads)::text[]) AS payload) news;
 

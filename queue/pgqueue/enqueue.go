@@ -54,7 +54,7 @@ func (d *database) Enqueue(ctx context.Context, r *driver.EnqueueRequest) (dups 
 		return d.enqueueOn(ctx, d.OnHost(tx), copier, r.Jobs, channel)
 	}
 	if !driver.HasKeys(r.Jobs) && len(r.Jobs) < copyFrom {
-		return nil, d.q.EnqueueJobs(ctx, d.db, columns(r.Jobs, silent))
+		return nil, d.insert(ctx, d.db, r.Jobs, silent)
 	}
 	err = postgres.InTx(ctx, d.pool, r.Wait, func(tx pgx.Tx) (commit bool, err error) {
 		dups, err = d.enqueueOn(ctx, d.On(tx), tx, r.Jobs, silent)
@@ -78,7 +78,18 @@ func (d *database) enqueueOn(ctx context.Context, on pgdb.DBTX, tx copier, jobs 
 	case driver.HasKeys(jobs):
 		return d.insertKeyed(ctx, on, jobs, channel)
 	}
-	return nil, d.q.EnqueueJobs(ctx, on, columns(jobs, channel))
+	return nil, d.insert(ctx, on, jobs, channel)
+}
+
+// insert is one statement, of jobs without keys.
+func (d *database) insert(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, channel string) error {
+	p := columns(jobs, channel)
+	if slices.ContainsFunc(jobs, func(j driver.Insert) bool { return j.Delay > 0 }) {
+		return d.q.EnqueueJobs(ctx, on, p)
+	}
+	return d.q.EnqueueReadyJobs(ctx, on, pgdb.EnqueueReadyJobsParams{
+		Channel: p.Channel, JobIds: p.JobIds, Queues: p.Queues, Kinds: p.Kinds, Priorities: p.Priorities, MaxAttempts: p.MaxAttempts, Payloads: p.Payloads,
+	})
 }
 
 // notifyOf notifies of jobs that were copied, which sends no notification.

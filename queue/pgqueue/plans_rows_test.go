@@ -110,12 +110,13 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 	taken, free := array(func(i int) string { return fmt.Sprintf("u%d", i) }), array(func(i int) string { return fmt.Sprintf("new%d", i) })
 	args := func(a ...string) string { return strings.Join(a, ", ") }
 	return map[string]batchStatement{
-		"EnqueueJobs":    {text: pgdb.EnqueueJobs, args: args("''", made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"))},
-		"EnqueueKeyed":   {text: pgdb.EnqueueKeyed, args: args(made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"), free, groups, each("1"), "''")},
-		"EnqueueRefused": {text: pgdb.EnqueueKeyed, args: args(made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"), taken, groups, each("1"), "''")},
-		"KeyHolders":     {text: pgdb.KeyHolders, args: args(each("default"), taken)},
-		"OpenGroups":     {text: pgdb.OpenGroups, args: args(each("default"), array(func(i int) string { return fmt.Sprintf("g%d", i) }), each("1"), each("false"), "false")},
-		"AssignJobs":     {text: pgdb.AssignJobs, args: args(jobs, each("default"), groups, each("0"))},
+		"EnqueueJobs":      {text: pgdb.EnqueueJobs, args: args("''", made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"))},
+		"EnqueueReadyJobs": {text: pgdb.EnqueueReadyJobs, args: args("''", made, each("default"), each("k"), each("0"), each("1"), each("x"))},
+		"EnqueueKeyed":     {text: pgdb.EnqueueKeyed, args: args(made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"), free, groups, each("1"), "''")},
+		"EnqueueRefused":   {text: pgdb.EnqueueKeyed, args: args(made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"), taken, groups, each("1"), "''")},
+		"KeyHolders":       {text: pgdb.KeyHolders, args: args(each("default"), taken)},
+		"OpenGroups":       {text: pgdb.OpenGroups, args: args(each("default"), array(func(i int) string { return fmt.Sprintf("g%d", i) }), each("1"), each("false"), "false")},
+		"AssignJobs":       {text: pgdb.AssignJobs, args: args(jobs, each("default"), groups, each("0"))},
 		"ClaimJobs": {text: d.SQL(pgdb.ClaimJobs), args: args("2000", "'{0}'", "'{-infinity}'", "'{32767}'", "'default'", jobs, heir, "1", fmt.Sprint(batchOf),
 			"'"+batchID(newPrefix, 0)+"'")},
 		"FinishJobs":     {text: d.SQL(pgdb.FinishJobs), args: args(claims, batchMember, jobs, of)},
