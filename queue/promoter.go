@@ -15,7 +15,8 @@ import (
 const (
 	promoteStep = 1000 // jobs that one statement promotes
 	maxSteps    = 100  // of one call
-	urgentShare = 10   // so many times as long as the look for urgent jobs took, there is no other one
+	ofEachStep  = 100  // of each queue, in one statement
+	rarely      = 10   // so many times as long as a look beside the backlog took, there is no other one
 
 	everDue      = 100 * 365 * 24 * time.Hour
 	sinceSlack   = time.Second      // jobs are committed a little later than their time
@@ -96,9 +97,11 @@ func (p *promoter) promote(ctx context.Context) (promoted int, err error) {
 // of them, jobs whose time has come since the last look are promoted between its steps: those that
 // are urgent do not wait for the backlog. So they do not wait, either, if the first step fails, for
 // example as it passes over more deleted rows than Options.Timeout allows for. The most urgent jobs
-// of the backlog itself are promoted now and then.
+// of the backlog itself are promoted now and then, and some of each queue: the backlog may be of
+// another one.
 func (p *promoter) promotePlain(ctx context.Context) (promoted int, err error) {
-	var urgentAgain time.Time
+	urgent := lookBeside{request: driver.PromoteRequest{Urgent: true, Max: promoteStep}}
+	ofEach := lookBeside{request: driver.PromoteRequest{OfEach: ofEachStep, Max: promoteStep}}
 	for range maxSteps {
 		began := time.Now()
 		n, err := p.promoteStep(ctx, everDue)
@@ -112,21 +115,28 @@ func (p *promoter) promotePlain(ctx context.Context) (promoted int, err error) {
 		if err = errors.Join(err, failed); err != nil {
 			return promoted, err
 		}
-		if began := time.Now(); began.After(urgentAgain) {
-			promoted += p.promoteUrgent(ctx)
-			urgentAgain = time.Now().Add(urgentShare * time.Since(began))
-		}
+		promoted += p.promoteBeside(ctx, &ofEach) + p.promoteBeside(ctx, &urgent)
 	}
 	return promoted, nil
 }
 
-// promoteUrgent promotes the most urgent jobs of a backlog. If that fails, the steps promote them,
-// later.
-func (p *promoter) promoteUrgent(ctx context.Context) (promoted int) {
+// lookBeside is a look for jobs of a backlog that are not to wait for their turn.
+type lookBeside struct {
+	request driver.PromoteRequest
+	again   time.Time
+}
+
+// promoteBeside promotes such jobs now and then. If that fails, the steps promote them, later.
+func (p *promoter) promoteBeside(ctx context.Context, l *lookBeside) (promoted int) {
+	began := time.Now()
+	if began.Before(l.again) {
+		return 0
+	}
 	_ = p.db.within(ctx, func(ctx context.Context) (err error) {
-		promoted, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Urgent: true, Max: promoteStep})
+		promoted, err = p.db.driver.Maintenance().Promote(ctx, &l.request)
 		return err
 	})
+	l.again = time.Now().Add(rarely * time.Since(began))
 	return promoted
 }
 

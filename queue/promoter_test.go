@@ -82,3 +82,45 @@ func TestLockedGroupsDelayNoOthers(t *testing.T) {
 		t.Errorf("%d groups that are free are promoted, %v; %d are left", n, err, len(e.due))
 	}
 }
+
+// backlog is a driver of which one queue has a backlog of jobs without a group.
+type backlog struct {
+	driver.Driver
+	rows *backlogRows
+}
+
+type backlogRows struct {
+	driver.Maintenance
+	left   int
+	others int // jobs of another queue, whose time came last
+	at     int // how many of the backlog were left when the others were promoted
+}
+
+func (d backlog) Maintenance() driver.Maintenance { return d.rows }
+func (backlog) Exhausted() bool                   { return false }
+
+func (r *backlogRows) Promote(_ context.Context, p *driver.PromoteRequest) (int, error) {
+	switch {
+	case p.Urgent, p.Since != everDue && p.OfEach == 0:
+		return 0, nil
+	case p.OfEach > 0 && r.others > 0:
+		r.at = r.left
+		n := r.others
+		r.others = 0
+		return n, nil
+	}
+	n := min(r.left, p.Max)
+	r.left -= n
+	return n, nil
+}
+
+// TestABacklogStopsNoOtherQueue: jobs of another queue are promoted after its first step.
+func TestABacklogStopsNoOtherQueue(t *testing.T) {
+	t.Parallel()
+	d := backlog{rows: &backlogRows{left: 50_500, others: 3}}
+	p := &promoter{db: newStatements(d, time.Minute), ttl: time.Minute}
+	n, err := p.promotePlain(t.Context())
+	if err != nil || n != 50_503 || d.rows.at != 49_500 {
+		t.Errorf("promoted %d, with %v; when the others were, %d were left", n, err, d.rows.at)
+	}
+}

@@ -192,6 +192,43 @@ func (q *Queries) DueJobs(ctx context.Context, db DBTX, agoUs int64, limit int32
 	return items, nil
 }
 
+const DueOfQueue = `-- name: DueOfQueue :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
+FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue)
+WHERE s.queue = ? AND s.retry = ? AND s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
+ORDER BY s.run_at, s.job_id
+LIMIT ?
+`
+
+type DueOfQueueRow struct {
+	RunUs int64
+	JobID []byte
+}
+
+// Jobs of a queue without a group whose time has come. It locks none.
+func (q *Queries) DueOfQueue(ctx context.Context, db DBTX, queue []byte, retry bool, limit int32) ([]DueOfQueueRow, error) {
+	rows, err := db.QueryContext(ctx, DueOfQueue, queue, retry, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueOfQueueRow
+	for rows.Next() {
+		var i DueOfQueueRow
+		if err := rows.Scan(&i.RunUs, &i.JobID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockScheduled = `-- name: LockScheduled :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
 FROM ( /*dblock:asks*/
@@ -229,6 +266,34 @@ func (q *Queries) LockScheduled(ctx context.Context, db DBTX, runUs int64, jobID
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ScheduledQueues = `-- name: ScheduledQueues :many
+SELECT DISTINCT s.queue FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue) LIMIT 18446744073709551615
+`
+
+// The queues that have jobs whose time is to come, or has come.
+func (q *Queries) ScheduledQueues(ctx context.Context, db DBTX) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, ScheduledQueues)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var queue []byte
+		if err := rows.Scan(&queue); err != nil {
+			return nil, err
+		}
+		items = append(items, queue)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

@@ -17,6 +17,18 @@ WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
 ORDER BY s.priority, s.run_at, s.job_id
 LIMIT ?;
 
+-- The queues that have jobs whose time is to come, or has come.
+-- name: ScheduledQueues :many
+SELECT DISTINCT s.queue FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue) LIMIT 18446744073709551615;
+
+-- Jobs of a queue without a group whose time has come. It locks none.
+-- name: DueOfQueue :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
+FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue)
+WHERE s.queue = sqlc.arg(queue) AND s.retry = sqlc.arg(retry) AND s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
+ORDER BY s.run_at, s.job_id
+LIMIT ?;
+
 -- Those of them that are still there, and that no other transaction has locked.
 -- name: LockScheduled :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority

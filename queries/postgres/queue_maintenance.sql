@@ -16,6 +16,32 @@ WITH head AS MATERIALIZED (
 )
 SELECT count(*) FROM due;
 
+-- Some jobs of each queue whose time has come are ready: of some queues, if there are very many.
+-- name: PromoteOfEach :one
+WITH RECURSIVE queues AS (
+    (SELECT f.queue FROM dblock_queue_scheduled f ORDER BY f.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT n.queue FROM dblock_queue_scheduled n WHERE n.queue > q.queue ORDER BY n.queue LIMIT 1)
+    FROM queues q WHERE q.queue IS NOT NULL
+), shuffled AS MATERIALIZED (
+    SELECT q.queue, r.retry FROM queues q, (SELECT false AS retry UNION ALL SELECT true AS retry) r
+    WHERE q.queue IS NOT NULL ORDER BY pg_catalog.random()
+), head AS MATERIALIZED (
+    SELECT h.place FROM shuffled o, LATERAL (
+        SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
+        WHERE s.queue = o.queue AND s.retry = o.retry AND s.run_at <= statement_timestamp() AND s.group_key IS NULL
+        ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most_of_each) FOR UPDATE SKIP LOCKED
+    ) h
+    LIMIT sqlc.arg(most)
+), due AS (
+    DELETE FROM dblock_queue_scheduled d
+    WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
+    RETURNING d.queue, d.priority, d.job_id
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d
+)
+SELECT count(*) FROM due;
+
 -- The most urgent jobs of those whose time has come are ready: it reads all of them, a million at
 -- most, and locks those alone.
 -- name: PromoteUrgent :one

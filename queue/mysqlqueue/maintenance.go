@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -24,6 +25,8 @@ func (m maintenance) Promote(ctx context.Context, r *driver.PromoteRequest) (int
 		return m.promoteGroups(ctx, r)
 	case r.Urgent:
 		return m.promoteUrgent(ctx, r.Max)
+	case r.OfEach > 0:
+		return m.promoteOfEach(ctx, r.OfEach, r.Max)
 	}
 	return m.promote(ctx, func(on mysqldb.DBTX) ([]mysqldb.DueJobsRow, error) {
 		return m.d.q.DueJobs(ctx, on, -r.Since.Microseconds(), int32(r.Max))
@@ -36,12 +39,45 @@ func (m maintenance) promoteUrgent(ctx context.Context, most int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var args []any
+	var found []any
 	for _, j := range urgent {
-		args = append(args, j.RunUs, j.JobID)
+		found = append(found, j.RunUs, j.JobID)
 	}
+	return m.promoteFound(ctx, found)
+}
+
+// promoteOfEach is promoteUrgent for some jobs of each queue: of some queues, if there are very
+// many.
+func (m maintenance) promoteOfEach(ctx context.Context, ofEach, most int) (int, error) {
+	on := m.d.on(m.d.db)
+	queues, err := m.d.q.ScheduledQueues(ctx, on)
+	if err != nil {
+		return 0, err
+	}
+	rand.Shuffle(len(queues), func(i, j int) { queues[i], queues[j] = queues[j], queues[i] })
+	var found []any
+	for _, queue := range queues {
+		for _, retry := range []bool{false, true} {
+			left := min(ofEach, most-len(found)/2)
+			if left <= 0 {
+				return m.promoteFound(ctx, found)
+			}
+			due, err := m.d.q.DueOfQueue(ctx, on, queue, retry, int32(left))
+			if err != nil {
+				return 0, err
+			}
+			for _, j := range due {
+				found = append(found, j.RunUs, j.JobID)
+			}
+		}
+	}
+	return m.promoteFound(ctx, found)
+}
+
+// promoteFound moves those of the jobs found that it can lock: their times and ids.
+func (m maintenance) promoteFound(ctx context.Context, found []any) (int, error) {
 	return m.promote(ctx, func(on mysqldb.DBTX) (due []mysqldb.DueJobsRow, err error) {
-		err = mysql.QueryAll(ctx, on, mysqldb.LockScheduled, maxReads, args, func(row *sql.Rows) error {
+		err = mysql.QueryAll(ctx, on, mysqldb.LockScheduled, maxReads, found, func(row *sql.Rows) error {
 			var j mysqldb.DueJobsRow
 			err := row.Scan(&j.RunUs, &j.JobID, &j.Queue, &j.Priority)
 			due = append(due, j)

@@ -28,6 +28,8 @@ func (m maintenance) Promote(ctx context.Context, r *driver.PromoteRequest) (pro
 		return m.promoteGroups(ctx, r)
 	case r.Urgent:
 		n, err = m.d.q.PromoteUrgent(ctx, m.d.db, int32(r.Max))
+	case r.OfEach > 0:
+		n, err = m.d.q.PromoteOfEach(ctx, m.d.db, int32(r.OfEach), int32(r.Max))
 	default:
 		n, err = m.d.q.PromoteJobs(ctx, m.d.db, float64(r.Since.Microseconds()), int32(r.Max))
 	}

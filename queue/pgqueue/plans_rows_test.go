@@ -134,6 +134,7 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"RetryJob":       {text: pgdb.RetryJob, args: dead},
 		"PromoteJobs":    {text: pgdb.PromoteJobs, args: args("1e15", fmt.Sprint(batchOf))},
 		"PromoteUrgent":  {text: pgdb.PromoteUrgent, args: fmt.Sprint(batchOf)},
+		"PromoteOfEach":  {text: pgdb.PromoteOfEach, args: args(fmt.Sprint(batchOf), fmt.Sprint(batchOf))},
 		"TakeDueGrouped": {text: pgdb.TakeDueGrouped, args: args("'-infinity'", batchMember, each("default"), array(func(i int) string { return fmt.Sprintf("g%d", i) }), fmt.Sprint(batchOf))},
 		"PurgeDead":      {text: pgdb.PurgeDead, args: args("'default'", "0", fmt.Sprint(batchOf))},
 		"PruneHistory":   {text: pgdb.PruneHistory, args: args("0", fmt.Sprint(batchOf))},
