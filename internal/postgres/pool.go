@@ -29,7 +29,7 @@ var sessions = map[string]string{
 	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
 	"jit": "off", // the cost of such a plan looks worth compiling: half a second, for one row
 
-	"datestyle": "ISO", "client_encoding": "UTF8", "bytea_output": "hex", "standard_conforming_strings": "on",
+	"datestyle": "ISO", "client_encoding": "UTF8", "bytea_output": "hex", "standard_conforming_strings": "on", "array_nulls": "on",
 }
 
 // Pool is a pool that counts the connections which were found broken.

@@ -2,11 +2,14 @@ package pginventory
 
 import (
 	"context"
+	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/postgres"
@@ -69,9 +72,11 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, trip stateme
 	if len(granted) == 0 {
 		return nil
 	}
-	err := driver.CallHook(func() error { return d.hook(ctx, conn, granted) })
+	tx := &hookTx{conn: conn}
+	err := driver.CallHook(func() error { return d.hook(ctx, tx, granted) })
+	open := tx.end()
 	switch {
-	case err == nil && conn.Conn().PgConn().IsBusy():
+	case err == nil && (open || conn.Conn().PgConn().IsBusy()):
 		return driver.ErrHookOpen
 	case err == nil && conn.Conn().PgConn().TxStatus() == inTransaction:
 		return nil
@@ -84,3 +89,95 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, trip stateme
 	}
 	return driver.HookFailed(err, d.Failure(err).Class)
 }
+
+// errHookReturned is what a HookTx says that its hook has kept.
+var errHookReturned = errors.New("pginventory: the hook has returned: its transaction is not its own any more")
+
+// hookTx is the connection until the hook returns. The next transaction on it may be another one's.
+type hookTx struct {
+	mu   sync.Mutex // held while a statement is sent
+	conn *pgxpool.Conn
+	over bool
+}
+
+// end takes the connection away. It reports whether a statement was under way: then the connection
+// is broken.
+func (t *hookTx) end() (open bool) {
+	if !t.mu.TryLock() {
+		open = true
+		_ = t.conn.Conn().PgConn().Conn().Close()
+		t.mu.Lock()
+	}
+	defer t.mu.Unlock()
+	t.over = true
+	return open
+}
+
+// on calls f unless the hook has returned.
+func (t *hookTx) on(f func()) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return errHookReturned
+	}
+	f()
+	return nil
+}
+
+func (t *hookTx) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	if over := t.on(func() { tag, err = t.conn.Exec(ctx, sql, args...) }); over != nil {
+		return tag, over
+	}
+	return tag, err
+}
+
+func (t *hookTx) Query(ctx context.Context, sql string, args ...any) (rows pgx.Rows, err error) {
+	if over := t.on(func() { rows, err = t.conn.Query(ctx, sql, args...) }); over != nil {
+		return late{}, over
+	}
+	return rows, err
+}
+
+func (t *hookTx) QueryRow(ctx context.Context, sql string, args ...any) (row pgx.Row) {
+	if t.on(func() { row = t.conn.QueryRow(ctx, sql, args...) }) != nil {
+		return late{}
+	}
+	return row
+}
+
+func (t *hookTx) SendBatch(ctx context.Context, b *pgx.Batch) (results pgx.BatchResults) {
+	if t.on(func() { results = t.conn.SendBatch(ctx, b) }) != nil {
+		return lateBatch{}
+	}
+	return results
+}
+
+func (t *hookTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (n int64, err error) {
+	if over := t.on(func() { n, err = t.conn.CopyFrom(ctx, table, columns, rows) }); over != nil {
+		return 0, over
+	}
+	return n, err
+}
+
+// late is the answer to a query after the hook has returned.
+type late struct{}
+
+func (late) Close()                                       {}
+func (late) Err() error                                   { return errHookReturned }
+func (late) CommandTag() pgconn.CommandTag                { return pgconn.CommandTag{} }
+func (late) FieldDescriptions() []pgconn.FieldDescription { return nil }
+func (late) Next() bool                                   { return false }
+func (late) Scan(...any) error                            { return errHookReturned }
+func (late) Values() ([]any, error)                       { return nil, errHookReturned }
+func (late) RawValues() [][]byte                          { return nil }
+func (late) Conn() *pgx.Conn                              { return nil }
+func (late) TypeMap() *pgtype.Map                         { return nil }
+
+// lateBatch is the answer to a batch then.
+type lateBatch struct{}
+
+func (lateBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, errHookReturned }
+func (lateBatch) Query() (pgx.Rows, error)         { return late{}, errHookReturned }
+func (lateBatch) QueryRow() pgx.Row                { return late{} }
+func (lateBatch) Close() error                     { return errHookReturned }
+func (lateBatch) Tx() pgx.Tx                       { return nil }

@@ -17,6 +17,7 @@ func TestSettings(t *testing.T) {
 		"dates of another style":        suite.Appended("default_query_exec_mode=simple_protocol&DateStyle=German"),
 		"bytes of another style":        suite.Appended("default_query_exec_mode=simple_protocol&bytea_output=escape"),
 		"exec":                          suite.Appended("default_query_exec_mode=exec"),
+		"no nulls in arrays":            suite.Appended("default_query_exec_mode=exec&array_nulls=off"),
 		"describe exec":                 suite.Appended("default_query_exec_mode=describe_exec"),
 		"cache describe":                suite.Appended("default_query_exec_mode=cache_describe"),
 		"one connection":                suite.Appended("pool_max_conns=1"),
