@@ -134,11 +134,10 @@ func (leaseTests) AForgottenReleaseIsRepeated(t *testing.T, v *env) {
 	<-waiter.done
 	v.untilTickets(t, 0)
 	forget()
+	taken := v.Count(t, "SELECT COUNT(*) FROM dblock_lease WHERE handle IS NOT NULL") // soon: processes look by themselves now and then
+	assert.EqualValues(t, 6, taken, "what is kept, what another process has, and what was forgotten")
 	suite.Release(t, first)
 	keys := map[string][]dblock.Option{"exclusive": nil, "fair": nil, "s1": nil, "s2": nil, "reader": nil, "permits": {all}, "ticket": nil}
-	for key, opts := range keys {
-		suite.IsTaken(t, other, key, opts...)
-	}
 	dialer.CloseAll()
 	for key, opts := range keys {
 		suite.Release(t, suite.Acquire(t, other, key, opts...))
