@@ -132,7 +132,7 @@ func TestRetryOfAJobThatDiesMeanwhile(t *testing.T) {
 	}
 }
 
-// old is a driver with so many rows of old history.
+// old is a driver whose server has rows of old history.
 type old struct {
 	driver.Driver
 	rows *oldRows

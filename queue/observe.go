@@ -63,7 +63,7 @@ type Observer struct {
 	Stats func(Stats)
 
 	// HeartbeatLate: a heartbeat was not confirmed at the first attempt; remaining is for how long
-	// the process may still trust its claims.
+	// the process may still trust its claims. 0: no heartbeat was answered in time.
 	HeartbeatLate func(remaining time.Duration, err error)
 
 	// Trouble: something failed behind the callers' backs, and will be tried again.

@@ -16,7 +16,7 @@ const (
 	promoteStep = 1000 // jobs that one statement promotes
 	maxSteps    = 100  // of one call
 	ofEachStep  = 100  // of each queue, in one statement
-	rarely      = 10   // so many times as long as a look beside the backlog took, there is no other one
+	lookPause   = 10   // times as long as a look beside the backlog took: the next one begins after that
 
 	everDue      = 100 * 365 * 24 * time.Hour
 	sinceSlack   = time.Second      // jobs are committed a little later than their time
@@ -136,7 +136,7 @@ func (p *promoter) promoteBeside(ctx context.Context, l *lookBeside) (promoted i
 		promoted, err = p.db.driver.Maintenance().Promote(ctx, &l.request)
 		return err
 	})
-	l.again = time.Now().Add(rarely * time.Since(began))
+	l.again = time.Now().Add(lookPause * time.Since(began))
 	return promoted
 }
 

@@ -92,8 +92,8 @@ func TestASetWaitsForHeldKeysOnly(t *testing.T) {
 	})
 }
 
-// TestACrowdOfSets: many calls ask for sets of new keys at once, and the pool has few connections.
-// No statement spends its bound in the pool, and all sets are granted.
+// TestACrowdOfSets: many callers acquire sets of new keys at once. The pool has few connections. No
+// statement spends its bound in the pool, and all sets are granted.
 func TestACrowdOfSets(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		p := newProcess(s)

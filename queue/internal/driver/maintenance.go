@@ -44,7 +44,8 @@ type PromoteRequest struct {
 	// Urgent is jobs without a group: those with the lowest priorities among all whose time has
 	// come. It reads all of them, or a million.
 	Urgent bool
-	// OfEach is jobs without a group: so many of each queue, those whose time came first.
+	// OfEach, if not 0, is how many jobs without a group are promoted of each queue: those whose
+	// time came first.
 	OfEach int
 
 	// Groups are those that jobs come to, after a cursor. It waits for the row of a group for Wait
