@@ -41,6 +41,10 @@ var (
 	// *SchemaError.
 	ErrSchema = errors.New("dblock: schema does not match")
 
+	// ErrPermission: the server's user lacks a privilege. Nothing was written. `dblock doctor`
+	// prints the GRANT statements that a service needs.
+	ErrPermission = errors.New("dblock: permission denied")
+
 	// ErrUnsupported: this kind of database lacks what the call asks for. The error says what to
 	// use instead. Nothing was written.
 	ErrUnsupported = errors.New("dblock: not supported by this database")

@@ -18,8 +18,8 @@ type Locker interface {
 	//   - ErrOutcomeUnknown: a request got no reply, also because ctx ended meanwhile. If the lock
 	//     was granted, it is released within two heartbeats.
 	//   - ErrUnavailable, ErrOverloaded, ErrClosed
-	//   - ErrInvalid, ErrDeadlock, ErrLimit, ErrUnsupported, ErrSchema
-	//   - an error of the server without a name here, such as a missing grant
+	//   - ErrInvalid, ErrDeadlock, ErrLimit, ErrUnsupported, ErrPermission, ErrSchema
+	//   - an error of the server without a name here
 	//
 	// ErrBusy and ErrConflict do not end the wait for a lease: while another transaction keeps a
 	// row locked, or no connection is free, Acquire tries again until ctx ends. For a lock of a

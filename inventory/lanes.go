@@ -56,7 +56,7 @@ func (s *seller) await(ctx context.Context, o *order) error {
 			return nil
 		}
 		switch is := s.retry.class(err); {
-		case is == sqlerr.BadInput, is == sqlerr.Unclassified:
+		case is == sqlerr.BadInput, is == sqlerr.NotPermitted, is == sqlerr.Unclassified:
 			return nil
 		case is != sqlerr.Busy || driver.IsBrief(ctx) || ctx.Err() != nil:
 			return err

@@ -281,7 +281,7 @@ func (r *retrier) explain(err error, what string) error {
 		return fmt.Errorf("%w: %s: nothing was written: %w", end.as, what, end.cause)
 	}
 	switch is := r.named(err); is {
-	case sqlerr.Retryable, sqlerr.Busy, sqlerr.NoSchema, sqlerr.Overloaded:
+	case sqlerr.Retryable, sqlerr.Busy, sqlerr.NoSchema, sqlerr.Overloaded, sqlerr.NotPermitted:
 		return sqlerr.Wrap(is, err, what, "")
 	case sqlerr.BadInput:
 		if errors.Is(err, driver.ErrHookEnded) {

@@ -53,7 +53,7 @@ func FuzzVerdicts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, number uint16, state, message string) {
 		err := faultconn.MySQLError(number, state, message)
 		class := (*conns)(nil).Classify(err)
-		if class < sqlerr.Unclassified || class > sqlerr.Overloaded || class == sqlerr.Retryable && !Retryable(err) {
+		if class < sqlerr.Unclassified || class > sqlerr.NotPermitted || class == sqlerr.Retryable && !Retryable(err) {
 			t.Errorf("%v is of class %d", err, class)
 		}
 		if IsDeadlock(err) && !Retryable(err) || IsLockTimeout(err) && class != sqlerr.Busy && class != sqlerr.Retryable {

@@ -158,7 +158,7 @@ func (f *Facts) lacksMySQL(ctx context.Context, conn *sql.Conn, name, column str
 		if err == nil {
 			err = drain(rows)
 		}
-		if mysql.IsDenied(err) {
+		if mysql.Classify(err) == sqlerr.NotPermitted {
 			lacks = append(lacks, right)
 		} else if mysql.Classify(err) == sqlerr.Unresolved {
 			return nil, err

@@ -37,7 +37,7 @@ func (r *reconciler) refusal(err error) error {
 		return nil
 	}
 	switch c := r.traits.Classify(err); c {
-	case sqlerr.Unclassified, sqlerr.BadInput, sqlerr.NoSchema, sqlerr.Duplicate:
+	case sqlerr.Unclassified, sqlerr.BadInput, sqlerr.NoSchema, sqlerr.NotPermitted, sqlerr.Duplicate:
 		if r.refusals.due(c, r.clock.Now()) {
 			r.member.Warn("dblock: the server refuses to release locks; they stay held, and the release is repeated", "error", err)
 		}

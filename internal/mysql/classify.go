@@ -179,16 +179,3 @@ func ofServer(err *mysqldriver.MySQLError, unwritten bool) sqlerr.Class {
 	}
 	return sqlerr.OfNumber(number, string(err.SQLState[:]), unwritten)
 }
-
-// IsDenied reports that the user may not do that to a database, table or column.
-func IsDenied(err error) bool {
-	var server *mysqldriver.MySQLError
-	if !errors.As(err, &server) {
-		return false
-	}
-	switch server.Number {
-	case databaseDenied, NotPermitted, columnDenied:
-		return true
-	}
-	return false
-}

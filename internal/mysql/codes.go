@@ -30,10 +30,7 @@ const (
 	NoSuchIndex     = 1176 // ER_KEY_DOES_NOT_EXITS, as the server spells it
 	duplicateEntry  = 1062 // ER_DUP_ENTRY
 
-	// The user may not.
-	databaseDenied = 1044 // ER_DBACCESS_DENIED_ERROR
-	NotPermitted   = 1142 // ER_TABLEACCESS_DENIED_ERROR
-	columnDenied   = 1143 // ER_COLUMNACCESS_DENIED_ERROR
+	NotPermitted = 1142 // ER_TABLEACCESS_DENIED_ERROR
 )
 
 // handlerDeadlock is how the text of cantCommit names HA_ERR_LOCK_DEADLOCK: a cluster refused the

@@ -18,6 +18,7 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/mysql"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -85,7 +86,7 @@ func eachGrantIsNeeded(t *testing.T, owner *sql.DB, dsn string) {
 			do(fmt.Sprintf("REVOKE %s ON %s FROM %s", right, table, account))
 			needed := false
 			for _, statement := range statements {
-				if whole.MatchString(statement) && mysql.IsDenied(prepare(statement)) {
+				if whole.MatchString(statement) && mysql.Classify(prepare(statement)) == sqlerr.NotPermitted {
 					needed = true
 					break
 				}

@@ -29,7 +29,7 @@ func FuzzErrorResponse(f *testing.F) {
 			pg = new(pgconn.PgError) // pgx refuses a body that it can't read
 		}
 		class, unwritten := postgres.Classify(err), postgres.Classify(sqlerr.Unwritten(err))
-		if class < sqlerr.Unclassified || class > sqlerr.Overloaded || unwritten < sqlerr.Unclassified || unwritten > sqlerr.Overloaded {
+		if class < sqlerr.Unclassified || class > sqlerr.NotPermitted || unwritten < sqlerr.Unclassified || unwritten > sqlerr.NotPermitted {
 			t.Errorf("%q is of no class: %d, %d", body, class, unwritten)
 		}
 		if unwritten == sqlerr.Unresolved || postgres.Classify(fmt.Errorf("a service: %w", err)) != class {

@@ -32,7 +32,7 @@ func TestRaised(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]sqlerr.Class{
 		"P0001": sqlerr.BadInput, "P0002": sqlerr.BadInput, "45000": sqlerr.BadInput, "MY001": sqlerr.BadInput, "23514": sqlerr.BadInput,
-		"42501": sqlerr.Unclassified, "XX000": sqlerr.Unclassified, "40001": sqlerr.Retryable,
+		"42501": sqlerr.NotPermitted, "XX000": sqlerr.Unclassified, "40001": sqlerr.Retryable,
 	} {
 		err := faultconn.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00"))
 		if got := postgres.Classify(err); got != want {

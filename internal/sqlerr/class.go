@@ -26,12 +26,14 @@ const (
 	BadInput                  // the values to write are refused; nothing was written.
 	NoSchema                  // the tables do not exist.
 	Overloaded                // the server can hold no more locks; nothing was written.
+	NotPermitted              // the user lacks a privilege; nothing was written.
 )
 
 // classNames are the texts of String.
 var classNames = [...]string{
 	Unclassified: "unclassified", Retryable: "retryable", Duplicate: "duplicate", Busy: "busy", Unavailable: "unavailable",
 	Unresolved: "unresolved", BadInput: "bad input", NoSchema: "no schema", Overloaded: "overloaded",
+	NotPermitted: "not permitted",
 }
 
 // String returns the name of the class in lower case.
@@ -46,7 +48,7 @@ func (c Class) String() string {
 // class: the server reported it, and nothing was written. For BadInput that is certain.
 func (c Class) MayBeOfOne() bool {
 	switch c {
-	case BadInput, Retryable, Duplicate, Busy, Overloaded, Unclassified:
+	case BadInput, Retryable, Duplicate, Busy, Overloaded, NotPermitted, Unclassified:
 		return true
 	}
 	return false

@@ -64,6 +64,13 @@ var numbers = map[uint16]meaning{
 	1054: always(NoSchema), // ER_BAD_FIELD_ERROR
 	1146: always(NoSchema), // ER_NO_SUCH_TABLE
 
+	// The user lacks a privilege.
+	1044: always(NotPermitted), // ER_DBACCESS_DENIED_ERROR
+	1142: always(NotPermitted), // ER_TABLEACCESS_DENIED_ERROR
+	1143: always(NotPermitted), // ER_COLUMNACCESS_DENIED_ERROR
+	1227: always(NotPermitted), // ER_SPECIFIC_ACCESS_DENIED_ERROR
+	1370: always(NotPermitted), // ER_PROCACCESS_DENIED_ERROR
+
 	// The key exists.
 	1062: always(Duplicate), // ER_DUP_ENTRY
 

@@ -24,6 +24,8 @@ func Public(c Class) error {
 		return &dblock.SchemaError{Want: schema.Version}
 	case Overloaded:
 		return dblock.ErrOverloaded
+	case NotPermitted:
+		return dblock.ErrPermission
 	}
 	return nil
 }

@@ -37,6 +37,7 @@ func TestOfState(t *testing.T) {
 		"3F000": {NoSchema, NoSchema, dblock.ErrSchema},
 		"40001": {Retryable, Retryable, dblock.ErrConflict},
 		"40P01": {Retryable, Retryable, dblock.ErrConflict},
+		"42501": {NotPermitted, NotPermitted, dblock.ErrPermission},
 		"42P01": {NoSchema, NoSchema, dblock.ErrSchema},
 		"53200": {Overloaded, Overloaded, dblock.ErrOverloaded},
 		"55P03": {Busy, Busy, dblock.ErrBusy},
@@ -114,6 +115,11 @@ func TestOfNumber(t *testing.T) {
 		1205: {Busy, Busy, dblock.ErrBusy},
 		3572: {Busy, Busy, dblock.ErrBusy},
 		1206: {Overloaded, Overloaded, dblock.ErrOverloaded},
+		1044: {NotPermitted, NotPermitted, dblock.ErrPermission},
+		1142: {NotPermitted, NotPermitted, dblock.ErrPermission},
+		1143: {NotPermitted, NotPermitted, dblock.ErrPermission},
+		1227: {NotPermitted, NotPermitted, dblock.ErrPermission},
+		1370: {NotPermitted, NotPermitted, dblock.ErrPermission},
 		1317: {Unresolved, Busy, dblock.ErrOutcomeUnknown},
 		1969: {Unresolved, Busy, dblock.ErrOutcomeUnknown},
 		3024: {Unresolved, Busy, dblock.ErrOutcomeUnknown},
@@ -186,7 +192,7 @@ func TestOfNumber(t *testing.T) {
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("the server's")
-	for c := Unclassified; c <= Overloaded; c++ {
+	for c := Unclassified; c <= NotPermitted; c++ {
 		err, public := Wrap(c, cause, "the order", "look it up"), Public(c)
 		if !errors.Is(err, cause) || public != nil && !errors.Is(err, public) && !errors.Is(err, dblock.ErrSchema) {
 			t.Errorf("%v: %v", c, err)

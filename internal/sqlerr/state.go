@@ -17,17 +17,18 @@ func (m meaning) class(unwritten bool) Class {
 // states holds the SQLSTATEs of Postgres that differ from their class, from
 // https://www.postgresql.org/docs/current/errcodes-appendix.html#ERRCODES-TABLE.
 var states = map[string]meaning{
-	"23505": always(Duplicate),   // unique_violation
-	"25006": always(Unavailable), // read_only_sql_transaction: a standby, for example
-	"26000": always(Unavailable), // invalid_sql_statement_name, after DISCARD ALL
-	"57P05": always(Unavailable), // idle_session_timeout: the session was idle, and ran nothing
-	"3F000": always(NoSchema),    // invalid_schema_name
-	"40001": always(Retryable),   // serialization_failure
-	"40P01": always(Retryable),   // deadlock_detected
-	"42P01": always(NoSchema),    // undefined_table
-	"53200": always(Overloaded),  // out_of_memory: as a rule max_locks_per_transaction
-	"55P03": always(Busy),        // lock_not_available: NOWAIT or lock_timeout
-	"57014": always(Busy),        // query_canceled: statement_timeout or an administrator
+	"23505": always(Duplicate),    // unique_violation
+	"25006": always(Unavailable),  // read_only_sql_transaction: a standby, for example
+	"26000": always(Unavailable),  // invalid_sql_statement_name, after DISCARD ALL
+	"57P05": always(Unavailable),  // idle_session_timeout: the session was idle, and ran nothing
+	"3F000": always(NoSchema),     // invalid_schema_name
+	"40001": always(Retryable),    // serialization_failure
+	"40P01": always(Retryable),    // deadlock_detected
+	"42501": always(NotPermitted), // insufficient_privilege
+	"42P01": always(NoSchema),     // undefined_table
+	"53200": always(Overloaded),   // out_of_memory: as a rule max_locks_per_transaction
+	"55P03": always(Busy),         // lock_not_available: NOWAIT or lock_timeout
+	"57014": always(Busy),         // query_canceled: statement_timeout or an administrator
 }
 
 // stateClasses holds every class of SQLSTATEs that Postgres uses. A trigger has chosen any other.
