@@ -19,7 +19,7 @@ type Locker interface {
 	//     was granted, it is released within two heartbeats.
 	//   - ErrUnavailable, ErrOverloaded, ErrClosed
 	//   - ErrInvalid, ErrDeadlock, ErrLimit, ErrUnsupported, ErrPermission, ErrSchema
-	//   - an error of the server without a name here
+	//   - other errors of the server
 	//
 	// ErrBusy and ErrConflict do not end the wait for a lease: while another transaction keeps a
 	// row locked, or no connection is free, Acquire tries again until ctx ends. For a lock of a

@@ -16,7 +16,10 @@ func (s *seller) sell(ctx context.Context, orders []order, again bool) ([]result
 		return s.sellAroundHooks(ctx, orders, again, waiting)
 	}
 	results, err := s.sellBatch(ctx, orders, again)
-	if isHookBusy(err) && len(orders) > 1 && batch.Key(ctx) == "" {
+	switch {
+	case isHookBusy(err) && len(orders) > 1 && s.caps.HooksWaitLong:
+		return toKeyLanes(orders), nil // each half with the order that waits would wait as long again
+	case isHookBusy(err) && len(orders) > 1 && batch.Key(ctx) == "":
 		return toOwnLanes(orders), nil // some of them may wait for nothing
 	}
 	if len(orders) > 1 && meetsOpenKey(err) {

@@ -78,6 +78,9 @@ func (s *seller) waitsAside(ctx context.Context) bool {
 // sellAroundHooks decides the orders of a batch whose hooks do not wait. The others wait in the
 // lanes of their SKUs.
 func (s *seller) sellAroundHooks(ctx context.Context, orders []order, again bool, waiting int) ([]result, error) {
+	if isKeyLane(batch.Key(ctx)) {
+		return toKeyLanes(orders), nil
+	}
 	results := toOwnLanes(orders)
 	if waiting == len(orders) {
 		return results, nil
@@ -99,6 +102,15 @@ func (s *seller) sellAroundHooks(ctx context.Context, orders []order, again bool
 		}
 	}
 	return results, err
+}
+
+// toKeyLanes answers that nothing was decided: each order is to be tried apart from all others.
+func toKeyLanes(orders []order) []result {
+	results := make([]result, len(orders))
+	for i := range orders {
+		results[i] = result{Alone: true, Behind: keyLane(orders[i].Key)}
+	}
+	return results
 }
 
 // toOwnLanes answers that nothing was decided: each order is to wait in the lane of its SKU.

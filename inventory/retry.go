@@ -21,6 +21,7 @@ const (
 	sharedTries = 4                      // after conflicts that one of a batch may cause.
 	awaitTries  = 8                      // after a key was taken, of an order that has waited for its key.
 	dialTries   = 3                      // while nothing was ever sent.
+	hookRests   = 2                      // times as long as an attempt whose hook waited, before the next.
 	mostDead    = 100                    // connections of a pool that may be dead, after which such tries count, too
 )
 
@@ -123,6 +124,7 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 	unreachable, dead := 0, 0
 	var met error // the last conflict, or else the first lock that did not come in time
 	for n := 0; ; n++ {
+		began := time.Now()
 		err := r.once(ctx, this, what)
 		if err == nil {
 			return nil
@@ -162,6 +164,9 @@ func (r *retrier) do(parent context.Context, this attempt, what func(context.Con
 			if !this.unresolved {
 				return err
 			}
+		}
+		if isHookBusy(err) {
+			_ = pace.Sleep(ctx, hookRests*time.Since(began)) // others have the stock meanwhile
 		}
 		if !pause(ctx, max(0, n-dead)) {
 			if is.Class == sqlerr.Unavailable && met != nil { // a connection that a wait has cost

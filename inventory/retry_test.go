@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -52,4 +53,31 @@ func TestAPoolOfDeadConnections(t *testing.T) {
 			t.Errorf("%s: %d tries, want %d", c.what, tries, c.tries)
 		}
 	}
+}
+
+// waitingHook is a driver whose hook waits.
+type waitingHook struct{ restarted }
+
+func (waitingHook) Failure(error) driver.Failure {
+	return driver.Failure{Class: sqlerr.Busy, Locked: true}
+}
+
+// TestAHookThatWaitsLeavesTheStock: a hook waits for a second in each attempt, and its order is
+// tried for a minute. Its stock is locked for about a third of that.
+func TestAHookThatWaitsLeavesTheStock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var kept time.Duration
+		err := newRetrier(waitingHook{}, time.Minute).do(t.Context(), attempt{}, func(context.Context, attempt) error {
+			time.Sleep(time.Second)
+			kept += time.Second
+			return &driver.HookBusy{Err: errRefused}
+		})
+		if !errors.Is(err, dblock.ErrBusy) {
+			t.Error(err)
+		}
+		if kept < 10*time.Second || kept > 25*time.Second {
+			t.Errorf("the stock was locked for %v of a minute", kept)
+		}
+	})
 }

@@ -72,5 +72,5 @@ var _ driver.Driver = (*database)(nil)
 
 // Caps asks the pool what it is limited to.
 func (d *database) Caps() driver.Caps {
-	return driver.Caps{Hooked: d.hook != nil, Connections: d.db.Stats().MaxOpenConnections}
+	return driver.Caps{Hooked: d.hook != nil, HooksWaitLong: !d.db.MariaDB, Connections: d.db.Stats().MaxOpenConnections}
 }

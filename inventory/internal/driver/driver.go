@@ -191,6 +191,9 @@ type Caps struct {
 	// Hooked: Transact calls a function of the host's before it commits. Sell does not.
 	Hooked bool
 
+	// HooksWaitLong: a hook waits for a lock for a second or more, even if it is to wait briefly.
+	HooksWaitLong bool
+
 	// Connections is how many there may be at once; 0: no bound is known.
 	Connections int
 }
