@@ -31,9 +31,9 @@ func (d *leaseDriver) Release(ctx context.Context, b lease.ReleaseBatch) ([]leas
 }
 
 // release is one UPDATE if all of a batch are ours, and one SELECT more if not all were
-// freed. The server counts what it freed, and does not say which. Where not all were freed, a lease
-// that has its token counts as freed if its row is free now. One without its token does not: the
-// acquisition may be under way still.
+// freed. The server counts what it freed, and does not say which. Where some were freed, a lease
+// that has its token counts as freed if its row is not ours any more: another process may have the
+// key by now. One without its token does not: the acquisition may be under way still.
 func (l *leaseRows) release(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	return release(ctx, backs, l.free, l.findHeld)
 }
@@ -112,12 +112,11 @@ func (l *leaseRows) findHeld(
 	for _, r := range rows {
 		i := places[string(r.LeaseKey)]
 		b := backs[i]
-		switch {
-		case !r.Handle.Valid:
-			results[i].Freed = freed > 0 && b.Token != 0
-		case id(r.Handle.String) == b.Handle && (b.Token == 0 || b.Token == r.Token):
+		if r.Handle.Valid && id(r.Handle.String) == b.Handle && (b.Token == 0 || b.Token == r.Token) {
 			results[i].Held = true
 			left = append(left, i)
+		} else {
+			results[i].Freed = freed > 0 && b.Token != 0
 		}
 	}
 	if freed == int64(len(at)-len(left)) {
