@@ -20,7 +20,8 @@ func aroundSavepoint(
 	if b, ok := tx.(batcher); ok && (view.pending || len(before) > 0) {
 		var batch pgx.Batch
 		if view.pending {
-			batch.Queue(tableFacts, view.args()...).Query(view.read)
+			look, args := view.look()
+			batch.Queue(look, args...).Query(view.read)
 		}
 		for _, statement := range before {
 			batch.Queue(statement)

@@ -20,11 +20,40 @@ import (
 // a view nothing is locked in a UNION, a CTE, a function or VALUES. A view's rule shows these as
 // setOperations, cteList and range table entries (rtekind) other than relations, sub-selects and
 // joins. Of a column of the first table it reads the schema that has the operators of its type,
-// below its domains. The operators of arrays, enums, ranges and rows are those of pg_catalog. Of a
-// claim it reads a function that may read other tables. Such is one of the database's own in SQL or
-// a procedural language. The query calls it by its name, as a column of a row, or by an operator,
-// or a view or a policy calls it.
-const tableFacts = `WITH RECURSIVE part AS (
+// below its domains. The operators of arrays, enums, ranges and rows are those of pg_catalog.
+//
+// OFFSET 0 keeps the planner from reading all of pg_class and pg_rewrite.
+const tableFacts = relations + facets + `NULL::text`
+
+// claimFacts are tableFacts of a claim, and a function that may read other tables. Such is one of
+// the database's own in SQL or a procedural language. The query calls it by its name, as a column
+// of a row, or by an operator, or a view or a policy calls it.
+const claimFacts = relations + `, own AS (
+    SELECT p.oid, p.proname::text AS name, p.pronargs AS args, p.proargtypes[0] AS first FROM pg_catalog.pg_proc p
+    JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+    WHERE p.oid >= 16384::oid AND l.lanname::text NOT IN ('internal'::text, 'c'::text)
+)` + facets + `(SELECT found.what FROM (
+        SELECT pg_catalog.concat('the function '::text, own.name) FROM own
+        WHERE own.name = ANY ($3::text[]) OR own.args = 1::int2 AND own.name = ANY ($4::text[]) AND own.first IN (SELECT rel.type FROM rel)
+        UNION ALL
+        SELECT pg_catalog.concat('the operator '::text, o.oprname::text) FROM pg_catalog.pg_operator o JOIN own ON own.oid = o.oprcode::oid
+        WHERE o.oprname::text = ANY ($5::text[])
+        UNION ALL
+        SELECT pg_catalog.concat('the view '::text, rule.name) FROM rule
+        WHERE rule.action ~ '[{]SUBLINK|[{]JOINEXPR|:fromlist [(][{]RANGETBLREF :rtindex [0-9]+[}] [{]'::text OR EXISTS (
+            SELECT FROM own, pg_catalog.regexp_matches(rule.action, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
+            WHERE own.oid = called.id[1]::oid)
+        UNION ALL
+        SELECT pg_catalog.concat('a policy of row level security on '::text, rel.name) FROM rel
+        JOIN pg_catalog.pg_policy p ON p.polrelid = rel.oid
+        WHERE rel.secured AND (rel.oid <> pg_catalog.to_regclass(($1::text[])[1])::oid OR pg_catalog.row_security_active(rel.oid)) AND
+            (p.polqual::text ~ '[{]SUBLINK'::text OR EXISTS (
+            SELECT FROM own, pg_catalog.regexp_matches(p.polqual::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
+            WHERE own.oid = called.id[1]::oid))
+    ) AS found(what) LIMIT 1)`
+
+const (
+	relations = `WITH RECURSIVE part AS (
     SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
     UNION
     SELECT more.id FROM part, LATERAL (
@@ -35,47 +64,34 @@ const tableFacts = `WITH RECURSIVE part AS (
             d.refclassid = 'pg_catalog.pg_class'::regclass::oid
         WHERE w.ev_class = part.id
     ) AS more(id)
+), rel AS MATERIALIZED (
+    SELECT c.oid, c.relname::text AS name, c.relkind AS kind, c.reltype AS type, c.relrowsecurity AS secured FROM part, LATERAL (
+        SELECT * FROM pg_catalog.pg_class c WHERE c.oid = part.id OFFSET 0
+    ) AS c
+), rule AS MATERIALIZED (
+    SELECT rel.name, w.action FROM rel, LATERAL (
+        SELECT w.ev_action::text AS action FROM pg_catalog.pg_rewrite w WHERE w.ev_class = rel.oid OFFSET 0
+    ) AS w
+    WHERE rel.kind = 'v'
 ), base AS (
     SELECT a.atttypid AS type FROM pg_catalog.pg_attribute a
     WHERE a.attrelid = pg_catalog.to_regclass(($1::text[])[1])::oid AND a.attname::text = $2::text
     UNION ALL
     SELECT t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype = 'd'
-)
-, own AS (
-    SELECT p.oid, p.proname::text AS name, p.pronargs AS args, p.proargtypes[0] AS first FROM pg_catalog.pg_proc p
-    JOIN pg_catalog.pg_language l ON l.oid = p.prolang
-    WHERE p.oid >= 16384::oid AND l.lanname::text NOT IN ('internal'::text, 'c'::text)
-)
-SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id
-        WHERE c.relkind = 'f' OR c.relkind = 'v' AND EXISTS (SELECT FROM pg_catalog.pg_rewrite w
-            WHERE w.ev_class = c.oid AND w.ev_action::text ~ ':setOperations [{]|:cteList [(]|:rtekind [3-9]'::text)
-        ORDER BY c.relname LIMIT 1),
+)`
+	facets = `
+SELECT (SELECT unlockable.name FROM (
+        SELECT rel.name FROM rel WHERE rel.kind = 'f'
+        UNION ALL
+        SELECT rule.name FROM rule WHERE rule.action ~ ':setOperations [{]|:cteList [(]|:rtekind [3-9]'::text
+    ) AS unlockable ORDER BY unlockable.name LIMIT 1),
     (SELECT CASE WHEN t.typcategory = 'A' OR t.typtype IN ('c', 'e', 'm', 'r') THEN 'pg_catalog'::text
             ELSE pg_catalog.quote_ident(n.nspname::text) END
         FROM base
         JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
         JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace),
-    CASE WHEN $3::text[] IS NOT NULL THEN (SELECT found.what FROM (
-        SELECT pg_catalog.concat('the function '::text, own.name) FROM own
-        WHERE own.name = ANY ($3::text[]) OR own.args = 1::int2 AND own.name = ANY ($4::text[]) AND own.first IN (
-            SELECT c.reltype FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id)
-        UNION ALL
-        SELECT pg_catalog.concat('the operator '::text, o.oprname::text) FROM pg_catalog.pg_operator o JOIN own ON own.oid = o.oprcode::oid
-        WHERE o.oprname::text = ANY ($5::text[])
-        UNION ALL
-        SELECT pg_catalog.concat('the view '::text, c.relname::text) FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id
-        JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid
-        WHERE c.relkind = 'v' AND (w.ev_action::text ~ '[{]SUBLINK|[{]JOINEXPR|:fromlist [(][{]RANGETBLREF :rtindex [0-9]+[}] [{]'::text OR EXISTS (
-            SELECT FROM own, pg_catalog.regexp_matches(w.ev_action::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
-            WHERE own.oid = called.id[1]::oid))
-        UNION ALL
-        SELECT pg_catalog.concat('a policy of row level security on '::text, c.relname::text) FROM part
-        JOIN pg_catalog.pg_class c ON c.oid = part.id JOIN pg_catalog.pg_policy p ON p.polrelid = c.oid
-        WHERE c.relrowsecurity AND (part.id <> pg_catalog.to_regclass(($1::text[])[1])::oid OR pg_catalog.row_security_active(c.oid)) AND
-            (p.polqual::text ~ '[{]SUBLINK'::text OR EXISTS (
-            SELECT FROM own, pg_catalog.regexp_matches(p.polqual::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
-            WHERE own.oid = called.id[1]::oid))
-    ) AS found(what) LIMIT 1) END`
+    `
+)
 
 // view is what is seen of tables before their rows are locked.
 type view struct {
@@ -88,16 +104,16 @@ type view struct {
 	found   facts
 }
 
-// facts are a row of tableFacts.
+// facts are a row of tableFacts or claimFacts.
 type facts struct{ Unlockable, Home, Stale *string }
 
-// args are those of tableFacts.
-func (v *view) args() []any {
+// look is the query for the facts, and its arguments.
+func (v *view) look() (query string, args []any) {
 	if v.claim == nil {
-		return []any{v.tables, v.column, nil, nil, nil}
+		return tableFacts, []any{v.tables, v.column}
 	}
 	text := func(names []string) []string { return append([]string{}, names...) }
-	return []any{v.tables, v.column, text(v.claim.Functions), text(v.claim.Members), text(v.claim.Operators)}
+	return claimFacts, []any{v.tables, v.column, text(v.claim.Functions), text(v.claim.Members), text(v.claim.Operators)}
 }
 
 // viewOf looks at a table. Where tx has batches and the operator of the column is known from
@@ -113,7 +129,8 @@ func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
 
 // query asks the server.
 func (v *view) query(ctx context.Context, tx Tx) error {
-	answer, err := tx.Query(ctx, tableFacts, append([]any{postgres.CheckPath{}}, v.args()...)...)
+	query, args := v.look()
+	answer, err := tx.Query(ctx, query, append([]any{postgres.CheckPath{}}, args...)...)
 	if err != nil {
 		return err
 	}
