@@ -6,9 +6,9 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 )
 
-// TestAReleaseBesideALostLock: of a batch of two releases, one lock was lost before. Another process
-// gets the key of the other one before the driver looks which of both it has freed. That one was
-// not lost.
+// TestAReleaseBesideALostLock: of a batch of two releases, one lock was lost before. Another
+// process gets the key of the other one before the driver looks which of both it has freed. That
+// one was not lost.
 func TestAReleaseBesideALostLock(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, them := r.join("us"), r.join("them")
