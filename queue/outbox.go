@@ -14,7 +14,7 @@ import (
 // and jobs. If another transaction has such a row locked, the ends of jobs with keys go apart: in
 // batches without a claim, of half as many ends each time, until an end that can't be recorded is
 // alone. It rests, and is sent again. If the driver names the jobs whose keys are locked, only they
-// go apart, each alone. If no job has a key, all ends go apart. So it is with ends
+// go apart, those of each key together. If no job has a key, all ends go apart. So it is with ends
 // that the server refuses, for example if a trigger of the host's fails for one of them. Other jobs
 // are claimed in the place of those whose ends go apart, up to a bound.
 //
@@ -39,6 +39,7 @@ type outbox struct {
 	rowWaits      int  // batches that may wait for rows at once
 	waitingFlying int  // batches that wait for rows
 	deadLocked    bool // discards go apart: the last batch with some met a lock
+	lockedKeys    int  // that were met
 
 	claims map[*claim]struct{} // with jobs whose ends are not confirmed
 	closed []*claim            // without, which was not said yet
@@ -69,7 +70,8 @@ type apart struct {
 	conflicts int // for how many it was not recorded
 
 	share  int       // how many ends its batch has at most; 0: it goes with all others
-	rests  int       // how often it was alone and could not be recorded
+	key    int       // ends of one locked key have the same number; 0: it is not known which
+	rests  int       // how often it could not be recorded, alone or with others of its key
 	locked bool      // a row was, the last time
 	until  time.Time // it rests until then
 
@@ -165,23 +167,26 @@ func (o *outbox) composeApart(now time.Time) (b *syncBatch, wait time.Duration) 
 		return nil, wait
 	}
 	o.apart[0], o.apart[first] = o.apart[first], o.apart[0]
-	share := o.apart[0].apart.share
+	like := o.apart[0].apart
 	b, o.apart = o.gather(o.apart, func(e *end) bool {
-		return e.apart.share == share && !e.apart.until.After(now) && !o.waits(&e.apart, now)
-	}, share)
+		return e.apart.isLike(&like) && (like.key > 0 || !e.apart.until.After(now) && !o.waits(&e.apart, now))
+	}, like.share)
 	o.apartFlying, b.apart = true, true
 	return b, 0
 }
 
-// waits reports whether an end is to wait in the server's queue for the rows of its keys: it was
-// alone and met a locked row, and has not waited lately.
+// isLike reports whether two ends may go apart in one batch.
+func (a *apart) isLike(b *apart) bool { return a.share == b.share && a.key == b.key }
+
+// waits reports whether an end is to wait in the server's queue for the rows of its keys: it met a
+// locked row, alone or with others of its key, and has not waited lately.
 func (o *outbox) waits(a *apart, now time.Time) bool {
 	return o.rowWaits > 0 && a.locked && !a.waitAgain.After(now)
 }
 
-// composeWaiting makes a batch of an end that is to wait; nil: there is none before wait. Those
-// that have not waited yet come first, as others may be locked for long. The batches that wait are
-// beside those that do not.
+// composeWaiting makes a batch of an end that is to wait, and of others of its key; nil: there is
+// none before wait. Those that have not waited yet come first, as others may be locked for long.
+// The batches that wait are beside those that do not.
 func (o *outbox) composeWaiting(now time.Time) (b *syncBatch, wait time.Duration) {
 	wait = time.Minute
 	if o.waitingFlying >= o.rowWaits {
@@ -202,7 +207,8 @@ func (o *outbox) composeWaiting(now time.Time) (b *syncBatch, wait time.Duration
 		return nil, wait
 	}
 	o.apart[0], o.apart[first] = o.apart[first], o.apart[0]
-	b, o.apart = o.gather(o.apart, func(*end) bool { return true }, 1)
+	like := o.apart[0].apart
+	b, o.apart = o.gather(o.apart, func(e *end) bool { return e.apart.isLike(&like) }, like.share)
 	o.waitingFlying++
 	b.apart, b.WaitsForRows = true, true
 	return b, 0
@@ -315,28 +321,42 @@ func (o *outbox) setApart(b *syncBatch, locked bool) (others []end) {
 			others = append(others, e)
 			continue
 		}
-		if len(b.ends) == 1 {
-			o.rest(&e.apart, now, locked)
-			if b.WaitsForRows {
-				e.apart.waitAgain = now.Add(pace.Jitter(rowWaitPause))
-			}
+		waited := b.WaitsForRows && locked
+		if waited {
+			e.apart.waitAgain = now.Add(pace.Jitter(rowWaitPause))
 		}
-		e.apart.share = share
+		if waited || len(b.ends) == 1 {
+			o.rest(&e.apart, now, locked)
+		}
+		if !waited {
+			e.apart.share = share
+		}
+		if !b.apart {
+			e.apart.key = 0
+		}
 		o.apart = append(o.apart, e)
 	}
 	return others
 }
 
-// setLockedApart has the ends of some jobs of a batch go apart, each alone, as their keys are
-// locked. It returns those of the others.
-func (o *outbox) setLockedApart(b *syncBatch, jobs map[driver.ID]bool) (others []end) {
+// setLockedApart has the ends of the jobs of locked keys go apart, those of each key together. It
+// returns those of the others.
+func (o *outbox) setLockedApart(b *syncBatch, keys [][]driver.ID) (others []end) {
+	of := make(map[driver.ID]apart)
+	for _, jobs := range keys {
+		o.lockedKeys++
+		for _, j := range jobs {
+			of[j] = apart{key: o.lockedKeys, share: len(jobs)}
+		}
+	}
 	now := time.Now()
 	for _, e := range b.ends {
-		if !jobs[e.ID] {
+		with, locked := of[e.ID]
+		if !locked {
 			others = append(others, e)
 			continue
 		}
-		e.apart.share = 1
+		e.apart.key, e.apart.share = with.key, with.share
 		o.rest(&e.apart, now, true)
 		o.apart = append(o.apart, e)
 	}

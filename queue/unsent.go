@@ -19,8 +19,10 @@ const failsToPause = 16
 func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 	is := s.q.db.classify(err)
 	unknown := is == sqlerr.Unresolved
-	apart, locked := s.goesApart(b, is, err)
-	reports := !apart
+	var named *driver.LockedError
+	passed := errors.As(err, &named) && len(named.Jobs) == 0 // the lock was had a moment later
+	apart, locked := s.goesApart(b, is, err, passed)
+	reports := false
 	s.mu.Lock()
 	s.landed(b)
 	if cut && !s.q.driver.Exhausted() {
@@ -31,10 +33,10 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 	}
 	back := b.ends
 	if apart {
-		reports = len(b.ends) == 1 && b.ends[0].apart.rests%restsToReport == restsToReport-1
-		var named *driver.LockedError
-		if errors.As(err, &named) && len(named.Jobs) > 0 {
-			back = s.out.setLockedApart(b, setOf(named.Jobs))
+		first := &b.ends[0].apart
+		reports = (len(b.ends) == 1 || first.key > 0) && first.rests%restsToReport == restsToReport-1
+		if named != nil && !passed {
+			back = s.out.setLockedApart(b, named.Jobs)
 		} else {
 			back = s.out.setApart(b, locked)
 		}
@@ -54,7 +56,7 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 		}
 		pass = len(b.ends) == 0 && s.claims.isRefused(b.Claim, is)
 	}
-	again := is == sqlerr.Retryable && s.claims.refused < conflictsToPart || apart
+	again := is == sqlerr.Retryable && s.claims.refused < conflictsToPart || apart || passed
 	s.mu.Unlock()
 	if pass {
 		s.skipFirst()
@@ -65,7 +67,7 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 			s.q.reconciler.releaseClaim(b.owner.inc, firstCheck)
 		}
 	}
-	if reports && apart {
+	if reports {
 		s.q.trouble("recording the end of a job", err)
 	}
 	if again {
@@ -76,14 +78,15 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 }
 
 // goesApart reports that some ends of a batch may be recorded without the others.
-func (s *syncer) goesApart(b *syncBatch, is sqlerr.Class, err error) (apart, locked bool) {
+func (s *syncer) goesApart(b *syncBatch, is sqlerr.Class, err error, passed bool) (apart, locked bool) {
 	if len(b.ends) == 0 {
 		return false, false
 	}
-	if locked = s.q.driver.IsLocked(err); locked {
+	if locked = s.q.driver.IsLocked(err); locked && !passed {
 		return true, true
 	}
 	switch {
+	case passed:
 	case is == sqlerr.Busy && s.q.driver.Exhausted():
 		return false, false
 	case is != sqlerr.Retryable && is != sqlerr.Busy:
@@ -94,7 +97,7 @@ func (s *syncer) goesApart(b *syncBatch, is sqlerr.Class, err error) (apart, loc
 		a.conflicts++
 		apart = apart || a.conflicts >= conflictsToPart
 	}
-	return apart, false
+	return apart, locked
 }
 
 // slows has the next batch wait, if many have failed in a row for errors that may be the server's;

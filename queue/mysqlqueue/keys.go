@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"strings"
 
@@ -180,12 +181,17 @@ func (e *syncTx) locked(err error, keys, groups []key) error {
 		return failed
 	}
 	named := &driver.LockedError{Err: err}
+	ofGroups := make(map[key][]driver.ID)
 	for _, o := range e.freed {
-		if o.UniqueKey.Valid && !unlocked[key{string(o.Queue), o.UniqueKey.String}] ||
-			o.GroupKey.Valid && !groupsUnlocked[key{string(o.Queue), o.GroupKey.String}] {
-			named.Jobs = append(named.Jobs, idOf(o.JobID))
+		group := key{string(o.Queue), o.GroupKey.String}
+		switch {
+		case o.GroupKey.Valid && !groupsUnlocked[group]:
+			ofGroups[group] = append(ofGroups[group], idOf(o.JobID))
+		case o.UniqueKey.Valid && !unlocked[key{string(o.Queue), o.UniqueKey.String}]:
+			named.Jobs = append(named.Jobs, []driver.ID{idOf(o.JobID)})
 		}
 	}
+	named.Jobs = slices.AppendSeq(named.Jobs, maps.Values(ofGroups))
 	return named
 }
 

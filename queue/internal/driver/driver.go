@@ -48,8 +48,8 @@ type Duplicate struct {
 
 // LockedError is of a batch whose keys other transactions have locked: those of some of its jobs.
 type LockedError struct {
-	Jobs []ID
-	Err  error // of the server
+	Jobs [][]ID // those of each locked key; none: the keys were free a moment later
+	Err  error  // of the server
 }
 
 func (e *LockedError) Error() string { return e.Err.Error() }
