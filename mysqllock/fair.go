@@ -5,6 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
@@ -167,6 +170,17 @@ func (t *ticketRows) dropTicket(ctx context.Context, key string, ticket int64) (
 	return dropped, err
 }
 
+// passers is how many keys of a batch are passed on at once: commits of several sessions share a
+// flush of the server. Half of a small pool is left to others.
+const passers = 8
+
+func (t *ticketRows) passers() int {
+	if most := t.db.Stats().MaxOpenConnections; most > 0 {
+		return max(1, min(passers, most/2))
+	}
+	return passers
+}
+
 // passOnAll withdraws what may wait still: without a ticket it is granted no more. Then each key
 // that one of the batch holds is passed on by itself, as each may go to another waiter.
 func (t *ticketRows) passOnAll(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
@@ -178,10 +192,19 @@ func (t *ticketRows) passOnAll(ctx context.Context, backs []lease.ReleaseRequest
 	if err != nil {
 		return nil, err
 	}
-	for n, i := range held {
-		if results[i], err = t.passOn(ctx, backs[i]); err != nil {
-			return nil, half(err, n > 0)
-		}
+	var passed atomic.Bool
+	var all errgroup.Group
+	all.SetLimit(t.passers())
+	for _, i := range held {
+		all.Go(func() (err error) {
+			if results[i], err = t.passOn(ctx, backs[i]); err == nil {
+				passed.Store(true)
+			}
+			return err
+		})
+	}
+	if err = all.Wait(); err != nil {
+		return nil, half(err, passed.Load())
 	}
 	return results, nil
 }

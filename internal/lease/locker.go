@@ -78,7 +78,7 @@ func New[Of any](of *Share[Of], o Options) *Locker {
 	b.queues = &waitQueues{clock: o.Clock, ending: b.ending, byName: make(map[string]*waitQueue)}
 	l := &Locker{Admin: &Admin{b}}
 	l.exclusive = &exclusive{newHolds(l, newRequester(&pauser{b}))}
-	l.sets, l.sharing, l.fair = newSets(l.exclusive), &sharing{l.exclusive}, newFairQueue(l.exclusive)
+	l.sets, l.sharing, l.fair = newSets(l.exclusive), &sharing{exclusive: l.exclusive}, newFairQueue(l.exclusive)
 	l.unlisten = b.member.Listen(member.Listener{Observer: o.Observer, Log: o.Log})
 	return l
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
@@ -13,7 +15,10 @@ import (
 )
 
 // sharing acquires what several may have: keys in shared mode, and permits.
-type sharing struct{ *exclusive }
+type sharing struct {
+	*exclusive
+	makes singleflight.Group // of semaphores, by key and limit
+}
 
 // atOnce asks for a shared lease or for permits, unless other calls of this process wait for the
 // key. Calls that come meanwhile share the same statement.
@@ -64,11 +69,22 @@ func (h *sharing) requestShared(ctx context.Context, r root.Request) (*dblock.Lo
 	}
 }
 
-// makeSemaphore makes a request's semaphore if there is none.
+// makeSemaphore makes a request's semaphore if there is none. Calls that need the same one share
+// the statement, which outlives each of them.
 func (h *sharing) makeSemaphore(ctx context.Context, r root.Request) error {
-	bound, cancel := context.WithTimeout(ctx, h.bound())
-	defer cancel()
-	if err := h.Driver.Make(bound, []string{r.Key}, r.Limit); err != nil {
+	made := h.makes.DoChan(fmt.Sprintf("%d %s", r.Limit, r.Key), func() (any, error) {
+		bound, cancel := context.WithTimeout(h.ending, h.bound())
+		defer cancel()
+		return nil, h.Driver.Make(bound, []string{r.Key}, r.Limit)
+	})
+	var err error
+	select {
+	case answer := <-made:
+		err = answer.Err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
 		return h.unanswered(ctx, sqlerr.Unwritten(err), r) // what is made has no holder
 	}
 	return nil
