@@ -161,11 +161,16 @@ func TestEightProcessesMigrateAtOnce(t *testing.T) {
 }
 
 // The control: without the lock processes fail in the same race, but for those that come after the
-// winner.
+// winner. On a busy machine all may: then there is another race.
 func TestWithoutTheLockTheRaceIsLost(t *testing.T) {
 	each(t, func(e env) {
-		if failures := e.runRacers(envNoLock + "=1"); len(failures) == 0 {
-			t.Error("none failed")
+		for range 20 {
+			if len(e.runRacers(envNoLock+"=1")) > 0 {
+				return
+			}
+			_, err := migrations.DownTo(t.Context(), e.db, 0, migrations.Options{})
+			e.must(err)
 		}
+		t.Error("none failed")
 	})
 }

@@ -34,7 +34,10 @@ func SessionLocks(ctx context.Context, pool *pgxpool.Pool, schema string) ([]dbl
 	for i, r := range rows {
 		locks[i] = dblock.SessionLock{
 			ID: strconv.FormatInt(r.LockID, 10), Namespace: r.Namespace, Key: r.LockKey, Waits: !r.Granted,
-			Session: strconv.FormatInt(int64(r.Backend), 10), Label: r.Application, Client: r.Client, Waiters: r.Waiters,
+			Label: r.Application, Client: r.Client, Waiters: r.Waiters,
+		}
+		if r.Backend != 0 { // a prepared transaction has no session
+			locks[i].Session = strconv.FormatInt(int64(r.Backend), 10)
 		}
 		if r.Shared {
 			locks[i].Mode = dblock.ModeShared

@@ -67,11 +67,15 @@ type enqueuer struct {
 	notices *notices
 	plain   *batch.Queue[keyedCall, []driver.Duplicate] // calls without keys
 	keyed   *batch.Queue[keyedCall, []driver.Duplicate]
+	large   *batch.Queue[keyedCall, []driver.Duplicate] // calls without keys that share no statement
 }
 
 func newEnqueuer(q *Queue) *enqueuer {
 	e := &enqueuer{db: q.db, o: &q.o, ids: &q.ids, notices: q.notices}
 	e.plain, e.keyed = e.merged(false), e.merged(true)
+	e.large = batch.New(batch.Options[keyedCall, []driver.Duplicate]{
+		Run: e.insertKeyed, Key: keyedCall.key, MaxBatch: 1, MaxQueue: e.o.MaxQueue, PerKey: largeInFlight, MaxInFlight: largeInFlight,
+	})
 	return e
 }
 
@@ -89,7 +93,7 @@ func (e *enqueuer) enqueue(ctx context.Context, tasks []Task) ([]ID, error) {
 	case weight(jobs) <= maxMergedBytes:
 		dups, err = e.plain.Do(ctx, c)
 	default:
-		dups, err = e.insert(ctx, jobs, 0)
+		dups, err = e.large.Do(ctx, c)
 	}
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
@@ -121,7 +125,7 @@ func (e *enqueuer) enqueueIn(ctx context.Context, tx *driver.CallerTx, tasks []T
 
 // close refuses further calls, and waits for those that are under way.
 func (e *enqueuer) close(ctx context.Context) error {
-	return errors.Join(e.plain.Close(ctx), e.keyed.Close(ctx))
+	return errors.Join(e.plain.Close(ctx), e.keyed.Close(ctx), e.large.Close(ctx))
 }
 
 // prepare checks and encodes all tasks before anything is sent.

@@ -25,9 +25,10 @@ import (
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
 // but asks again from time to time.
 const (
-	inFlight     = 2       // statements with keys, and as many without
-	keyedWaiters = 2       // statements that wait on the server
-	keyedWeight  = 1 << 20 // bytes in one statement
+	inFlight      = 2       // statements with keys, and as many without
+	largeInFlight = 4       // those that no calls share
+	keyedWaiters  = 2       // statements that wait on the server
+	keyedWeight   = 1 << 20 // bytes in one statement
 
 	keyWait      = 2 * time.Millisecond // how long a statement of several keys waits for one of them
 	keyWaitAgain = 5 * time.Millisecond // and one that asks again

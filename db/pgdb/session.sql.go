@@ -67,10 +67,14 @@ func (q *Queries) HeldSessionLocks(ctx context.Context, db DBTX) ([]HeldSessionL
 const ListSessionLocks = `-- name: ListSessionLocks :many
 SELECT (l.classid::bigint << 32 | l.objid::bigint)::bigint AS lock_id, COALESCE(k.namespace, '')::text AS namespace,
        COALESCE(k.lock_key, '')::text AS lock_key, (l.mode = 'ShareLock')::boolean AS shared, l.granted::boolean AS granted,
-       l.pid::int AS backend, COALESCE(a.application_name, '')::text AS application, COALESCE(host(a.client_addr), '')::text AS client,
+       COALESCE(l.pid, 0)::int AS backend,
+       COALESCE(a.application_name, (SELECT 'prepared transaction ' || p.gid FROM pg_catalog.pg_prepared_xacts p
+            JOIN pg_catalog.pg_locks t ON t.locktype = 'transactionid' AND t.transactionid = p.transaction
+            WHERE l.pid IS NULL AND t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction LIMIT 1), '')::text AS application,
+       COALESCE(host(a.client_addr), '')::text AS client,
        (SELECT count(*) FROM pg_catalog.pg_locks w
         WHERE w.locktype = 'advisory' AND w.database = l.database AND w.objsubid = 2
-          AND (w.classid::bigint << 32 | w.objid::bigint) = ((l.classid::bigint << 32 | l.objid::bigint) # 7255594130963576273::bigint) AND w.pid <> l.pid)::bigint AS waiters
+          AND (w.classid::bigint << 32 | w.objid::bigint) = ((l.classid::bigint << 32 | l.objid::bigint) # 7255594130963576273::bigint) AND w.pid IS DISTINCT FROM l.pid)::bigint AS waiters
 FROM pg_catalog.pg_locks l
 LEFT JOIN dblock_session_key k ON k.lock_id = (l.classid::bigint << 32 | l.objid::bigint)
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
