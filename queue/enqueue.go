@@ -72,10 +72,7 @@ type enqueuer struct {
 
 func newEnqueuer(q *Queue) *enqueuer {
 	e := &enqueuer{db: q.db, o: &q.o, ids: &q.ids, notices: q.notices}
-	e.plain, e.keyed = e.merged(false), e.merged(true)
-	e.large = batch.New(batch.Options[keyedCall, []driver.Duplicate]{
-		Run: e.insertKeyed, Key: keyedCall.key, MaxBatch: 1, MaxQueue: e.o.MaxQueue, PerKey: largeInFlight, MaxInFlight: largeInFlight,
-	})
+	e.plain, e.keyed, e.large = e.merged(false), e.merged(true), e.apart()
 	return e
 }
 

@@ -90,6 +90,14 @@ func (e *enqueuer) merged(keyed bool) *batch.Queue[keyedCall, []driver.Duplicate
 	return batch.New(o)
 }
 
+// apart makes the queue of calls that share no statement. Options.Timeout begins when a call is its
+// first.
+func (e *enqueuer) apart() *batch.Queue[keyedCall, []driver.Duplicate] {
+	return batch.New(batch.Options[keyedCall, []driver.Duplicate]{
+		Run: e.insertKeyed, Key: keyedCall.key, MaxBatch: 1, MaxQueue: e.o.MaxQueue, PerKey: largeInFlight, MaxInFlight: largeInFlight,
+	})
+}
+
 // keyLockedError is how a statement ends that did not wait for a locked key.
 type keyLockedError struct{ error }
 

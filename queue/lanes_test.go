@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
@@ -98,6 +101,71 @@ func TestCallsOfALockedKeyGoApartTogether(t *testing.T) {
 		t.Errorf("%d statements for %d calls", e.statements, len(calls))
 	}
 	t.Logf("%d statements", e.statements)
+}
+
+// smallPool is a driver whose pool has few connections. Each statement takes a second.
+type smallPool struct {
+	driver.Driver
+	free chan struct{}
+}
+
+func (e *smallPool) Enqueue(ctx context.Context, _ *driver.EnqueueRequest) ([]driver.Duplicate, error) {
+	select {
+	case e.free <- struct{}{}:
+		defer func() { <-e.free }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	time.Sleep(time.Second)
+	return nil, nil
+}
+
+func (*smallPool) Classify(error) sqlerr.Class { return sqlerr.Busy }
+
+// TestLargeCallsQueueWithoutATime: many calls come at once that share no statement. They wait longer
+// than Options.Timeout, and are enqueued. More than Options.MaxQueue are refused. In the control
+// the calls go straight to the driver.
+func TestLargeCallsQueueWithoutATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 40
+		e := &smallPool{free: make(chan struct{}, largeInFlight)}
+		q := &enqueuer{db: newStatements(e, 3*time.Second), o: &Options{Timeout: 3 * time.Second, MaxQueue: calls}}
+		q.large = q.apart()
+		together := func(n int, call func() error) (errs []error) {
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			for range n {
+				all.Go(func() {
+					if err := call(); err != nil {
+						mu.Lock()
+						defer mu.Unlock()
+						errs = append(errs, err)
+					}
+				})
+			}
+			all.Wait()
+			return errs
+		}
+		queued := func() error {
+			_, err := q.large.Do(t.Context(), callOf(""))
+			return err
+		}
+		if errs := together(calls, queued); len(errs) > 0 {
+			t.Errorf("%d are refused: %v", len(errs), errs[0])
+		}
+		errs := together(2*calls, queued)
+		if len(errs) < calls-largeInFlight || !errors.Is(errs[0], dblock.ErrOverloaded) {
+			t.Errorf("%d of %d are refused: %v", len(errs), 2*calls, errs)
+		}
+		errs = together(calls, func() error {
+			_, err := q.insert(t.Context(), callOf("").jobs, 0)
+			return err
+		})
+		if len(errs) == 0 {
+			t.Error("the control refuses none")
+		}
+	})
 }
 
 // TestCallsAreDividedByTheirKeys: as near to the middle as that can be.
