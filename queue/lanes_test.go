@@ -122,9 +122,9 @@ func (e *smallPool) Enqueue(ctx context.Context, _ *driver.EnqueueRequest) ([]dr
 
 func (*smallPool) Classify(error) sqlerr.Class { return sqlerr.Busy }
 
-// TestLargeCallsQueueWithoutATime: many calls come at once that share no statement. They wait longer
-// than Options.Timeout, and are enqueued. More than Options.MaxQueue are refused. In the control
-// the calls go straight to the driver.
+// TestLargeCallsQueueWithoutATime: many calls come at once that share no statement. They wait
+// longer than Options.Timeout, and are enqueued. More than Options.MaxQueue are refused. In the
+// control the calls go straight to the driver.
 func TestLargeCallsQueueWithoutATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -54,9 +54,8 @@ func (s *atomicState) change(from, to workerState) { s.state.CompareAndSwap(int3
 
 // Work runs jobs until ctx ends, or the Queue is closed. Then nothing is claimed any more, jobs
 // that were not begun are handed back, and handlers may go on for Grace; after that their contexts
-// end. It returns when they have returned and what became of their jobs is recorded. If the
-// database has not taken that for Options.Timeout it returns, too, and the Queue goes on to record
-// it.
+// end. It returns when they have returned and what became of their jobs is recorded. If nothing of
+// that was recorded for Options.Timeout it returns, too, and the Queue goes on to record it.
 //
 // It may be called several times, for other queues or for the same one. The values of ctx are those
 // of the handlers' contexts.
@@ -142,16 +141,12 @@ func (w *worker) run(ctx context.Context) error {
 	if err != nil { // some never will
 		settle = time.Second
 	}
-	timer := time.NewTimer(settle)
-	defer timer.Stop()
-	var why string
-	select {
-	case <-recorded:
-		why = "as the context of Close has ended"
-	case <-timer.C:
+	unrecorded := func() int { _, n := w.sync.jobs(); return n }
+	why := "as the context of Close has ended"
+	if !clock.Progress(recorded, settle, unrecorded) {
 		why = fmt.Sprintf("which the database has not taken for %v", settle)
 	}
-	if _, n := w.sync.jobs(); n > 0 {
+	if n := unrecorded(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%w: those of %d jobs of queue %q, %s", ErrNotRecorded, n, w.o.Queue, why))
 	}
 	return err
@@ -174,6 +169,9 @@ func (w *worker) await() error {
 		}
 	}
 	running, _ := w.sync.jobs()
+	if running == 0 { // the last one returns just now
+		return nil
+	}
 	return fmt.Errorf("%w: %d of them, of queue %q, ignore that their contexts have ended", ErrStillRunning, running, w.o.Queue)
 }
 

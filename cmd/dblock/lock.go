@@ -19,7 +19,7 @@ import (
 type lockCmd struct {
 	databaseFlags
 	Key     string         `arg:"" help:"The key."`
-	Command []string       `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
+	Command []string       `arg:"" passthrough:"" help:"The command and its arguments, behind --. Its environment lacks DBLOCK_DATABASE."`
 	Wait    *time.Duration `placeholder:"DURATION" help:"How long to wait for the lock; 0: not at all. Default: for as long as it takes."`
 	TTL     time.Duration  `name:"ttl" default:"10s" help:"After how long without a heartbeat others may have the lock."`
 	Shared  bool           `help:"Acquire the lock in shared mode."`

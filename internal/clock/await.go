@@ -39,6 +39,26 @@ func Await(ctx context.Context, done <-chan struct{}, goesOn string) error {
 	}
 }
 
+// Progress waits until done is closed. It returns false if left, which says how much is left, has
+// not become less for d.
+func Progress(done <-chan struct{}, d time.Duration, left func() int) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for before := left(); ; {
+		select {
+		case <-done:
+			return true
+		case <-timer.C:
+		}
+		now := left()
+		if now >= before {
+			return false
+		}
+		before = now
+		timer.Reset(d)
+	}
+}
+
 // After returns a channel that is closed when wait has returned.
 func After(wait func()) <-chan struct{} {
 	done := make(chan struct{})

@@ -3,6 +3,7 @@ package clock_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,4 +39,43 @@ func TestAwait(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// TestProgress: it waits as long as less is left from time to time.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		steps    int // of half a second each
+		finishes bool
+	}{{20, true}, {7, false}, {0, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			left := c.steps
+			if !c.finishes {
+				left += 5
+			}
+			var mu sync.Mutex
+			done := make(chan struct{})
+			go func() {
+				for range c.steps {
+					time.Sleep(time.Second / 2)
+					mu.Lock()
+					left--
+					mu.Unlock()
+				}
+				if c.finishes {
+					close(done)
+				}
+			}()
+			began := time.Now()
+			finished := clock.Progress(done, time.Second, func() int {
+				mu.Lock()
+				defer mu.Unlock()
+				return left
+			})
+			steps := time.Duration(c.steps) * time.Second / 2
+			if took := time.Since(began); finished != c.finishes || took < steps || took > steps+2*time.Second {
+				t.Errorf("%+v: %v after %v", c, finished, took)
+			}
+		})
+	}
 }
