@@ -68,7 +68,7 @@ const ListSessionLocks = `-- name: ListSessionLocks :many
 SELECT (l.classid::bigint << 32 | l.objid::bigint)::bigint AS lock_id, COALESCE(k.namespace, '')::text AS namespace,
        COALESCE(k.lock_key, '')::text AS lock_key, (l.mode = 'ShareLock')::boolean AS shared, l.granted::boolean AS granted,
        COALESCE(l.pid, 0)::int AS backend,
-       COALESCE(a.application_name, (SELECT 'prepared transaction ' || p.gid FROM pg_catalog.pg_prepared_xacts p
+       COALESCE(a.application_name, (SELECT 'prepared transaction '::text || p.gid FROM pg_catalog.pg_prepared_xacts p
             JOIN pg_catalog.pg_locks t ON t.locktype = 'transactionid' AND t.transactionid = p.transaction
             WHERE l.pid IS NULL AND t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction LIMIT 1), '')::text AS application,
        COALESCE(host(a.client_addr), '')::text AS client,

@@ -53,3 +53,32 @@ func TestASemaphoreIsMadeOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestCloseEndsTheMakingOfASemaphore: the call for which it is made says that the Locker is closed.
+func TestCloseEndsTheMakingOfASemaphore(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		p := newProcess(s)
+		makes := make(chan struct{})
+		p.disturb(func(ctx context.Context, call string, run func() error) error {
+			if call != "InsertSemaphore" {
+				return run()
+			}
+			close(makes)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		l := p.locker(t, lease.Options{})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(t.Context(), key, dblock.WithPermits(1, 2))
+			ended <- err
+		}()
+		<-makes
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, dblock.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+	})
+}

@@ -75,7 +75,11 @@ func (h *sharing) makeSemaphore(ctx context.Context, r root.Request) error {
 	made := h.makes.DoChan(fmt.Sprintf("%d %s", r.Limit, r.Key), func() (any, error) {
 		bound, cancel := context.WithTimeout(h.ending, h.bound())
 		defer cancel()
-		return nil, h.Driver.Make(bound, []string{r.Key}, r.Limit)
+		err := h.Driver.Make(bound, []string{r.Key}, r.Limit)
+		if err != nil && h.ending.Err() != nil {
+			err = context.Cause(h.ending)
+		}
+		return nil, err
 	})
 	var err error
 	select {
