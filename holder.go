@@ -185,8 +185,8 @@ type SessionLock struct {
 	Key       string // as dblock recorded it; empty for a lock of another program, or one just acquired
 	Mode      Mode
 	Waits     bool   // the session waits for the lock, and does not hold it
-	Session   string // its number in the server's list of processes; empty: a prepared transaction
-	Label     string // Postgres' application_name, or the prepared transaction; MySQL's user
+	Session   string // its number in the server's list of processes; empty: a prepared transaction.
+	Label     string // Postgres' application_name, or the prepared transaction; MySQL's user.
 	Client    string // the client's address
 	Waiters   int64  // other sessions that have announced that they wait
 }

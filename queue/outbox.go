@@ -69,9 +69,9 @@ const (
 type apart struct {
 	conflicts int // for how many it was not recorded
 
-	share  int       // how many ends its batch has at most; 0: it goes with all others
-	key    int       // ends of one locked key have the same number; 0: it is not known which
-	rests  int       // how often it could not be recorded, alone or with others of its key
+	share  int       // how many ends its batch has at most; 0: it goes with all others.
+	key    int       // ends of one locked key have the same number; 0: it is not known which.
+	rests  int       // how often it could not be recorded, alone or with others of its key.
 	locked bool      // a row was, the last time
 	until  time.Time // it rests until then
 

@@ -71,8 +71,8 @@ func TestEndsOfLockedKeysWaitApart(t *testing.T) {
 }
 
 // TestEndsOfALockedGroupGoTogether: the driver names the jobs of two locked groups. Those of each
-// group wait for its row in one batch. If that was in vain, they are sent again together. If the
-// server refuses them for another reason, they are halved.
+// group wait for its row in one batch. If that was without success, they are sent again together.
+// If the server refuses them for another reason, they are halved.
 func TestEndsOfALockedGroupGoTogether(t *testing.T) {
 	t.Parallel()
 	const members = 4
