@@ -104,20 +104,19 @@ func (s *seller) sellAroundHooks(ctx context.Context, orders []order, again bool
 	return results, err
 }
 
-// toKeyLanes answers that nothing was decided: each order is to be tried apart from all others.
+// toKeyLanes has each order be tried apart from all others.
 func toKeyLanes(orders []order) []result {
-	results := make([]result, len(orders))
-	for i := range orders {
-		results[i] = result{Alone: true, Behind: keyLane(orders[i].Key)}
-	}
-	return results
+	return toLanes(orders, func(o *order) string { return keyLane(o.Key) })
 }
 
-// toOwnLanes answers that nothing was decided: each order is to wait in the lane of its SKU.
-func toOwnLanes(orders []order) []result {
+// toOwnLanes has each order wait in the lane of its SKU.
+func toOwnLanes(orders []order) []result { return toLanes(orders, (*order).lane) }
+
+// toLanes answers that nothing was decided.
+func toLanes(orders []order, lane func(*order) string) []result {
 	results := make([]result, len(orders))
 	for i := range orders {
-		results[i] = result{Alone: true, Behind: orders[i].lane()}
+		results[i] = result{Alone: true, Behind: lane(&orders[i])}
 	}
 	return results
 }

@@ -190,7 +190,7 @@ func meetsOpenKey(err error) bool { return isBlocked(err) && driver.IsKeyOpen(er
 // halved until it is.
 func unblocked(orders []order, results []result, err error) ([]result, error) {
 	if isBlocked(err) && len(orders) == 1 {
-		return []result{{Alone: true, Behind: keyLane(orders[0].Key)}}, nil
+		return toKeyLanes(orders), nil
 	}
 	return results, err
 }

@@ -170,15 +170,15 @@ func (t *ticketRows) dropTicket(ctx context.Context, key string, ticket int64) (
 	return dropped, err
 }
 
+const maxPassers = 8
+
 // passers is how many keys of a batch are passed on at once: commits of several sessions share a
 // flush of the server. Half of a small pool is left to others.
-const passers = 8
-
 func (t *ticketRows) passers() int {
 	if most := t.db.Stats().MaxOpenConnections; most > 0 {
-		return max(1, min(passers, most/2))
+		return max(1, min(maxPassers, most/2))
 	}
-	return passers
+	return maxPassers
 }
 
 // passOnAll withdraws what may wait still: without a ticket it is granted no more. Then each key

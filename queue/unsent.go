@@ -77,7 +77,8 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 	s.failed("exchanging jobs with the database", err)
 }
 
-// goesApart reports that some ends of a batch may be recorded without the others.
+// goesApart reports that some ends of a batch may be recorded without the others. If the lock that
+// it met has passed, the batch is sent again whole a few times before.
 func (s *syncer) goesApart(b *syncBatch, is sqlerr.Class, err error, passed bool) (apart, locked bool) {
 	if len(b.ends) == 0 {
 		return false, false
