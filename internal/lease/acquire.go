@@ -170,7 +170,7 @@ func (q *requester) once(ctx context.Context, r root.Request, adjust func(*Acqui
 			return got, nil
 		}
 		if !q.again(ctx, err, n) {
-			return reply{}, q.unanswered(ctx, err, r)
+			return reply{}, asLate(ctx, q.unanswered(ctx, err, r), got.request.Handle)
 		}
 	}
 }
@@ -245,12 +245,6 @@ func (q *requester) mayBeHeld(err error) bool {
 		return false // the queue refused it
 	}
 	return q.Traits.Classify(err) == sqlerr.Unresolved
-}
-
-// isLate reports that a statement took longer than its bound, and its caller still waits. What it
-// may have granted is released: a call that waits asks again.
-func isLate(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && errors.Is(err, dblock.ErrOutcomeUnknown) && errors.Is(err, context.DeadlineExceeded)
 }
 
 // unanswered puts an error into the words of package dblock.

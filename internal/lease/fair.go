@@ -91,14 +91,14 @@ func (f *fairQueue) try(ctx context.Context, r root.Request) (*dblock.Lock, *dbl
 }
 
 // wait waits with a ticket, unless the key is free and no other call waits.
-func (f *fairQueue) wait(ctx context.Context, r root.Request) (*dblock.Lock, error) {
+func (f *fairQueue) wait(ctx context.Context, r root.Request, late *lateRequests) (*dblock.Lock, error) {
 	lock, _, err := f.try(ctx, r)
-	if lock != nil || err != nil && !sqlerr.IsContended(err) && !isLate(ctx, err) {
+	if lock != nil || err != nil && !sqlerr.IsContended(err) && !late.add(ctx, err) {
 		return lock, err
 	}
 	began := f.o.Clock.Now()
 	for {
-		t, err := f.takeTicket(ctx, r)
+		t, err := f.takeTicket(ctx, r, late)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func (f *fairQueue) wait(ctx context.Context, r root.Request) (*dblock.Lock, err
 
 // takeTicket notes that a call waits. Those of a process are noted in their order, many in a
 // statement.
-func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*fairWaiter, error) {
+func (f *fairQueue) takeTicket(ctx context.Context, r root.Request, late *lateRequests) (*fairWaiter, error) {
 	for n := 1; ; n++ {
 		inc, err := f.member.Current(ctx)
 		if err != nil {
@@ -154,8 +154,8 @@ func (f *fairQueue) takeTicket(ctx context.Context, r root.Request) (*fairWaiter
 		if f.again(ctx, err, n) {
 			continue
 		}
-		err = f.unanswered(ctx, err, r)
-		if n < tries && isLate(ctx, err) {
+		err = asLate(ctx, f.unanswered(ctx, err, r), t.request.Handle)
+		if late.add(ctx, err) {
 			continue
 		}
 		if err := f.pauseIfBusy(ctx, r, err); err != nil {

@@ -56,6 +56,14 @@ func (h *handles) held(handle Handle) bool {
 	return h.known[handle]
 }
 
+// knows reports whether a handle may still have a lease.
+func (h *handles) knows(handle Handle) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, known := h.known[handle]
+	return known
+}
+
 func (h *handles) remove(handle Handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

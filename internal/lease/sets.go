@@ -48,7 +48,11 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.O
 	if err != nil {
 		return nil, err
 	}
-	return l.observed(ctx, r, l.sets.waitForAll)
+	return l.observed(ctx, r, func(ctx context.Context, r root.Request) (*dblock.Lock, error) {
+		var late lateRequests
+		lock, err := l.sets.waitForAll(ctx, r, &late)
+		return lock, l.sets.ended(ctx, r, late, err)
+	})
 }
 
 // TryAcquireAll never waits for a holder.
@@ -65,9 +69,8 @@ func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dbloc
 
 // waitForAll waits for one key that is held, behind other sets of this process that do, and then
 // asks for all keys again.
-func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, error) {
+func (m *sets) waitForAll(ctx context.Context, r root.Request, late *lateRequests) (*dblock.Lock, error) {
 	began := m.o.Clock.Now()
-	late := 0
 	turn := m.turns.joinAny(r.Keys)
 	var sub *subscription
 	defer func() {
@@ -81,11 +84,8 @@ func (m *sets) waitForAll(ctx context.Context, r root.Request) (*dblock.Lock, er
 			}
 		}
 		lock, refused, err := m.requestAll(ctx, r, turn)
-		if isLate(ctx, err) {
-			late++
-		}
 		switch {
-		case sqlerr.IsContended(err) || late < tries && isLate(ctx, err): // by which key is unknown
+		case sqlerr.IsContended(err) || late.add(ctx, err): // by which key is unknown
 			m.turns.leave(turn)
 			turn, refused = nil, &dblock.HeldError{Key: r.Key}
 		case lock != nil || err != nil:
@@ -180,7 +180,7 @@ func (m *sets) onceForAll(
 			return sent, asks, results, nil
 		}
 		if !m.again(ctx, err, n) {
-			return reply{}, nil, nil, m.unanswered(ctx, err, r)
+			return reply{}, nil, nil, asLate(ctx, m.unanswered(ctx, err, r), sent.request.Handle)
 		}
 	}
 }

@@ -14,14 +14,22 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// wait queues for the key, and asks for it when it is active, until it is granted.
+// wait waits until the key is granted.
 func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error) {
+	var late lateRequests
+	wait := l.waitInQueue
 	if l.o.Fair {
-		return l.fair.wait(ctx, r)
+		wait = l.fair.wait
 	}
+	lock, err := wait(ctx, r, &late)
+	return lock, l.exclusive.ended(ctx, r, late, err)
+}
+
+// waitInQueue queues for the key, and asks for it when it is active, until it is granted.
+func (l *Locker) waitInQueue(ctx context.Context, r root.Request, late *lateRequests) (*dblock.Lock, error) {
 	if r.Mode != dblock.ModeExclusive {
 		lock, _, err := l.sharing.atOnce(ctx, r)
-		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !sqlerr.IsContended(err) && !isLate(ctx, err) {
+		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !sqlerr.IsContended(err) && !late.add(ctx, err) {
 			return lock, err
 		}
 	}
@@ -42,7 +50,7 @@ func (l *Locker) wait(ctx context.Context, r root.Request) (*dblock.Lock, error)
 			return nil, waitEnded(l.queues.lastSeen(r), err)
 		}
 	}
-	lock, err := l.poll(ctx, w, r)
+	lock, err := l.poll(ctx, w, r, late)
 	if errors.Is(err, dblock.ErrNotAcquired) && l.queues.wasOffered(w) {
 		err = fmt.Errorf("%w: %w", errHandedOver(w), ctxerr.Of(ctx))
 	}
@@ -69,16 +77,13 @@ func (x *exclusive) leave(w *waiter) {
 }
 
 // poll asks for the key until it is granted, as often as it is worth it.
-func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request) (*dblock.Lock, error) {
+func (l *Locker) poll(ctx context.Context, w *waiter, r root.Request, late *lateRequests) (*dblock.Lock, error) {
 	began := l.o.Clock.Now()
 	var sub *subscription
 	defer func() { l.stopWaiting(sub) }()
-	for late := 0; ; {
+	for {
 		lock, refused, err := l.request(ctx, w, r)
-		if isLate(ctx, err) {
-			late++
-		}
-		if sqlerr.IsContended(err) || late < tries && isLate(ctx, err) {
+		if sqlerr.IsContended(err) || late.add(ctx, err) {
 			refused, err = l.queues.lastSeen(r), nil
 		}
 		if lock != nil || err != nil {

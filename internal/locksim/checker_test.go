@@ -50,8 +50,9 @@ type hold struct {
 	fences   []dblock.Fence
 	from, to time.Duration
 	over     bool
-	gone     bool // the server had it no more before its release began
-	kept     bool // its release has said that it was held until then
+	granted  time.Duration // at the earliest: its reply may have come late
+	gone     bool          // the server had it no more before its release began
+	kept     bool          // its release has said that it was held until then
 }
 
 // ticket is a call that the server knows to wait.
@@ -109,7 +110,10 @@ func (w *world) holds(p *process, o op, lock *dblock.Lock) *hold {
 	j := &w.checker
 	c := j.calls[o.label]
 	c.over = true
-	h := &hold{p: p, op: o, lock: lock, fences: lock.Fences(), from: w.now()}
+	h := &hold{p: p, op: o, lock: lock, fences: lock.Fences(), from: w.now(), granted: w.now()}
+	if w.sessions != nil && !w.sessions.grantedTo(p, o.keys[0]) {
+		h.granted = c.began
+	}
 	j.holds, j.open = append(j.holds, h), append(j.open, h)
 	j.note(fmt.Sprintf("%s holds %v with %d", o.label, o.keys, h.token(o.keys[0])))
 	for _, t := range j.tickets[o.keys[0]] {

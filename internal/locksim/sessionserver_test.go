@@ -136,6 +136,13 @@ func (s *sessions) has(c *conn, step session.Step) bool {
 	}
 }
 
+// grantedTo reports whether a connection of a process has the lock of a key.
+func (s *sessions) grantedTo(p *process, key string) bool {
+	l := s.lock(session.ID(key))
+	of := func(c *conn) bool { return c != nil && c.p == p }
+	return of(l.alone) || slices.ContainsFunc(l.shared, of)
+}
+
 // end ends a connection at the server, and with it all its locks.
 func (s *sessions) end(c *conn, why string) {
 	if c.ended {

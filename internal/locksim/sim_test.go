@@ -160,7 +160,10 @@ func holds(t *testing.T, of kind, first seed, more func(n int) bool) {
 }
 
 // past are seeds that once broke a promise.
-var past = map[kind][]seed{leases: {1795631108436061, 1795643084454271, 1795676711446838, 1795706170958963}, sessionLocks: {1795631108466867}}
+var past = map[kind][]seed{
+	leases:       {1795631108436061, 1795643084454271, 1795676711446838, 1795706170958963, 1795822346822226},
+	sessionLocks: {1795631108466867, 1795822504883130, 1795823060890530},
+}
 
 // enough is how many seeds the tests run.
 const enough = 2000

@@ -52,12 +52,16 @@ func (j *checker) excludes(key string) {
 	}
 }
 
-// excused reports that a holder could not know of the next one: the server had ended its
-// connection, without a word until then. Its release does not say that it had the lock.
+// excused reports that a holder could not know of the other one.
 func (j *checker) excused(before, next *hold) bool {
-	return j.w.sessions != nil && !before.kept && slices.ContainsFunc(j.w.restarts, func(s span) bool {
-		const notifiedWithin = 5 * time.Millisecond // an answer that was sent before may arrive until then
-		return before.from-notifiedWithin <= s.from && s.from <= next.from
+	return j.isStale(before, next.from) || j.isStale(next, next.from)
+}
+
+// isStale reports that the server had ended the connection of a holder, without a word until then.
+// Its release does not say that it had the lock.
+func (j *checker) isStale(h *hold, now time.Duration) bool {
+	return j.w.sessions != nil && !h.kept && slices.ContainsFunc(j.w.restarts, func(s span) bool {
+		return h.granted <= s.from && s.from <= now
 	})
 }
 
