@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -125,41 +124,60 @@ func (d *leaseDriver) Entry(ctx context.Context, key string, handle lease.Handle
 
 // Serve is an UPDATE of the row that is free and of the ticket.
 func (d *leaseDriver) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
-	return d.tickets.next(ctx, key, lease.Handle{}, func(on mysqldb.DBTX, ticket int64) (int64, error) {
+	next, err := d.tickets.nextOf(ctx, []lease.ReleaseRequest{{Key: key}})
+	if err != nil {
+		return false, err
+	}
+	served, err := d.tickets.grantNext(ctx, lease.ReleaseRequest{Key: key}, next[key], func(on mysqldb.DBTX, ticket int64) (int64, error) {
 		return d.q.Serve(ctx, on, []byte(key), gone[:], ticket)
+	})
+	if served != 0 {
+		_, _ = d.tickets.dropTicket(ctx, key, served) // it counts no more: else it is swept away
+	}
+	return served != 0, err
+}
+
+// nextOf returns the tickets of the next waiters of keys, beside those that are released.
+func (t *ticketRows) nextOf(ctx context.Context, backs []lease.ReleaseRequest) (next map[string]int64, err error) {
+	var args []any
+	for i := range backs {
+		args = append(args, []byte(backs[i].Key), backs[i].Handle[:])
+	}
+	return read(ctx, t.conns, func(on mysqldb.DBTX) (map[string]int64, error) {
+		next := make(map[string]int64, len(backs))
+		return next, mysql.QueryEach(ctx, on, mysqldb.NextTickets, args, func(row *sql.Rows) error {
+			var key string
+			var ticket int64
+			err := row.Scan(&key, &ticket)
+			if ticket != 0 {
+				next[key] = ticket
+			}
+			return err
+		})
 	})
 }
 
-// next grants a key to the next waiter, and drops its ticket. It returns false if there is none, or
-// if the key is not free. A ticket changes only while the lease's row is locked, so it may be read
-// before.
-func (t *ticketRows) next(
-	ctx context.Context, key string, but lease.Handle, grant func(on mysqldb.DBTX, ticket int64) (int64, error),
-) (bool, error) {
-	for tried := int64(0); ; {
-		ticket, err := read(ctx, t.conns, func(on mysqldb.DBTX) (int64, error) {
-			return t.q.NextTicket(ctx, on, []byte(key), but[:])
-		})
-		if errors.Is(err, sql.ErrNoRows) || err == nil && ticket == tried {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
+// grantNext grants a key to the next waiter, and returns its ticket; 0: there is none, or the key
+// is not free. A ticket changes only while the lease's row is locked, so it may be read before.
+func (t *ticketRows) grantNext(
+	ctx context.Context, b lease.ReleaseRequest, ticket int64, grant func(on mysqldb.DBTX, ticket int64) (int64, error),
+) (served int64, err error) {
+	for tried := int64(0); ticket != 0 && ticket != tried; {
 		var rows int64
 		err = t.once(ctx, func(on mysqldb.DBTX) (err error) {
 			rows, err = grant(on, ticket)
 			return err
 		})
+		if err != nil || rows > 0 {
+			return ticket * min(rows, 1), err
+		}
+		next, err := t.nextOf(ctx, []lease.ReleaseRequest{b}) // the ticket may have been withdrawn; then there is another one
 		if err != nil {
-			return false, err
+			return 0, err
 		}
-		if rows > 0 {
-			_, _ = t.dropTicket(ctx, key, ticket) // it is served and counts no more: else it is swept away
-			return true, nil
-		}
-		tried = ticket // it may have been withdrawn; then there is another one
+		tried, ticket = ticket, next[b.Key]
 	}
+	return 0, nil
 }
 
 func (t *ticketRows) dropTicket(ctx context.Context, key string, ticket int64) (dropped int64, err error) {
@@ -181,8 +199,9 @@ func (t *ticketRows) passers() int {
 	return maxPassers
 }
 
-// passOnAll withdraws what may wait still: without a ticket it is granted no more. Then each key
-// that one of the batch holds is passed on by itself, as each may go to another waiter.
+// passOnAll withdraws what may wait still: without a ticket it is granted no more. Of the keys that
+// the batch holds, those without a waiter are freed together. Each of the others is passed on by
+// itself.
 func (t *ticketRows) passOnAll(ctx context.Context, backs []lease.ReleaseRequest) ([]lease.ReleaseResult, error) {
 	if err := t.withdraw(ctx, lease.MayWait(backs)); err != nil {
 		return nil, ofBatch(err, len(backs))
@@ -192,19 +211,52 @@ func (t *ticketRows) passOnAll(ctx context.Context, backs []lease.ReleaseRequest
 	if err != nil {
 		return nil, err
 	}
-	var passed atomic.Bool
+	next, err := t.nextOf(ctx, pick(backs, held))
+	if err != nil {
+		return nil, err
+	}
+	var idle []int
+	served := make([]int64, len(backs))
 	var all errgroup.Group
 	all.SetLimit(t.passers())
 	for _, i := range held {
+		b := backs[i]
+		if next[b.Key] == 0 {
+			idle = append(idle, i)
+			continue
+		}
 		all.Go(func() (err error) {
-			if results[i], err = t.passOn(ctx, backs[i]); err == nil {
-				passed.Store(true)
-			}
+			served[i], err = t.grantNext(ctx, b, next[b.Key], func(on mysqldb.DBTX, ticket int64) (int64, error) {
+				return t.q.HandOff(ctx, on, []byte(b.Key), b.Handle[:], ticket)
+			})
 			return err
 		})
 	}
-	if err = all.Wait(); err != nil {
-		return nil, half(err, passed.Load())
+	err = all.Wait()
+	var drops []any
+	for _, i := range held {
+		switch key := backs[i].Key; {
+		case served[i] != 0:
+			results[i].Freed = true
+			drops = append(drops, []byte(key), served[i])
+		case next[key] != 0:
+			idle = append(idle, i) // its waiter has left
+		}
+	}
+	passed := len(drops) > 0
+	if passed {
+		_ = t.dropTickets(ctx, drops) // they are served and count no more: else they are swept away
+	}
+	if err == nil && len(idle) > 0 {
+		var freed []lease.ReleaseResult
+		if freed, err = t.release(ctx, pick(backs, idle)); err == nil {
+			for n, i := range idle {
+				results[i] = freed[n]
+			}
+		}
+	}
+	if err != nil {
+		return nil, half(err, passed)
 	}
 	return results, nil
 }
@@ -230,21 +282,6 @@ func (t *ticketRows) heldOf(ctx context.Context, backs []lease.ReleaseRequest) (
 	return held, err
 }
 
-// passOn gives a key to the next waiter, or back if there is none.
-func (t *ticketRows) passOn(ctx context.Context, b lease.ReleaseRequest) (lease.ReleaseResult, error) {
-	passed, err := t.next(ctx, b.Key, b.Handle, func(on mysqldb.DBTX, ticket int64) (int64, error) {
-		return t.q.HandOff(ctx, on, []byte(b.Key), b.Handle[:], ticket)
-	})
-	if passed || err != nil {
-		return lease.ReleaseResult{Freed: passed}, err
-	}
-	got, err := t.release(ctx, []lease.ReleaseRequest{b})
-	if err != nil {
-		return lease.ReleaseResult{}, err
-	}
-	return got[0], nil
-}
-
 // withdraw ends what waits.
 func (t *ticketRows) withdraw(ctx context.Context, backs []lease.ReleaseRequest) error {
 	if len(backs) == 0 {
@@ -260,8 +297,13 @@ func (t *ticketRows) withdraw(ctx context.Context, backs []lease.ReleaseRequest)
 	for _, r := range rows {
 		args = append(args, r.LeaseKey, r.Ticket)
 	}
-	return sqlerr.Unwritten(t.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
+	return sqlerr.Unwritten(t.dropTickets(ctx, args))
+}
+
+// dropTickets deletes tickets: a key and a ticket each.
+func (t *ticketRows) dropTickets(ctx context.Context, args []any) error {
+	return t.bounded(ctx, mysql.AtOnce, func(on mysqldb.DBTX) error {
 		_, err := on.ExecContext(ctx, mysqldb.DropTickets, args...)
 		return err
-	}))
+	})
 }

@@ -113,21 +113,47 @@ func (q *Queries) HandOff(ctx context.Context, db DBTX, leaseKey []byte, handle 
 	return result.RowsAffected()
 }
 
-const NextTicket = `-- name: NextTicket :one
-SELECT q.ticket
-FROM dblock_ticket q
-JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMESTAMP(6)
-WHERE q.lease_key = ? AND NOT q.served AND q.handle <> CAST(? AS BINARY)
-ORDER BY q.ticket
-LIMIT 1
+const NextTickets = `-- name: NextTickets :many
+SELECT ask.lease_key, CAST(COALESCE((
+    SELECT q.ticket
+    FROM dblock_ticket q
+    JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMESTAMP(6)
+    WHERE q.lease_key = ask.lease_key AND NOT q.served AND q.handle <> ask.handle
+    ORDER BY q.ticket
+    LIMIT 1
+), 0) AS SIGNED) AS ticket
+FROM ( /*dblock:asks*/
+    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle
+/*dblock:end*/) ask
 `
 
-// The next waiter of a key: the lowest ticket whose member is alive.
-func (q *Queries) NextTicket(ctx context.Context, db DBTX, leaseKey []byte, handle interface{}) (int64, error) {
-	row := db.QueryRowContext(ctx, NextTicket, leaseKey, handle)
-	var ticket int64
-	err := row.Scan(&ticket)
-	return ticket, err
+type NextTicketsRow struct {
+	LeaseKey interface{}
+	Ticket   int64
+}
+
+// The next waiter of each key, 0 for none: the lowest ticket whose member is alive.
+func (q *Queries) NextTickets(ctx context.Context, db DBTX, leaseKey interface{}, handle interface{}) ([]NextTicketsRow, error) {
+	rows, err := db.QueryContext(ctx, NextTickets, leaseKey, handle)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NextTicketsRow
+	for rows.Next() {
+		var i NextTicketsRow
+		if err := rows.Scan(&i.LeaseKey, &i.Ticket); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const QueuedKeys = `-- name: QueuedKeys :many

@@ -28,14 +28,19 @@ JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMEST
 WHERE q.lease_key IN (sqlc.slice(lease_keys)) AND NOT q.served
 LIMIT 18446744073709551615;
 
--- The next waiter of a key: the lowest ticket whose member is alive.
--- name: NextTicket :one
-SELECT q.ticket
-FROM dblock_ticket q
-JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMESTAMP(6)
-WHERE q.lease_key = sqlc.arg(lease_key) AND NOT q.served AND q.handle <> CAST(sqlc.arg(handle) AS BINARY)
-ORDER BY q.ticket
-LIMIT 1;
+-- The next waiter of each key, 0 for none: the lowest ticket whose member is alive.
+-- name: NextTickets :many
+SELECT ask.lease_key, CAST(COALESCE((
+    SELECT q.ticket
+    FROM dblock_ticket q
+    JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMESTAMP(6)
+    WHERE q.lease_key = ask.lease_key AND NOT q.served AND q.handle <> ask.handle
+    ORDER BY q.ticket
+    LIMIT 1
+), 0) AS SIGNED) AS ticket
+FROM ( /*dblock:asks*/
+    SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle
+/*dblock:end*/) ask;
 
 -- Passes a key that this process holds to the next waiter, unless readers may have it.
 -- name: HandOff :execrows
