@@ -350,3 +350,20 @@ func TestNewClosesAndTellsWhatIsLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestForceReleaseOfALockLeavesPermits: a lock and a semaphore of one name have different tokens,
+// though both were granted while the clock stood still.
+func TestForceReleaseOfALockLeavesPermits(t *testing.T) {
+	_, _, of := processes(t, 1, LeaseOptions{})
+	permits := acquire(t, of[0], dblock.WithPermits(1, 2))
+	lock := acquire(t, of[0])
+	if err := of[0].ForceRelease(t.Context(), "k", fence(t, lock).Token); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("the lock: %v", err)
+	}
+	if err := permits.Release(t.Context()); err != nil {
+		t.Errorf("the permits: %v", err)
+	}
+}

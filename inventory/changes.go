@@ -290,7 +290,10 @@ func (c *changer) move(ctx context.Context, changes []change, first attempt) (re
 			}
 		}
 		if err != nil && sent {
-			if is := c.retry.class(err); is != sqlerr.Duplicate || len(moves.Insert) == 0 {
+			switch is := c.retry.class(err); {
+			case is == sqlerr.Duplicate && len(moves.Insert) > 0:
+			case is == sqlerr.NotPermitted:
+			default:
 				return driver.HookFailed(err, is) // one of them may be to blame
 			}
 		}

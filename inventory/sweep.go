@@ -58,7 +58,7 @@ func (s *sweeper) expire(ctx context.Context, due []driver.Due, wait time.Durati
 		case end == nil:
 			s.later.done(due[i].Key)
 		case errors.Is(end, ErrNotFound): // its row is gone
-		case errors.Is(end, ErrRejected):
+		case errors.Is(end, ErrRejected), errors.Is(end, dblock.ErrPermission):
 			s.later.put(due[i].Key)
 			if err == nil {
 				err = end

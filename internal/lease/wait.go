@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -52,7 +51,7 @@ func (l *Locker) waitInQueue(ctx context.Context, r root.Request, late *lateRequ
 	}
 	lock, err := l.poll(ctx, w, r, late)
 	if errors.Is(err, dblock.ErrNotAcquired) && l.queues.wasOffered(w) {
-		err = fmt.Errorf("%w: %w", errHandedOver(w), ctxerr.Of(ctx))
+		err = errHandedOver(ctx, w)
 	}
 	return lock, err
 }

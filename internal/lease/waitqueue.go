@@ -162,16 +162,20 @@ func (q *waitQueues) await(ctx context.Context, w *waiter) error {
 	case first: // it became so at the same moment, and what was handed over is its own
 		return nil
 	case offered:
-		return errHandedOver(w)
+		return errHandedOver(ctx, w)
 	case ctx.Err() == nil:
 		return errNotSent()
 	}
 	return waitEnded(q.lastSeen(w.request), ctxerr.Of(ctx))
 }
 
-func errHandedOver(w *waiter) error {
-	return fmt.Errorf("%w: the wait for the lock of %q ended while it was handed over; it goes on to the next one",
+func errHandedOver(ctx context.Context, w *waiter) error {
+	err := fmt.Errorf("%w: the wait for the lock of %q ended while it was handed over; it goes on to the next one",
 		dblock.ErrOutcomeUnknown, w.request.Key)
+	if ctx.Err() == nil { // the Locker is closed
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, ctxerr.Of(ctx))
 }
 
 // wasOffered reports that a hand-over to w is under way, or has no reply.

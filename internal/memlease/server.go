@@ -1,6 +1,7 @@
 package memlease
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -83,12 +84,26 @@ func (g *grantRow) ended(now time.Time) bool { return !g.until.IsZero() && !g.un
 // grant makes a lease another handle's; s.mu is held.
 func (s *Server) grant(by lease.By, a lease.AcquireRequest) lease.AcquireResult {
 	l := s.lease(a.Key)
-	token := max(l.token+1, s.clock.Now().UnixMicro())
+	token := s.unused(a.Key, l.token+1)
 	if l.shared = l.shared && (l.handle == lease.Handle{} || l.handle != a.Instead); l.shared {
 		token = l.token // that of the readers that may be there
 	}
 	s.fill(by, a, &l.grantRow, token)
 	return lease.AcquireResult{Token: l.token, Handle: l.handle}
+}
+
+// unused is a token of a key, no lower than one: a time that neither its lock nor its semaphore of
+// the same name has; s.mu is held.
+func (s *Server) unused(key string, atLeast int64) int64 {
+	token := max(atLeast, s.clock.Now().UnixMicro())
+	used := func(g *grantRow) bool { return g.token == token }
+	for {
+		l, sema := s.leases[key], s.semas[key]
+		if (l == nil || l.token != token) && (sema == nil || !slices.ContainsFunc(sema.permits, used)) {
+			return token
+		}
+		token++
+	}
 }
 
 // lease is a key's row, which is made where it is missing; s.mu is held.

@@ -26,7 +26,7 @@ func (s *Server) acquireShared(by lease.By, a lease.AcquireRequest) lease.Acquir
 	if !l.shared || l.handle != (lease.Handle{}) {
 		s.free(a.Key, &l.grantRow)
 		if !l.shared { // else the writer that waited for readers is dead, and they may be there still
-			l.shared, l.token = true, max(l.token+1, now.UnixMicro())
+			l.shared, l.token = true, s.unused(a.Key, l.token+1)
 		}
 	}
 	g := &grantRow{}
@@ -69,7 +69,7 @@ func (s *Server) takePermits(by lease.By, a lease.AcquireRequest) lease.AcquireR
 	answer := lease.AcquireResult{MemberGone: !s.serves(by), Stored: sema.limit}
 	var free []*grantRow
 	past := 0 // those that are held from when there were more
-	token := now.UnixMicro()
+	token := int64(0)
 	for i, g := range sema.permits {
 		switch {
 		case g.handle != lease.Handle{} && !g.ended(now):
@@ -89,6 +89,7 @@ func (s *Server) takePermits(by lease.By, a lease.AcquireRequest) lease.AcquireR
 	if answer.MemberGone || sema.limit != a.Limit || len(free)-past < a.Permits {
 		return answer
 	}
+	token = s.unused(a.Key, token)
 	for _, g := range free[:a.Permits] {
 		s.fill(by, a, g, token)
 	}

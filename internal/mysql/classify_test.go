@@ -17,6 +17,8 @@ func TestUnavailable(t *testing.T) {
 		1114: "The table is full", 1129: "Host is blocked", 1130: "Host is not allowed to connect", 1203: "more than 'max_user_connections'",
 		1226: "User has exceeded the 'max_user_connections' resource", 1698: "Access denied for user", 1820: "You must reset your password",
 		1862: "Your password has expired", 3118: "Account is locked",
+		3032: "The server is currently in offline mode", 3159: "Connections using insecure transport are prohibited",
+		4151: "Access denied, this account is locked",
 	} {
 		err := faultconn.MySQLError(number, "HY000", text)
 		if got := mysql.Classify(err); got != sqlerr.Unavailable {

@@ -43,7 +43,10 @@ var numbers = map[uint16]meaning{
 	1698: always(Unavailable), // ER_ACCESS_DENIED_NO_PASSWORD_ERROR
 	1820: always(Unavailable), // ER_MUST_CHANGE_PASSWORD
 	1862: always(Unavailable), // ER_MUST_CHANGE_PASSWORD_LOGIN
-	3118: always(Unavailable), // ER_ACCOUNT_HAS_BEEN_LOCKED
+	3032: always(Unavailable), // ER_SERVER_OFFLINE_MODE, on MySQL
+	3118: always(Unavailable), // ER_ACCOUNT_HAS_BEEN_LOCKED, on MySQL
+	3159: always(Unavailable), // ER_SECURE_TRANSPORT_REQUIRED, on MySQL
+	4151: always(Unavailable), // ER_ACCOUNT_HAS_BEEN_LOCKED, on MariaDB
 
 	// The server takes no writes.
 	1290: always(Unavailable), // ER_OPTION_PREVENTS_STATEMENT: --read-only
