@@ -72,7 +72,7 @@ type enqueuer struct {
 
 func newEnqueuer(q *Queue) *enqueuer {
 	e := &enqueuer{db: q.db, o: &q.o, ids: &q.ids, notices: q.notices}
-	e.plain, e.keyed, e.large = e.merged(false), e.merged(true), e.apart()
+	e.makeQueues()
 	return e
 }
 

@@ -21,17 +21,26 @@ import (
 // wait in the lane of that key, and so do calls with the same key that come later. One statement a
 // lane waits on the server; if too many lanes wait, the lane asks again from time to time.
 //
+// A statement of tasks without keys may wait, too: for what a trigger or an index of the host's
+// needs. Then each of its calls is sent again in a lane of its own.
+//
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
 // but asks again from time to time.
 const (
 	inFlight      = 2       // statements with keys, and as many without
 	largeInFlight = 4       // those that no calls share
-	keyedWaiters  = 2       // statements that wait on the server
+	keyedWaiters  = 2       // statements with keys that wait on the server
+	plainWaiters  = 2       // those without
+	largeWaiters  = 1
 	keyedWeight   = 1 << 20 // bytes in one statement
 
 	keyWait      = 2 * time.Millisecond // how long a statement of several keys waits for one of them
 	keyWaitAgain = 5 * time.Millisecond // and one that asks again
+
+	// How long a statement without keys waits. MySQL can't bound it below a second; MariaDB's does
+	// not wait.
+	plainWait = 50 * time.Millisecond
 )
 
 // noLane is the lane of calls that lock no key.
@@ -77,25 +86,19 @@ func appendLanes(lanes []string, j *driver.Insert) []string {
 	return lanes
 }
 
-// merged makes the queue of calls with keys, or of those without.
-func (e *enqueuer) merged(keyed bool) *batch.Queue[keyedCall, []driver.Duplicate] {
-	o := batch.Options[keyedCall, []driver.Duplicate]{
-		Run: e.insertKeyed, Key: keyedCall.key, MaxBatch: maxMerged, MaxQueue: e.o.MaxQueue, PerKey: inFlight, MaxInFlight: inFlight,
+// makeQueues makes the queues of calls. Options.Timeout begins when a call is first sent.
+func (e *enqueuer) makeQueues() {
+	options := func(maxBatch, inFlight, waiters int) batch.Options[keyedCall, []driver.Duplicate] {
+		return batch.Options[keyedCall, []driver.Duplicate]{
+			Run: e.insertKeyed, Key: keyedCall.key, MaxBatch: maxBatch, MaxQueue: e.o.MaxQueue, PerKey: inFlight, MaxInFlight: inFlight,
+			Name: func(lane string) string { return lane }, Apart: true, Waiters: waiters, MaxWait: e.o.Timeout,
+		}
 	}
-	if keyed {
-		o.Name = func(lane string) string { return lane }
-		o.Weight, o.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
-		o.Apart, o.Waiters, o.MaxWait = true, keyedWaiters, e.o.Timeout
-	}
-	return batch.New(o)
-}
-
-// apart makes the queue of calls that share no statement. Options.Timeout begins when a call is its
-// first.
-func (e *enqueuer) apart() *batch.Queue[keyedCall, []driver.Duplicate] {
-	return batch.New(batch.Options[keyedCall, []driver.Duplicate]{
-		Run: e.insertKeyed, Key: keyedCall.key, MaxBatch: 1, MaxQueue: e.o.MaxQueue, PerKey: largeInFlight, MaxInFlight: largeInFlight,
-	})
+	e.plain = batch.New(options(maxMerged, inFlight, plainWaiters))
+	e.large = batch.New(options(1, largeInFlight, largeWaiters))
+	keyed := options(maxMerged, inFlight, keyedWaiters)
+	keyed.Weight, keyed.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
+	e.keyed = batch.New(keyed)
 }
 
 // keyLockedError is how a statement ends that did not wait for a locked key.
@@ -114,12 +117,12 @@ type keyedResult struct {
 func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]batch.Result[[]driver.Duplicate], error) {
 	wait := keyWait
 	switch {
-	case !slices.ContainsFunc(calls, func(c keyedCall) bool { return c.lane != noLane }):
-		wait = 0 // they lock no key
 	case again && !calls[0].several && batch.Yield(ctx):
 		wait = 0
 	case again:
 		wait = keyWaitAgain
+	case !slices.ContainsFunc(calls, func(c keyedCall) bool { return c.lane != noLane }):
+		wait = plainWait
 	}
 	all, open := make([]keyedResult, len(calls)), make([]*keyedResult, 0, len(calls))
 	for i, c := range calls {
@@ -193,8 +196,13 @@ func divide(calls []*keyedResult) int {
 	return len(calls)
 }
 
-// waits has a call wait in its lane.
-func (c *keyedResult) waits() { c.Alone, c.Behind = true, c.lane }
+// waits has a call wait in its lane. One without keys gets a lane of its own.
+func (c *keyedResult) waits() {
+	if c.lane == noLane {
+		c.lane = fmt.Sprintf("a row that job %s needs", ID(c.jobs[0].ID))
+	}
+	c.Alone, c.Behind = true, c.lane
+}
 
 // key is the lane of a call that has to wait; empty: it need not.
 func (c keyedCall) key() string {

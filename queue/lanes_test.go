@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,7 +68,7 @@ func TestCallsOfALockedKeyGoApartTogether(t *testing.T) {
 	t.Parallel()
 	e := &lockedGroup{}
 	q := &enqueuer{db: newStatements(e, time.Second), o: &Options{Timeout: time.Second}}
-	q.keyed = q.merged(true)
+	q.makeQueues()
 	var calls []keyedCall
 	var cold []string
 	for i := range 512 {
@@ -131,7 +132,7 @@ func TestLargeCallsQueueWithoutATime(t *testing.T) {
 		const calls = 40
 		e := &smallPool{free: make(chan struct{}, largeInFlight)}
 		q := &enqueuer{db: newStatements(e, 3*time.Second), o: &Options{Timeout: 3 * time.Second, MaxQueue: calls}}
-		q.large = q.apart()
+		q.makeQueues()
 		together := func(n int, call func() error) (errs []error) {
 			var mu sync.Mutex
 			var all sync.WaitGroup
@@ -213,5 +214,85 @@ func TestLanes(t *testing.T) {
 	}
 	if len(seen) != 8 {
 		t.Errorf("%d lanes", len(seen))
+	}
+}
+
+// lockedRow is a driver on which a trigger of the kind "locked" waits for a row that another
+// transaction has locked.
+type lockedRow struct {
+	driver.Driver
+	bounded  bool
+	released chan struct{}
+}
+
+func (e *lockedRow) Enqueue(ctx context.Context, r *driver.EnqueueRequest) ([]driver.Duplicate, error) {
+	time.Sleep(time.Millisecond)
+	if !slices.ContainsFunc(r.Jobs, func(j driver.Insert) bool { return j.Kind == "locked" }) {
+		return nil, nil
+	}
+	var bound <-chan time.Time
+	if e.bounded && r.Wait > 0 {
+		bound = time.After(r.Wait)
+	}
+	select {
+	case <-e.released:
+		return nil, nil
+	case <-bound:
+		return nil, errLocked
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (*lockedRow) IsLocked(err error) bool     { return errors.Is(err, errLocked) }
+func (*lockedRow) Classify(error) sqlerr.Class { return sqlerr.Busy }
+
+// TestATaskThatWaitsStopsNoOther: tasks without keys whose INSERT waits stop no others. In the
+// control, statements wait as long as they may.
+func TestATaskThatWaitsStopsNoOther(t *testing.T) {
+	t.Parallel()
+	for _, bounded := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			const timeout = 10 * time.Second
+			e := &lockedRow{bounded: bounded, released: make(chan struct{})}
+			q := &enqueuer{db: newStatements(e, timeout), o: &Options{Timeout: timeout, MaxQueue: 1000}}
+			q.makeQueues()
+			var made atomic.Int64
+			call := func(kind string, large bool) error {
+				n := made.Add(1)
+				c, _ := newKeyedCall([]driver.Insert{{ID: driver.ID{byte(n >> 8), byte(n)}, Kind: kind}})
+				of := q.plain
+				if large {
+					of = q.large
+				}
+				_, err := of.Do(t.Context(), c)
+				return err
+			}
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					if err := call("locked", i%2 == 0); err != nil && bounded {
+						t.Error(err)
+					}
+				})
+			}
+			began := time.Now()
+			var others sync.WaitGroup
+			for i := range 20 {
+				others.Go(func() {
+					for range 20 {
+						if err := call("free", i%2 == 0); err != nil && bounded {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			others.Wait()
+			if took := time.Since(began); took < timeout/2 != bounded {
+				t.Errorf("bounded: %v: others took %v", bounded, took)
+			}
+			close(e.released)
+			all.Wait()
+		})
 	}
 }

@@ -13,10 +13,13 @@ import (
 )
 
 const EnqueueJobs = `-- name: EnqueueJobs :exec
-WITH ask AS (
-    SELECT pg_catalog.unnest($2::uuid[]) AS job_id, pg_catalog.unnest($3::text[]) AS queue, pg_catalog.unnest($4::text[]) AS kind,
-           pg_catalog.unnest($5::smallint[]) AS priority, pg_catalog.unnest($6::smallint[]) AS max_attempts,
-           pg_catalog.unnest($7::bigint[]) AS delay_us, pg_catalog.unnest($8::bytea[]) AS payload
+WITH bound AS MATERIALIZED (
+    SELECT pg_catalog.set_config('lock_timeout', COALESCE(NULLIF($2::text, ''), pg_catalog.current_setting('lock_timeout')), true) AS lock_timeout
+), ask AS (
+    SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::text[]) AS queue, pg_catalog.unnest($5::text[]) AS kind,
+           pg_catalog.unnest($6::smallint[]) AS priority, pg_catalog.unnest($7::smallint[]) AS max_attempts,
+           pg_catalog.unnest($8::bigint[]) AS delay_us, pg_catalog.unnest($9::bytea[]) AS payload
+    FROM bound WHERE bound.lock_timeout IS NOT NULL
 ), job AS (
     INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
     SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.payload FROM ask a
@@ -33,6 +36,7 @@ FROM (SELECT DISTINCT a.queue FROM ask a WHERE a.delay_us = 0 AND $1::text <> ''
 
 type EnqueueJobsParams struct {
 	Channel     string
+	LockTimeout string
 	JobIds      []pgtype.UUID
 	Queues      []string
 	Kinds       []string
@@ -45,10 +49,12 @@ type EnqueueJobsParams struct {
 // Inserts jobs and their positions in the queue. It is one statement, so that a host's transaction
 // takes one round trip. What is ready gets its place in the queue by the server's clock as it is
 // inserted, in the order of the arrays. Listeners are notified of it when the transaction commits,
-// unless the channel is empty.
+// unless the channel is empty. A trigger or an index of the host's may wait for a row that another
+// transaction has locked: for lock_timeout, or if that is empty, as long as the session says.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) error {
 	_, err := db.Exec(ctx, EnqueueJobs,
 		arg.Channel,
+		arg.LockTimeout,
 		arg.JobIds,
 		arg.Queues,
 		arg.Kinds,
@@ -61,10 +67,13 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 }
 
 const EnqueueReadyJobs = `-- name: EnqueueReadyJobs :exec
-WITH ask AS (
-    SELECT pg_catalog.unnest($2::uuid[]) AS job_id, pg_catalog.unnest($3::text[]) AS queue, pg_catalog.unnest($4::text[]) AS kind,
-           pg_catalog.unnest($5::smallint[]) AS priority, pg_catalog.unnest($6::smallint[]) AS max_attempts,
-           pg_catalog.unnest($7::bytea[]) AS payload
+WITH bound AS MATERIALIZED (
+    SELECT pg_catalog.set_config('lock_timeout', COALESCE(NULLIF($2::text, ''), pg_catalog.current_setting('lock_timeout')), true) AS lock_timeout
+), ask AS (
+    SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::text[]) AS queue, pg_catalog.unnest($5::text[]) AS kind,
+           pg_catalog.unnest($6::smallint[]) AS priority, pg_catalog.unnest($7::smallint[]) AS max_attempts,
+           pg_catalog.unnest($8::bytea[]) AS payload
+    FROM bound WHERE bound.lock_timeout IS NOT NULL
 ), job AS (
     INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
     SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.payload FROM ask a
@@ -78,6 +87,7 @@ FROM (SELECT DISTINCT a.queue FROM ask a WHERE $1::text <> '') told
 
 type EnqueueReadyJobsParams struct {
 	Channel     string
+	LockTimeout string
 	JobIds      []pgtype.UUID
 	Queues      []string
 	Kinds       []string
@@ -90,6 +100,7 @@ type EnqueueReadyJobsParams struct {
 func (q *Queries) EnqueueReadyJobs(ctx context.Context, db DBTX, arg EnqueueReadyJobsParams) error {
 	_, err := db.Exec(ctx, EnqueueReadyJobs,
 		arg.Channel,
+		arg.LockTimeout,
 		arg.JobIds,
 		arg.Queues,
 		arg.Kinds,

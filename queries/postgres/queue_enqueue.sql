@@ -1,12 +1,16 @@
 -- Inserts jobs and their positions in the queue. It is one statement, so that a host's transaction
 -- takes one round trip. What is ready gets its place in the queue by the server's clock as it is
 -- inserted, in the order of the arrays. Listeners are notified of it when the transaction commits,
--- unless the channel is empty.
+-- unless the channel is empty. A trigger or an index of the host's may wait for a row that another
+-- transaction has locked: for lock_timeout, or if that is empty, as long as the session says.
 -- name: EnqueueJobs :exec
-WITH ask AS (
+WITH bound AS MATERIALIZED (
+    SELECT pg_catalog.set_config('lock_timeout', COALESCE(NULLIF(sqlc.arg(lock_timeout)::text, ''), pg_catalog.current_setting('lock_timeout')), true) AS lock_timeout
+), ask AS (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(kinds)::text[]) AS kind,
            pg_catalog.unnest(sqlc.arg(priorities)::smallint[]) AS priority, pg_catalog.unnest(sqlc.arg(max_attempts)::smallint[]) AS max_attempts,
            pg_catalog.unnest(sqlc.arg(delays_us)::bigint[]) AS delay_us, pg_catalog.unnest(sqlc.arg(payloads)::bytea[]) AS payload
+    FROM bound WHERE bound.lock_timeout IS NOT NULL
 ), job AS (
     INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
     SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.payload FROM ask a
@@ -22,10 +26,13 @@ FROM (SELECT DISTINCT a.queue FROM ask a WHERE a.delay_us = 0 AND sqlc.arg(chann
 
 -- The same for jobs without a delay: it needs no lock of the table of the scheduled ones.
 -- name: EnqueueReadyJobs :exec
-WITH ask AS (
+WITH bound AS MATERIALIZED (
+    SELECT pg_catalog.set_config('lock_timeout', COALESCE(NULLIF(sqlc.arg(lock_timeout)::text, ''), pg_catalog.current_setting('lock_timeout')), true) AS lock_timeout
+), ask AS (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(kinds)::text[]) AS kind,
            pg_catalog.unnest(sqlc.arg(priorities)::smallint[]) AS priority, pg_catalog.unnest(sqlc.arg(max_attempts)::smallint[]) AS max_attempts,
            pg_catalog.unnest(sqlc.arg(payloads)::bytea[]) AS payload
+    FROM bound WHERE bound.lock_timeout IS NOT NULL
 ), job AS (
     INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
     SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.payload FROM ask a

@@ -42,6 +42,9 @@ func (d *database) Enqueue(ctx context.Context, r *driver.EnqueueRequest) (dups 
 				if err := lockKeys(ctx, on, r.Jobs); err != nil {
 					return false, err
 				}
+				if !driver.HasKeys(r.Jobs) { // a trigger or an index of the host's may wait
+					on = mysql.AtOnce(on)
+				}
 			}
 			dups, err = insertAll(ctx, on, r.Jobs)
 			return true, err

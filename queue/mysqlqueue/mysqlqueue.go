@@ -37,8 +37,8 @@ import (
 
 // New makes a Queue in the database of db, which stays its owner's. It uses one connection of the
 // pool for heartbeats, for as long as it is open, and a few others now and then. Enqueue and Work
-// have at most six under way, and WorkerOptions.Syncs and two more for each call of Work, and one
-// for each handler of HandleTx that runs. A process that works has those of a
+// have at most thirteen under way, and WorkerOptions.Syncs and two more for each call of Work, and
+// one for each handler of HandleTx that runs. A process that works has those of a
 // mysqllock.LeaseLocker, too. With it one process at a time is elected to maintain the queues. If
 // the pool has no more than 7, each process maintains them. It asks the server for its version and
 // for that of the tables.

@@ -3,6 +3,7 @@ package pgqueue
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,7 +55,7 @@ func (d *database) Enqueue(ctx context.Context, r *driver.EnqueueRequest) (dups 
 		return d.enqueueOn(ctx, d.OnHost(tx), copier, r.Jobs, channel)
 	}
 	if !driver.HasKeys(r.Jobs) && len(r.Jobs) < copyFrom {
-		return nil, d.insert(ctx, d.db, r.Jobs, silent)
+		return nil, d.insert(ctx, d.db, r.Jobs, silent, r.Wait)
 	}
 	err = postgres.InTx(ctx, d.pool, r.Wait, func(tx pgx.Tx) (commit bool, err error) {
 		dups, err = d.enqueueOn(ctx, d.On(tx), tx, r.Jobs, silent)
@@ -78,17 +79,20 @@ func (d *database) enqueueOn(ctx context.Context, on pgdb.DBTX, tx copier, jobs 
 	case driver.HasKeys(jobs):
 		return d.insertKeyed(ctx, on, jobs, channel)
 	}
-	return nil, d.insert(ctx, on, jobs, channel)
+	return nil, d.insert(ctx, on, jobs, channel, 0) // the transaction has its bound
 }
 
-// insert is one statement, of jobs without keys.
-func (d *database) insert(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, channel string) error {
+// insert is one statement, of jobs without keys. It waits for a row for so long; 0: as the session.
+func (d *database) insert(ctx context.Context, on pgdb.DBTX, jobs []driver.Insert, channel string, wait time.Duration) error {
 	p := columns(jobs, channel)
+	if wait > 0 {
+		p.LockTimeout = strconv.FormatInt(wait.Milliseconds(), 10)
+	}
 	if slices.ContainsFunc(jobs, func(j driver.Insert) bool { return j.Delay > 0 }) {
 		return d.q.EnqueueJobs(ctx, on, p)
 	}
 	return d.q.EnqueueReadyJobs(ctx, on, pgdb.EnqueueReadyJobsParams{
-		Channel: p.Channel, JobIds: p.JobIds, Queues: p.Queues, Kinds: p.Kinds, Priorities: p.Priorities, MaxAttempts: p.MaxAttempts, Payloads: p.Payloads,
+		LockTimeout: p.LockTimeout, Channel: p.Channel, JobIds: p.JobIds, Queues: p.Queues, Kinds: p.Kinds, Priorities: p.Priorities, MaxAttempts: p.MaxAttempts, Payloads: p.Payloads,
 	})
 }
 

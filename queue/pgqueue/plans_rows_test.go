@@ -110,8 +110,8 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 	taken, free := array(func(i int) string { return fmt.Sprintf("u%d", i) }), array(func(i int) string { return fmt.Sprintf("new%d", i) })
 	args := func(a ...string) string { return strings.Join(a, ", ") }
 	return map[string]batchStatement{
-		"EnqueueJobs":      {text: pgdb.EnqueueJobs, args: args("''", made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"))},
-		"EnqueueReadyJobs": {text: pgdb.EnqueueReadyJobs, args: args("''", made, each("default"), each("k"), each("0"), each("1"), each("x"))},
+		"EnqueueJobs":      {text: pgdb.EnqueueJobs, args: args("''", "'50'", made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"))},
+		"EnqueueReadyJobs": {text: pgdb.EnqueueReadyJobs, args: args("''", "'50'", made, each("default"), each("k"), each("0"), each("1"), each("x"))},
 		"EnqueueKeyed":     {text: pgdb.EnqueueKeyed, args: args(made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"), free, groups, each("1"), "''")},
 		"EnqueueRefused":   {text: pgdb.EnqueueKeyed, args: args(made, each("default"), each("k"), each("0"), each("1"), each("0"), each("x"), taken, groups, each("1"), "''")},
 		"KeyHolders":       {text: pgdb.KeyHolders, args: args(each("default"), taken)},
