@@ -23,7 +23,8 @@ type Options struct {
 	// Timeout bounds the work on one order or one merged batch, retries included. It also bounds
 	// how long an order or a change waits for a row that another transaction has locked. A caller
 	// can wait twice as long: behind the batch before its own, or, with Direct, while an order
-	// whose connection was lost is looked up. Default 10 s; 10 ms to 24 h.
+	// whose connection was lost is looked up. With Direct, an order that can't be sent for an
+	// eighth of Timeout is merged with others first. Default 10 s; 10 ms to 24 h.
 	Timeout time.Duration
 
 	// MaxQueue bounds how many orders may wait in this process; more are refused with

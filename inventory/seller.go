@@ -36,6 +36,10 @@ type seller struct {
 
 type orderQueue = batch.Queue[order, outcome]
 
+// directPatience is for which part of Options.Timeout an order waits to be sent by itself. Those
+// before it may wait for a locked row, each as long as it may.
+const directPatience = 8
+
 func newSeller(d driver.Driver, o Options, r *retrier, c *skuCache, a *allotments, sw *sweeper) *seller {
 	s := &seller{driver: d, caps: d.Caps(), o: o, retry: r, cache: c, allotments: a, sweeper: sw}
 	o.MaxInFlight = s.inFlight(o.MaxInFlight)
@@ -125,8 +129,8 @@ func (s *seller) reserve(ctx context.Context, o order) (Reservation, error) {
 func (s *seller) decide(ctx context.Context, o order) (outcome, error) {
 	o.open = s.sales.IsBlocked(keyLane(o.Key))
 	if s.direct != nil && o.isPlain() && !s.caps.Hooked && !o.open && !s.seemsDecided(&o) {
-		got, err := s.direct.Do(ctx, o)
-		if !got.passed {
+		got, err := s.direct.DoWithin(ctx, o, s.o.Timeout/directPatience)
+		if isUnsent := errors.Is(err, batch.ErrNotSent) && ctx.Err() == nil; !got.passed && !isUnsent {
 			return got, err
 		}
 		o.open = got.open

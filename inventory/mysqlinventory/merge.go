@@ -109,22 +109,50 @@ func (d *database) lockQuotas(ctx context.Context, on mysqldb.DBTX, ask driver.R
 		return nil, err
 	}
 	missing := slices.DeleteFunc(slices.Clone(ask.Quotas), func(q driver.Quota) bool { _, ok := there[q]; return ok })
-	missing, err := d.unlocked(ctx, on, missing)
-	if err != nil {
-		return nil, err
-	}
-	if err := repeat(ctx, on, mysqldb.AddQuotas, missing, quotaArgs); err != nil {
+	if err := d.addFree(ctx, on, missing); err != nil {
 		return nil, err
 	}
 	return used, readQuotas(ctx, on, mysqldb.LockFreeQuotas, ask.Quotas, used)
 }
 
-// readQuotas reads so many as the given statement finds.
+// addFree inserts those of the missing quotas that no other transaction has locked. One that has
+// inserted a row may have locked the gap before it, too: rows of other buyers can't be inserted
+// there meanwhile. MySQL waits for such a gap for a second.
+func (d *database) addFree(ctx context.Context, on mysqldb.DBTX, missing []driver.Quota) error {
+	if d.db.MariaDB {
+		return d.addAtOnce(ctx, mysql.AtOnce(on), missing)
+	}
+	missing, err := d.unlocked(ctx, on, missing)
+	if err != nil {
+		return err
+	}
+	return repeat(ctx, on, mysqldb.AddQuotas, missing, quotaArgs)
+}
+
+// addAtOnce inserts quotas, in halves if some are locked, and leaves those out.
+func (d *database) addAtOnce(ctx context.Context, on mysqldb.DBTX, missing []driver.Quota) error {
+	err := repeat(ctx, on, mysqldb.AddQuotas, missing, quotaArgs)
+	if !isRowLocked(err) {
+		return err
+	}
+	if stands, lost := d.q.InTransaction(ctx, on); lost != nil || stands == 0 {
+		return err
+	}
+	if len(missing) == 1 {
+		return nil
+	}
+	half := len(missing) / 2
+	if err := d.addAtOnce(ctx, on, missing[:half]); err != nil {
+		return err
+	}
+	return d.addAtOnce(ctx, on, missing[half:])
+}
+
 // unlocked returns those of the missing quotas that no other transaction is inserting. On MySQL an
 // INSERT would wait for that transaction for a second. Quotas that are being inserted are found in
 // halves, without a wait.
 func (d *database) unlocked(ctx context.Context, on mysqldb.DBTX, missing []driver.Quota) ([]driver.Quota, error) {
-	if d.db.MariaDB || len(missing) == 0 {
+	if len(missing) == 0 {
 		return missing, nil
 	}
 	err := readQuotas(ctx, on, mysqldb.LockQuotasNoWait, missing, make(map[driver.Quota]int64))
@@ -145,6 +173,7 @@ func (d *database) unlocked(ctx context.Context, on mysqldb.DBTX, missing []driv
 	return slices.Concat(first, others), err
 }
 
+// readQuotas reads so many as the given statement finds.
 func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []driver.Quota, used map[driver.Quota]int64) error {
 	return queryAll(ctx, on, query, quotas, quotaArgs, func(rows *sql.Rows) error {
 		var r mysqldb.LockQuotasRow
