@@ -105,7 +105,7 @@ func NewSessionLocker(ctx context.Context, pool *sql.DB, o SessionOptions) (*Ses
 	}
 	so, err := session.Options{
 		Observer: o.Observer, Log: o.Log, IdleTimeout: o.IdleTimeout, MaxConns: conns, Poll: o.Poll,
-		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Alike: true,
+		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Alike: true, OneShows: true,
 	}.WithDefaults("SessionOptions", defaultUnnotifiedPoll)
 	if err != nil {
 		return nil, err

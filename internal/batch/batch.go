@@ -182,6 +182,7 @@ func (q *Queue[Q, A]) settle(t *inFlight[Q, A]) {
 		q.offer(l)
 		q.dropIdle(l)
 	}
+	t.others = nil
 	q.unwant()
 	q.dispatch()
 	q.drained()

@@ -16,6 +16,9 @@ import (
 const (
 	carriesFor = time.Second
 	asideFor   = 200 * time.Millisecond
+
+	// holdsFor is for how long a statement that stands aside keeps its other keys from others.
+	holdsFor = 50 * time.Millisecond
 )
 
 // carried notes that a statement begins that carries the lane's key.

@@ -191,3 +191,27 @@ func TestOneCartGoesAtOnce(t *testing.T) {
 		r.wantsIdle(t)
 	})
 }
+
+// TestACartThatStandsAsideLetsItsOtherKeysGo: soon, and others are sent while it waits.
+func TestACartThatStandsAsideLetsItsOtherKeysGo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newCartRig()
+		ends := []chan error{r.do(t.Context(), "cart:a,b", 8), r.do(t.Context(), "cart:a,b", 0)}
+		r.sends(t, 8).answer() // the only one that can't stand aside
+		cart := r.sends(t, 0)
+		ends = append(ends, r.do(t.Context(), "b", 1))
+		if !Yield(cart.ctx) {
+			t.Fatal("the statement can't stand aside")
+		}
+		time.Sleep(holdsFor - time.Millisecond)
+		r.quiet(t)
+		time.Sleep(2 * time.Millisecond)
+		r.sends(t, 1).answer()
+		cart.answer()
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+		time.Sleep(carriesFor)
+		r.wantsIdle(t)
+	})
+}

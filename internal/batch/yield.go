@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // inFlight is a statement in flight.
@@ -38,9 +39,9 @@ func alone(ctx context.Context) context.Context {
 
 // Yield is called by Run, with its context, before its statement waits for a lock. The
 // statement then counts against Options.Waiters and no longer against MaxInFlight. No statement
-// that carries one of its keys begins before it has ended, as that one would wait, too. It returns
-// false if there are too many already, or if the statement is that of a single caller. Then Run
-// must not wait, and must answer Alone.
+// that carries the key of its lane begins before it has ended, as that one would wait, too. Its
+// other keys are kept from others for holdsFor. Yield returns false if there are too many already,
+// or if the statement is that of a single caller. Then Run must not wait, and must answer Alone.
 func Yield(ctx context.Context) bool {
 	t, ok := ctx.Value(yielderKey{}).(yielder)
 	return ok && t.yield()
@@ -78,8 +79,29 @@ func (t *inFlight[Q, A]) yield() bool {
 	for _, l := range t.all() {
 		l.blocked++
 	}
+	if len(t.others) > 0 {
+		time.AfterFunc(holdsFor, t.letGo)
+	}
 	t.q.dispatch()
 	return true
+}
+
+// letGo has other statements carry the other keys of one that stands aside: it waits for its lane,
+// and has none of them locked.
+func (t *inFlight[Q, A]) letGo() {
+	q := t.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	others := t.others
+	t.others = nil
+	for _, l := range others {
+		l.flying--
+		l.blocked--
+		q.offer(l)
+		q.dropIdle(l)
+	}
+	q.unwant()
+	q.dispatch()
 }
 
 // IsBlocked reports whether calls of a key wait for a lock.

@@ -23,6 +23,7 @@ type Options struct {
 	Shared      bool          // the server has shared locks.
 	Alike       bool          // a statement that acquires and releases costs more than two.
 	Notifies    bool          // the server notifies of releases.
+	OneShows    bool          // Show is done for one session at a time: that of a holder hides that others wait.
 	ServerQueue bool          // a call waits at the server, on a connection of its own.
 	MaxQueue    int           // calls that may wait for a statement; default 65,536.
 	MaxBatch    int           // calls that share a statement; default 512: enough for a crowd, and few enough for it to be short.

@@ -31,6 +31,7 @@ type request struct {
 	session *session // on which it was sent; these are guarded by base.mu
 	queued  bool     // it was not sent yet
 	forgoes bool     // a Forgo was sent before it: see form
+	hides   bool     // a Hide was
 	granted bool     // its waiter has the lock
 	held    bool     // the server has confirmed that the lock was held until then
 	err     error
@@ -219,6 +220,10 @@ func (s *session) nextBatch() {
 		if r.Op == Free && r.slot.intends && r.slot.session == s {
 			r.forgoes = true
 			s.sends = append(s.sends, Step{r.ID, Forgo})
+		}
+		if r.Op == HasWaiters && r.slot.shows && s.of.o.OneShows {
+			r.hides = true
+			s.sends = append(s.sends, Step{r.ID, Hide})
 		}
 		s.flying, s.at = append(s.flying, r), append(s.at, len(s.sends))
 		if r.Op != prove {

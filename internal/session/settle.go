@@ -49,6 +49,9 @@ func (sl *slots) apply(r *request, done bool, err error, now time.Time) {
 	case Forgo:
 		of.intends = false
 	case HasWaiters, HasExclusiveWaiters:
+		if r.hides && err == nil {
+			of.shows = false
+		}
 		if err == nil && of.has {
 			sl.looked(of, done, now)
 		}
