@@ -26,12 +26,12 @@ import (
 //
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
-// but asks again from time to time.
+// but asks again from time to time. Two such statements of a process never have a group in common.
 const (
-	inFlight      = 2       // statements with keys, and as many without
-	largeInFlight = 4       // those that no calls share
-	keyedWaiters  = 2       // statements with keys that wait on the server
-	plainWaiters  = 2       // those without
+	inFlight      = 2 // statements with keys, and as many without
+	largeInFlight = 4 // those that no calls share
+	keyedWaiters  = 2 // statements with keys that wait on the server
+	plainWaiters  = 2 // those without
 	largeWaiters  = 1
 	keyedWeight   = 1 << 20 // bytes in one statement
 
@@ -49,10 +49,13 @@ const noLane = "none"
 // keyedCall is tasks of one caller, of which some may have keys.
 type keyedCall struct {
 	jobs    []driver.Insert
-	lane    string // of its key, or of all its keys
-	several bool   // keys
-	locked  bool   // one of its keys is known to be
+	lane    string   // of its key, or of all its keys
+	several bool     // keys
+	locked  bool     // one of its keys is known to be
+	groups  []string // the lanes of its groups, if it has several keys
 }
+
+const groupLanes = "group "
 
 // newKeyedCall makes a call, and returns the lane of each of its keys.
 func newKeyedCall(jobs []driver.Insert) (c keyedCall, lanes []string) {
@@ -70,6 +73,11 @@ func newKeyedCall(jobs []driver.Insert) (c keyedCall, lanes []string) {
 		c.lane = lanes[0]
 	default:
 		c.lane = fmt.Sprintf("%s, or one of %d more (%x),", lanes[0], len(lanes)-1, sha256.Sum256([]byte(strings.Join(lanes, "\x00\x00"))))
+		for _, lane := range lanes {
+			if strings.HasPrefix(lane, groupLanes) {
+				c.groups = append(c.groups, lane)
+			}
+		}
 	}
 	return c, lanes
 }
@@ -81,7 +89,7 @@ func appendLanes(lanes []string, j *driver.Insert) []string {
 		lanes = append(lanes, fmt.Sprintf("unique key %q of queue %q", j.Unique, j.Queue))
 	}
 	if j.Group != "" && j.Delay == 0 {
-		lanes = append(lanes, fmt.Sprintf("group %q of queue %q", j.Group, j.Queue))
+		lanes = append(lanes, fmt.Sprintf(groupLanes+"%q of queue %q", j.Group, j.Queue))
 	}
 	return lanes
 }
@@ -98,6 +106,7 @@ func (e *enqueuer) makeQueues() {
 	e.large = batch.New(options(1, largeInFlight, largeWaiters))
 	keyed := options(maxMerged, inFlight, keyedWaiters)
 	keyed.Weight, keyed.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
+	keyed.Others = func(c keyedCall) []string { return c.groups }
 	e.keyed = batch.New(keyed)
 }
 
@@ -204,10 +213,16 @@ func (c *keyedResult) waits() {
 	c.Alone, c.Behind = true, c.lane
 }
 
+// severalLane is the lane of calls of several keys that need not wait.
+const severalLane = "several"
+
 // key is the lane of a call that has to wait; empty: it need not.
 func (c keyedCall) key() string {
-	if c.locked {
+	switch {
+	case c.locked:
 		return c.lane
+	case c.several:
+		return severalLane
 	}
 	return ""
 }

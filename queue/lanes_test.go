@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -295,4 +296,75 @@ func TestATaskThatWaitsStopsNoOther(t *testing.T) {
 			all.Wait()
 		})
 	}
+}
+
+// oneAtATime is a driver on which two statements with a group in common lock each other out.
+type oneAtATime struct {
+	driver.Driver
+	mu    sync.Mutex
+	inUse map[string]bool
+}
+
+func (e *oneAtATime) Enqueue(_ context.Context, r *driver.EnqueueRequest) ([]driver.Duplicate, error) {
+	groups := make(map[string]bool)
+	for _, j := range r.Jobs {
+		groups[j.Group] = true
+	}
+	e.mu.Lock()
+	for g := range groups {
+		for e.inUse[g] {
+			e.mu.Unlock()
+			if r.Wait > 0 {
+				return nil, errLocked
+			}
+			time.Sleep(time.Millisecond) // in the server's queue
+			e.mu.Lock()
+		}
+	}
+	maps.Copy(e.inUse, groups)
+	e.mu.Unlock()
+	time.Sleep(10 * time.Millisecond)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for g := range groups {
+		delete(e.inUse, g)
+	}
+	return nil, nil
+}
+
+func (*oneAtATime) IsLocked(err error) bool     { return errors.Is(err, errLocked) }
+func (*oneAtATime) Classify(error) sqlerr.Class { return sqlerr.Unclassified }
+
+// TestCallsWithAGroupInCommonGoOneAfterTheOther, if they have other keys, too. A call of the group
+// alone is not kept waiting by them, nor is one of another group.
+func TestCallsWithAGroupInCommonGoOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &oneAtATime{inUse: make(map[string]bool)}
+		q := &enqueuer{db: newStatements(e, time.Minute), o: &Options{Timeout: time.Minute, MaxQueue: 1000}}
+		q.makeQueues()
+		var all sync.WaitGroup
+		repeat := func(n int, most time.Duration, jobs func(n int) []driver.Insert) {
+			all.Go(func() {
+				for i := range n {
+					c, _ := newKeyedCall(jobs(i))
+					began := time.Now()
+					if _, err := q.keyed.Do(t.Context(), c); err != nil {
+						t.Error(err)
+					}
+					if took := time.Since(began); took > most {
+						t.Errorf("%d jobs of group %q took %v", len(c.jobs), c.jobs[0].Group, took)
+					}
+				}
+			})
+		}
+		for caller := range 20 {
+			repeat(20, time.Second, func(n int) []driver.Insert {
+				return []driver.Insert{{Queue: "q", Group: "g", Unique: fmt.Sprint(caller, n)}}
+			})
+		}
+		repeat(20, time.Second, func(int) []driver.Insert { return []driver.Insert{{Queue: "q", Group: "g"}} })
+		repeat(20, 100*time.Millisecond, func(int) []driver.Insert { return []driver.Insert{{Queue: "q", Group: "another"}} })
+		all.Wait()
+	})
 }

@@ -179,11 +179,13 @@ func (q *Queue[Q, A]) settle(t *inFlight[Q, A]) {
 		if t.aside {
 			l.blocked--
 		}
+	}
+	q.unwant(t.lanes...)
+	for _, l := range t.all() {
 		q.offer(l)
 		q.dropIdle(l)
 	}
 	t.others = nil
-	q.unwant()
 	q.dispatch()
 	q.drained()
 }

@@ -93,15 +93,16 @@ func (q *Queue[Q, A]) want(keys []string) {
 	}
 }
 
-// unwant has the calls that wait for statements looked at anew, before others.
-func (q *Queue[Q, A]) unwant() {
+// unwant has the calls that wait for statements looked at anew, before others. Those of lanes that
+// have just had a statement come after them.
+func (q *Queue[Q, A]) unwant(had ...*lane[Q, A]) {
 	stands, wanted := q.stands, q.wanted
 	q.stands, q.wanted = nil, nil
 	for _, l := range wanted {
 		l.wanted = false
 	}
 	for i, l := range stands {
-		if !l.ready && l.mayBegin(q.o.PerKey) {
+		if !l.ready && l.mayBegin(q.o.PerKey) && !slices.Contains(had, l) {
 			l.ready = true
 			q.ready = slices.Insert(q.ready, min(i, len(q.ready)), l)
 		}
