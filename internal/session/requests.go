@@ -30,8 +30,8 @@ type request struct {
 
 	session *session // on which it was sent; these are guarded by base.mu
 	queued  bool     // it was not sent yet
-	forgoes bool     // a Forgo was sent before it: see form
-	hides   bool     // a Hide was
+	forgoes bool     // a Forgo was sent before it: see form.
+	hides   bool     // a Hide was.
 	granted bool     // its waiter has the lock
 	held    bool     // the server has confirmed that the lock was held until then
 	err     error

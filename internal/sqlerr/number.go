@@ -42,7 +42,7 @@ var numbers = map[uint16]meaning{
 	1226: always(Unavailable), // ER_USER_LIMIT_REACHED: max_user_connections and others
 	1698: always(Unavailable), // ER_ACCESS_DENIED_NO_PASSWORD_ERROR
 	1820: always(Unavailable), // ER_MUST_CHANGE_PASSWORD
-	1862: always(Unavailable), // ER_MUST_CHANGE_PASSWORD_LOGIN
+	1862: always(Unavailable), // ER_MUST_CHANGE_PASSWORD_LOGIN.
 	3032: always(Unavailable), // ER_SERVER_OFFLINE_MODE, on MySQL
 	3118: always(Unavailable), // ER_ACCOUNT_HAS_BEEN_LOCKED, on MySQL
 	3159: always(Unavailable), // ER_SECURE_TRANSPORT_REQUIRED, on MySQL
