@@ -20,7 +20,7 @@ type call[Q, A any] struct {
 
 	behind string    // where it is to wait; empty: in the lane of its own key
 	since  time.Time // when it was first answered Alone
-	timed  bool      // a timer is set for when it waits no longer for statements with its other keys
+	due    time.Time // when it waits no longer for statements with its other keys; zero: it does not
 }
 
 // lane is the queue of calls for one key.

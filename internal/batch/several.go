@@ -66,21 +66,29 @@ func (q *Queue[Q, A]) reserve(c *call[Q, A], b *batch[Q, A]) bool {
 		return true
 	}
 	q.stands = append(q.stands, c.lane)
-	q.want(others)
-	for _, next := range c.lane.calls[:min(len(c.lane.calls), q.o.MaxBatch)] { // to be sent together
-		q.want(q.o.Others(next.req))
+	if !slices.ContainsFunc(others, q.standsAside) { // such a wait is long, and stops no others
+		q.want(others)
+		for _, next := range c.lane.calls[:min(len(c.lane.calls), q.o.MaxBatch)] { // to be sent together
+			q.want(q.o.Others(next.req))
+		}
 	}
-	if !c.timed {
-		c.timed = true
+	if due := time.Now().Add(wait); c.due.IsZero() || due.Before(c.due) {
+		c.due = due
 		time.AfterFunc(wait, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			c.timed = false
+			c.due = time.Time{}
 			q.unwant()
 			q.dispatch()
 		})
 	}
 	return false
+}
+
+// standsAside reports whether a statement that carries a key waits for a lock.
+func (q *Queue[Q, A]) standsAside(key string) bool {
+	l := q.lanes[key]
+	return l != nil && l.blocked > 0
 }
 
 // want has no statement begin that carries one of these keys.
