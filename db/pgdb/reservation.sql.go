@@ -14,6 +14,7 @@ const AddQuotas = `-- name: AddQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 SELECT n.sku, n.buyer, 0, 0
 FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS n (sku, buyer)
+WHERE (SELECT true FROM dblock_quota q WHERE q.sku = n.sku AND q.buyer = n.buyer LIMIT 1) IS NULL
 ON CONFLICT (sku, buyer) DO NOTHING
 `
 
@@ -22,6 +23,8 @@ ON CONFLICT (sku, buyer) DO NOTHING
 // may be missing are made before an existing one is locked. An INSERT waits for the transaction
 // that has the row. An UPDATE never waits for an uncommitted INSERT of it. So transactions that
 // make quotas and those that use them can't deadlock.
+// Those that exist are looked for first: ON CONFLICT would wait for a transaction that has updated
+// one of them.
 func (q *Queries) AddQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) error {
 	_, err := db.Exec(ctx, AddQuotas, skus, buyers)
 	return err

@@ -24,11 +24,7 @@ func (d *database) Transact(ctx context.Context, ask driver.ReadRequest, decide 
 	defer conn.Release() // which closes it if the transaction is still open
 	var begin statements
 	begin.add(postgres.BeginReadCommitted)
-	wait := lockTimeoutMs(ctx)
-	if ask.InOrder {
-		wait = strconv.FormatInt(driver.InOrderTime.Milliseconds(), 10)
-	}
-	begin.add(bound, wait)
+	begin.add(bound, waitOf(ctx, ask))
 	books, err := d.read(ctx, d.inBatch(conn), d.OnHost(conn), begin, ask)
 	if err != nil {
 		postgres.RollbackConn(ctx, conn.Conn())
@@ -47,6 +43,14 @@ func (d *database) Transact(ctx context.Context, ask driver.ReadRequest, decide 
 		postgres.RollbackConn(ctx, conn.Conn())
 	}
 	return err
+}
+
+// waitOf is how long a transaction waits for a lock, in milliseconds.
+func waitOf(ctx context.Context, ask driver.ReadRequest) string {
+	if ask.InOrder {
+		return strconv.FormatInt(driver.InOrderTime.Milliseconds(), 10)
+	}
+	return lockTimeoutMs(ctx)
 }
 
 // Read reads in one round trip.
@@ -91,7 +95,14 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 	books, trip := newBooks(ask), begin
 	if len(ask.Quotas) > 0 {
 		skus, buyers := quotaColumns(ask.Quotas)
+		bounds := !ask.WaitQuotas && !driver.IsBrief(ctx) // an INSERT waits for another transaction's of the same row
+		if bounds {
+			trip.add(postgres.SetLockTimeout, lockTimeoutMs(driver.Briefly(ctx)))
+		}
 		trip.add(pgdb.AddQuotas, skus, buyers)
+		if bounds {
+			trip.add(postgres.SetLockTimeout, waitOf(ctx, ask))
+		}
 	}
 	trip.addQuotas(quotas, ask.Quotas, books.Used)
 	waits, passes := ask.Waits()

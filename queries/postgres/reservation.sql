@@ -4,10 +4,13 @@
 -- that has the row. An UPDATE never waits for an uncommitted INSERT of it. So transactions that
 -- make quotas and those that use them can't deadlock.
 
+-- Those that exist are looked for first: ON CONFLICT would wait for a transaction that has updated
+-- one of them.
 -- name: AddQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 SELECT n.sku, n.buyer, 0, 0
 FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+WHERE (SELECT true FROM dblock_quota q WHERE q.sku = n.sku AND q.buyer = n.buyer LIMIT 1) IS NULL
 ON CONFLICT (sku, buyer) DO NOTHING;
 
 -- They are asked for in their order, and locked one after the other: LIMIT keeps this from becoming
