@@ -125,6 +125,7 @@ SELECT ask.lease_key, CAST(COALESCE((
 FROM ( /*dblock:asks*/
     SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle
 /*dblock:end*/) ask
+LIMIT 18446744073709551615
 `
 
 type NextTicketsRow struct {

@@ -52,7 +52,7 @@ func (q *Queries) CountQuotas(ctx context.Context, db DBTX, arg CountQuotasParam
 }
 
 const InTransaction = `-- name: InTransaction :one
-SELECT CAST(@@in_transaction AS SIGNED) AS in_transaction
+SELECT CAST(@@in_transaction AS SIGNED) AS in_transaction LIMIT 1
 `
 
 // Whether the transaction stands after a wait that timed out, on MariaDB: see

@@ -40,7 +40,8 @@ SELECT ask.lease_key, CAST(COALESCE((
 ), 0) AS SIGNED) AS ticket
 FROM ( /*dblock:asks*/
     SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle
-/*dblock:end*/) ask;
+/*dblock:end*/) ask
+LIMIT 18446744073709551615;
 
 -- Passes a key that this process holds to the next waiter, unless readers may have it.
 -- name: HandOff :execrows
