@@ -22,7 +22,7 @@ import (
 // lane waits on the server; if too many lanes wait, the lane asks again from time to time.
 //
 // A statement of tasks without keys may wait, too: for what a trigger or an index of the host's
-// needs. Then each of its calls is sent again in a lane of its own.
+// needs. Then its calls are divided, and the last few are each sent again in a lane of its own.
 //
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
@@ -168,6 +168,8 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 	switch {
 	case err == nil:
 		trial.Worked()
+	case errors.As(err, &locked) && len(calls) > lastFew && !hasKeys(calls):
+		to = len(calls) / 2
 	case errors.As(err, &locked):
 		slices.SortStableFunc(calls, func(a, b *keyedResult) int { return cmp.Compare(a.lane, b.lane) })
 		if to = divide(calls); to == len(calls) {
@@ -187,6 +189,14 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 	for _, c := range calls {
 		c.Value, c.Err = dups, err // each looks for its own duplicates
 	}
+}
+
+// lastFew is how many calls without keys are sent one by one, if one of them waits: to divide them
+// costs more where a wait can't be bounded below a second.
+const lastFew = 16
+
+func hasKeys(calls []*keyedResult) bool {
+	return slices.ContainsFunc(calls, func(c *keyedResult) bool { return c.lane != noLane })
 }
 
 // divide returns where calls are divided, which are sorted by their lanes: in the middle, or beside

@@ -279,7 +279,7 @@ func TestATaskThatWaitsStopsNoOther(t *testing.T) {
 			}
 			began := time.Now()
 			var others sync.WaitGroup
-			for i := range 20 {
+			for i := range 80 {
 				others.Go(func() {
 					for range 20 {
 						if err := call("free", i%2 == 0); err != nil && bounded {
