@@ -51,19 +51,6 @@ func (q *Queries) CountQuotas(ctx context.Context, db DBTX, arg CountQuotasParam
 	return err
 }
 
-const InTransaction = `-- name: InTransaction :one
-SELECT CAST(@@in_transaction AS SIGNED) AS in_transaction LIMIT 1
-`
-
-// Whether the transaction stands after a wait that timed out, on MariaDB: see
-// innodb_rollback_on_timeout.
-func (q *Queries) InTransaction(ctx context.Context, db DBTX) (int64, error) {
-	row := db.QueryRowContext(ctx, InTransaction)
-	var in_transaction int64
-	err := row.Scan(&in_transaction)
-	return in_transaction, err
-}
-
 const InsertReservations = `-- name: InsertReservations :exec
 INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
 VALUES /*dblock:rows*/(?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)))/*dblock:end*/

@@ -135,7 +135,7 @@ func (d *database) addAtOnce(ctx context.Context, on mysqldb.DBTX, missing []dri
 	if !isRowLocked(err) {
 		return err
 	}
-	if stands, lost := d.q.InTransaction(ctx, on); lost != nil || stands == 0 {
+	if !stands(ctx, on) {
 		return err
 	}
 	if len(missing) == 1 {
@@ -146,6 +146,17 @@ func (d *database) addAtOnce(ctx context.Context, on mysqldb.DBTX, missing []dri
 		return err
 	}
 	return d.addAtOnce(ctx, on, missing[half:])
+}
+
+// stands reports whether a transaction goes on after a wait that timed out: with
+// innodb_rollback_on_timeout it has ended, and no savepoint lasts.
+func stands(ctx context.Context, on mysqldb.DBTX) bool {
+	for _, statement := range []string{"SAVEPOINT dblock_quotas", "RELEASE SAVEPOINT dblock_quotas"} {
+		if _, err := on.ExecContext(ctx, statement); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // unlocked returns those of the missing quotas that no other transaction is inserting. On MySQL an

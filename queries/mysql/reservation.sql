@@ -8,11 +8,6 @@ INSERT INTO dblock_quota (sku, buyer, used, most)
 VALUES /*dblock:rows*/(?, ?, 0, 0)/*dblock:end*/
 ON DUPLICATE KEY UPDATE used = dblock_quota.used;
 
--- Whether the transaction stands after a wait that timed out, on MariaDB: see
--- innodb_rollback_on_timeout.
--- name: InTransaction :one
-SELECT CAST(@@in_transaction AS SIGNED) AS in_transaction LIMIT 1;
-
 -- The asks are sorted: the rows are locked in that order. Here as below, what is locked is found by
 -- its key, one by one. For a list of keys MySQL may read a whole index, and would lock all of it,
 -- or wait for it.
