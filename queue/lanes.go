@@ -26,7 +26,8 @@ import (
 //
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
-// but asks again from time to time. Two such statements of a process never have a group in common.
+// but asks again from time to time. Two such statements of a process have no group in common,
+// unless one is slow.
 const (
 	inFlight      = 2 // statements with keys, and as many without
 	largeInFlight = 4 // those that no calls share

@@ -184,7 +184,7 @@ func (d *database) unlocked(ctx context.Context, on mysqldb.DBTX, missing []driv
 	return slices.Concat(first, others), err
 }
 
-// readQuotas reads so many as the given statement finds.
+// readQuotas runs a query for quotas, and notes what is used of each that it returns.
 func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []driver.Quota, used map[driver.Quota]int64) error {
 	return queryAll(ctx, on, query, quotas, quotaArgs, func(rows *sql.Rows) error {
 		var r mysqldb.LockQuotasRow
