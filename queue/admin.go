@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,8 @@ const reviveStep = 200 // dead jobs that one statement retries
 
 // RetryAll is Retry of all jobs of a queue ("": the default one) that are dead when it is called,
 // the last ones first. It passes over those whose unique key another job has, or an open
-// transaction is taking. It returns how many it retried; one that dies again is not retried again.
+// transaction is taking, and those that the server refuses to write: err is that of the first of
+// these. It returns how many it retried; one that dies again is not retried again.
 //
 // Errors: dblock.ErrInvalid, and those of the database; some are retried then.
 func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err error) {
@@ -96,6 +98,7 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 	}()
 	var before time.Time // a job that dies again dies later
 	var last driver.ID
+	var refused error
 	for {
 		var dead []driver.Record
 		err := q.db.patiently(ctx, "listing dead jobs", func(ctx context.Context) (err error) {
@@ -108,35 +111,35 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 			return retried, q.db.explain(sqlerr.Unwritten(err), "listing dead jobs")
 		}
 		if len(dead) == 0 {
-			return retried, nil
+			return retried, refused
 		}
 		before, last = dead[len(dead)-1].At, dead[len(dead)-1].ID
-		n, err := q.reviveEach(ctx, dead)
-		retried += n
+		n, no, err := q.reviveEach(ctx, dead)
+		retried, refused = retried+n, cmp.Or(refused, no)
 		if err != nil {
 			return retried, err
 		}
 	}
 }
 
-// reviveEach revives jobs together, or one by one if one has to wait for another transaction.
-func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record) (revived int, err error) {
+// reviveEach revives jobs: in parts, if the server refuses one of them, or one has to wait for
+// another transaction. It passes over these. refused is the error of the first that was refused.
+func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record) (revived int, refused, err error) {
 	ids := make([]driver.ID, len(dead))
 	for i, r := range dead {
 		ids[i] = r.ID
 	}
-	revived, err = q.revive(ctx, ids)
-	if !q.driver.IsLocked(err) {
-		return revived, err
-	}
-	for i := range ids {
-		n, err := q.revive(ctx, ids[i:i+1])
-		if err != nil && !q.driver.IsLocked(err) {
-			return revived, err
-		}
+	err = inParts(q.db, ids, func(ids []driver.ID) error {
+		n, err := q.revive(ctx, ids)
 		revived += n
-	}
-	return revived, nil
+		if len(ids) == 1 && q.driver.IsLocked(err) {
+			return nil
+		}
+		return err
+	}, func(id driver.ID, why error) {
+		refused = cmp.Or(refused, fmt.Errorf("%w (job %v)", why, ID(id)))
+	})
+	return revived, refused, err
 }
 
 // Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for

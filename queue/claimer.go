@@ -21,9 +21,6 @@ const (
 	// A claim that the server refuses may be refused for one job: by a trigger of the host's, for
 	// example. Claims become smaller while they fail. If a claim of one job fails, the first ready
 	// job is passed over for a while. If it was another job, the next claim fails, too.
-	firstPass   = time.Second // it doubles each time
-	longestPass = time.Minute
-	maxSkipped  = 100 // jobs that are passed over at once
 )
 
 // claimer decides when a worker claims how many jobs, and from where on. The mutex of its syncer
@@ -51,13 +48,7 @@ type claimer struct {
 	limit    int           // how many jobs a claim asks for at most
 	patience time.Duration // how long a claim may take
 	refused  int           // claims in a row
-	passed   map[driver.ID]pass
-}
-
-// pass is a job that is passed over.
-type pass struct {
-	times int
-	until time.Time
+	passed   passed        // jobs: see skipFirst
 }
 
 // isPatient reports that a claim may take long, so that ends do not wait for it.
@@ -114,7 +105,7 @@ func (c *claimer) request(now time.Time, id driver.ID, most int, beat int64) (r 
 	c.coming += most
 	c.asked, c.woken = now, false
 	return &driver.ClaimRequest{
-		Claim: id, Queue: c.o.Queue, Max: most, Inline: c.inline, From: c.cursors.from(now), Not: c.passing(now), Heartbeat: beat,
+		Claim: id, Queue: c.o.Queue, Max: most, Inline: c.inline, From: c.cursors.from(now), Not: c.passed.now(now), Heartbeat: beat,
 	}, c.hints.asked(now)
 }
 
@@ -180,30 +171,11 @@ func (c *claimer) isRefused(r *driver.ClaimRequest, is sqlerr.Class) (pass bool)
 func (c *claimer) skipFirst(ready []driver.Record) {
 	now := time.Now()
 	for _, r := range ready {
-		p := c.passed[r.ID]
-		if p.until.After(now) {
-			continue
-		}
-		if c.passed == nil || len(c.passed) >= maxSkipped {
-			c.passed = make(map[driver.ID]pass)
-		}
-		c.passed[r.ID] = pass{p.times + 1, now.Add(pace.Jitter(min(firstPass<<min(p.times, 10), longestPass)))}
-		return
-	}
-}
-
-// passing are the jobs that the next claim passes over. It forgets those whose time was up long
-// ago.
-func (c *claimer) passing(now time.Time) (jobs []driver.ID) {
-	for id, p := range c.passed {
-		switch since := now.Sub(p.until); {
-		case since < 0:
-			jobs = append(jobs, id)
-		case since > longestPass:
-			delete(c.passed, id)
+		if !c.passed.has(r.ID, now) {
+			c.passed.add(r.ID, now)
+			return
 		}
 	}
-	return jobs
 }
 
 // ran takes note of how long a handler took.

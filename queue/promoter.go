@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -48,6 +50,8 @@ type promoter struct {
 
 	mu      sync.Mutex
 	looked  time.Time            // when jobs without a group were looked at
+	passed  passed               // jobs without a group
+	refused error                // of the last of them
 	locked  map[driver.Group]int // groups that the last promotions found locked: how many did
 	waiting bool                 // for one of them, in the server's queue for its row
 }
@@ -86,11 +90,11 @@ func (p *promoter) waitForOne(ctx context.Context) {
 
 func (p *promoter) promote(ctx context.Context) (promoted int, err error) {
 	promoted, err = p.promotePlain(ctx)
-	if err != nil {
+	if err != nil && !p.db.classify(err).MayBeOfOne() {
 		return promoted, err
 	}
-	n, err := p.promoteGroups(ctx)
-	return promoted + n, err
+	n, failed := p.promoteGroups(ctx)
+	return promoted + n, errors.Join(err, failed)
 }
 
 // promotePlain promotes jobs without a group, in the order of their times. While there is a backlog
@@ -106,9 +110,9 @@ func (p *promoter) promotePlain(ctx context.Context) (promoted int, err error) {
 		began := time.Now()
 		n, err := p.promoteStep(ctx, everDue)
 		promoted += n
-		if err == nil && n < promoteStep {
+		if err == nil && n < promoteStep || len(p.passing()) > 0 { // then no backlog is left
 			p.lookedAt(began)
-			return promoted, nil
+			return promoted, err
 		}
 		m, failed := p.promoteRecent(ctx)
 		promoted += m
@@ -316,8 +320,12 @@ func (g *groupPromotion) pass(groups []driver.Group, locked bool) {
 	}
 }
 
-// promoteStep promotes jobs without a group whose time came within since.
+// promoteStep promotes jobs without a group whose time came within since: in parts, if the server
+// refuses one of them.
 func (p *promoter) promoteStep(ctx context.Context, since time.Duration) (n int, err error) {
+	if len(p.passing()) > 0 {
+		return p.promoteInParts(ctx)
+	}
 	const doing = "promoting"
 	step := func(ctx context.Context) error {
 		return p.db.repeat(ctx, doing, func(ctx context.Context) (err error) {
@@ -330,5 +338,67 @@ func (p *promoter) promoteStep(ctx context.Context, since time.Duration) (n int,
 	} else {
 		err = p.db.within(ctx, step)
 	}
+	if err != nil && p.db.classify(err).MayBeOfOne() {
+		return p.promoteInParts(ctx)
+	}
 	return n, err
+}
+
+// passing is the jobs that are passed over now.
+func (p *promoter) passing() []driver.ID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.passed.now(time.Now())
+}
+
+// promoteInParts promotes all jobs without a group that are due. One that the server refuses alone
+// is passed over for up to a minute. err is that of the first of them. If only such jobs are due it
+// is an error, too: another process may be able to promote them.
+func (p *promoter) promoteInParts(ctx context.Context) (promoted int, err error) {
+	var after driver.DueCursor
+	passed := 0
+	for range maxSteps {
+		var due []driver.DueCursor
+		failed := p.db.patiently(ctx, "looking for due jobs", func(ctx context.Context) (err error) {
+			due, err = p.db.driver.Maintenance().DueJobs(ctx, after, promoteStep)
+			return err
+		})
+		if failed != nil {
+			return promoted, p.db.explain(sqlerr.Unwritten(failed), "looking for due jobs")
+		}
+		found := len(due)
+		if found == 0 {
+			break
+		}
+		after = due[found-1]
+		not := setOf(p.passing())
+		due = slices.DeleteFunc(due, func(j driver.DueCursor) bool { return not[j.Job] })
+		passed += found - len(due)
+		failed = inParts(p.db, due, func(jobs []driver.DueCursor) error {
+			return p.db.again(ctx, "promoting", func(ctx context.Context) error {
+				n, err := p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Jobs: jobs, Max: len(jobs)})
+				promoted += n
+				return err
+			})
+		}, func(j driver.DueCursor, why error) {
+			why = fmt.Errorf("%w (job %v)", why, ID(j.Job))
+			err = cmp.Or(err, why)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.refused = why
+			p.passed.add(j.Job, time.Now())
+		})
+		if failed != nil {
+			return promoted, failed
+		}
+		if found < promoteStep {
+			break
+		}
+	}
+	if passed > 0 && promoted == 0 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		err = cmp.Or(err, p.refused)
+	}
+	return promoted, err
 }

@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -44,7 +46,7 @@ func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Durati
 	for _, m := range suspects {
 		err = errors.Join(err, r.of(m))
 	}
-	err = errors.Join(err, r.last())
+	err = errors.Join(err, r.last(), r.refused)
 	if r.again+r.dead+r.dropped > 0 { // of a group whose job is dead the next one is ready
 		q.notices.announce(driver.AnyQueue)
 	}
@@ -69,6 +71,9 @@ type rescue struct {
 	apart  []lastEnd                   // they need unique keys and groups, which may be locked
 	open   map[driver.ID]int           // claims, and how many of apart they have
 	closed []driver.ID                 // of them: nothing is left
+
+	refusals int   // jobs that the server refuses to rescue
+	refused  error // of the first of them
 
 	again, dead, dropped int
 }
@@ -136,6 +141,8 @@ func (r *rescue) end(x *driver.SyncBatch) error {
 			return err
 		})
 		switch {
+		case err != nil && x.Ends() > 0 && r.q.db.classify(err).MayBeOfOne():
+			return r.endInParts(x, err)
 		case err != nil:
 			return err
 		case len(cancelled) > 0:
@@ -146,6 +153,26 @@ func (r *rescue) end(x *driver.SyncBatch) error {
 			x = rest
 		}
 	}
+}
+
+// endInParts has jobs end that the server refused to end together. One that it refuses alone stays
+// in its claim, for the next rescue.
+func (r *rescue) endInParts(x *driver.SyncBatch, why error) error {
+	if n := x.Ends(); n > 1 {
+		some, rest := split(x, n/2)
+		if err := r.end(some); err != nil {
+			return err
+		}
+		return r.end(rest)
+	}
+	for _, p := range x.Unfinished() {
+		r.open[p.Claim]++
+		r.refused = cmp.Or(r.refused, fmt.Errorf("%w (job %v)", why, ID(p.Job)))
+	}
+	if r.refusals++; r.refusals == maxRefused {
+		return why
+	}
+	return r.end(&driver.SyncBatch{Closed: x.Closed})
 }
 
 // split divides the ends of jobs, and has claims be closed with the last of them; rest is nil if
@@ -211,13 +238,13 @@ func (r *rescue) drop(x *driver.SyncBatch, cancelled []driver.ID) {
 		}
 		return asked[b.Job]
 	})
-	x.Closed = slices.DeleteFunc(x.Closed, func(c driver.ID) bool { return r.open[c] > 0 })
 }
 
 // sync is one of heir. If others want some jobs cancelled, which were to be rescheduled or
 // discarded, nothing has taken place.
 func (r *rescue) sync(ctx context.Context, x *driver.SyncBatch) (cancelled []driver.ID, err error) {
 	x.Member, x.KeepDiscarded = r.heir, r.q.o.History > 0
+	x.Closed = slices.DeleteFunc(x.Closed, func(c driver.ID) bool { return r.open[c] > 0 })
 	got, err := r.q.driver.Sync(ctx, x)
 	r.again, r.dead, r.dropped = r.again+got.Rescheduled, r.dead+got.Discarded, r.dropped+got.Completed
 	return got.Cancelled, err

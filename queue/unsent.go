@@ -112,7 +112,7 @@ func (s *syncer) slows(is sqlerr.Class) {
 // skipFirst has the first job that is ready be passed over from now on.
 func (s *syncer) skipFirst() {
 	s.mu.Lock()
-	most := len(s.claims.passed) + 1
+	most := s.claims.passed.len() + 1
 	s.mu.Unlock()
 	var ready []driver.Record
 	err := s.q.db.within(s.q.recorded, func(ctx context.Context) (err error) {

@@ -7,7 +7,43 @@ package pgdb
 
 import (
 	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
+
+const DueJobs = `-- name: DueJobs :many
+SELECT s.run_at, s.job_id FROM dblock_queue_scheduled s
+WHERE s.run_at <= statement_timestamp() AND s.group_key IS NULL
+  AND (s.run_at, s.job_id) > ($1::timestamptz, $2::uuid)
+ORDER BY s.run_at, s.job_id LIMIT $3
+`
+
+type DueJobsRow struct {
+	RunAt time.Time
+	JobID pgtype.UUID
+}
+
+// The first jobs without a group whose time has come, behind one of them.
+func (q *Queries) DueJobs(ctx context.Context, db DBTX, afterAt time.Time, afterJob pgtype.UUID, most int32) ([]DueJobsRow, error) {
+	rows, err := db.Query(ctx, DueJobs, afterAt, afterJob, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueJobsRow
+	for rows.Next() {
+		var i DueJobsRow
+		if err := rows.Scan(&i.RunAt, &i.JobID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const PromoteJobs = `-- name: PromoteJobs :one
 WITH head AS MATERIALIZED (
@@ -64,6 +100,33 @@ SELECT count(*) FROM due
 // Some jobs of each queue whose time has come are ready: of some queues, if there are very many.
 func (q *Queries) PromoteOfEach(ctx context.Context, db DBTX, mostOfEach int32, most int32) (int64, error) {
 	row := db.QueryRow(ctx, PromoteOfEach, mostOfEach, most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const PromoteThese = `-- name: PromoteThese :one
+WITH head AS MATERIALIZED (
+    SELECT h.place
+    FROM (SELECT pg_catalog.unnest($1::timestamptz[]) AS run_at, pg_catalog.unnest($2::uuid[]) AS job_id) a
+    CROSS JOIN LATERAL (
+        SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
+        WHERE s.run_at = a.run_at AND s.job_id = a.job_id AND s.group_key IS NULL
+        LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) h
+), due AS (
+    DELETE FROM dblock_queue_scheduled d
+    WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
+    RETURNING d.queue, d.priority, d.job_id
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d
+)
+SELECT count(*) FROM due
+`
+
+// Those of some jobs are ready that are still there, and that no other transaction has locked.
+func (q *Queries) PromoteThese(ctx context.Context, db DBTX, runAts []time.Time, jobIds []pgtype.UUID) (int64, error) {
+	row := db.QueryRow(ctx, PromoteThese, runAts, jobIds)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

@@ -16,6 +16,32 @@ WITH head AS MATERIALIZED (
 )
 SELECT count(*) FROM due;
 
+-- The first jobs without a group whose time has come, behind one of them.
+-- name: DueJobs :many
+SELECT s.run_at, s.job_id FROM dblock_queue_scheduled s
+WHERE s.run_at <= statement_timestamp() AND s.group_key IS NULL
+  AND (s.run_at, s.job_id) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_job)::uuid)
+ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most);
+
+-- Those of some jobs are ready that are still there, and that no other transaction has locked.
+-- name: PromoteThese :one
+WITH head AS MATERIALIZED (
+    SELECT h.place
+    FROM (SELECT pg_catalog.unnest(sqlc.arg(run_ats)::timestamptz[]) AS run_at, pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id) a
+    CROSS JOIN LATERAL (
+        SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
+        WHERE s.run_at = a.run_at AND s.job_id = a.job_id AND s.group_key IS NULL
+        LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) h
+), due AS (
+    DELETE FROM dblock_queue_scheduled d
+    WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
+    RETURNING d.queue, d.priority, d.job_id
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d
+)
+SELECT count(*) FROM due;
+
 -- Some jobs of each queue whose time has come are ready: of some queues, if there are very many.
 -- name: PromoteOfEach :one
 WITH RECURSIVE queues AS (

@@ -23,6 +23,12 @@ func (m maintenance) Promote(ctx context.Context, r *driver.PromoteRequest) (int
 	switch {
 	case len(r.Groups) > 0:
 		return m.promoteGroups(ctx, r)
+	case len(r.Jobs) > 0:
+		found := make([]any, 0, 2*len(r.Jobs))
+		for _, j := range r.Jobs {
+			found = append(found, afterMicros(j), j.Job[:])
+		}
+		return m.promoteFound(ctx, found)
 	case r.Urgent:
 		return m.promoteUrgent(ctx, r.Max)
 	case r.OfEach > 0:
@@ -206,6 +212,16 @@ func (m maintenance) Adopt(ctx context.Context, r *driver.AdoptRequest) (claims 
 
 // afterMicros returns the time of a cursor; 0 for the zero cursor.
 func afterMicros(after driver.DueCursor) int64 { return max(after.RunAt.UnixMicro(), 0) }
+
+// DueJobs reads the first rows after a cursor.
+func (m maintenance) DueJobs(ctx context.Context, after driver.DueCursor, most int) ([]driver.DueCursor, error) {
+	rows, err := m.d.q.DueAfter(ctx, m.d.on(m.d.db), mysqldb.DueAfterParams{AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: int32(most)})
+	due := make([]driver.DueCursor, len(rows))
+	for i, r := range rows {
+		due[i] = driver.DueCursor{RunAt: time.UnixMicro(r.RunUs), Job: idOf(r.JobID)}
+	}
+	return due, err
+}
 
 // DueGroups reads the first rows after a cursor.
 func (m maintenance) DueGroups(ctx context.Context, after driver.DueCursor) (groups []driver.Group, last driver.DueCursor, err error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -26,6 +27,12 @@ func (m maintenance) Promote(ctx context.Context, r *driver.PromoteRequest) (pro
 	switch {
 	case len(r.Groups) > 0:
 		return m.promoteGroups(ctx, r)
+	case len(r.Jobs) > 0:
+		at, jobs := make([]time.Time, len(r.Jobs)), make([]pgtype.UUID, len(r.Jobs))
+		for i, j := range r.Jobs {
+			at[i], jobs[i] = j.RunAt, postgres.UUID(j.Job)
+		}
+		n, err = m.d.q.PromoteThese(ctx, m.d.db, at, jobs)
 	case r.Urgent:
 		n, err = m.d.q.PromoteUrgent(ctx, m.d.db, int32(r.Max))
 	case r.OfEach > 0:
@@ -130,6 +137,16 @@ func (m maintenance) CancelRequests(ctx context.Context, of member.ID, after dri
 		requests[i] = driver.CancelRequest{Job: f.JobID.Bytes, Active: f.Stands}
 	}
 	return requests, sqlerr.Unwritten(err)
+}
+
+// DueJobs reads the first rows after a cursor.
+func (m maintenance) DueJobs(ctx context.Context, after driver.DueCursor, most int) ([]driver.DueCursor, error) {
+	rows, err := m.d.q.DueJobs(ctx, m.d.db, after.RunAt, postgres.UUID(after.Job), int32(most))
+	due := make([]driver.DueCursor, len(rows))
+	for i, r := range rows {
+		due[i] = driver.DueCursor{RunAt: r.RunAt, Job: r.JobID.Bytes}
+	}
+	return due, err
 }
 
 // DueGroups reads the first rows after a cursor.

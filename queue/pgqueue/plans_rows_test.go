@@ -133,6 +133,7 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"KeepDead":       {text: d.SQL(pgdb.KeepDead), args: dead},
 		"RetryJob":       {text: pgdb.RetryJob, args: dead},
 		"PromoteJobs":    {text: pgdb.PromoteJobs, args: args("1e15", fmt.Sprint(batchOf))},
+		"PromoteThese":   {text: pgdb.PromoteThese, args: args(each("2000-01-01"), jobs)},
 		"PromoteUrgent":  {text: pgdb.PromoteUrgent, args: fmt.Sprint(batchOf)},
 		"PromoteOfEach":  {text: pgdb.PromoteOfEach, args: args(fmt.Sprint(batchOf), fmt.Sprint(batchOf))},
 		"TakeDueGrouped": {text: pgdb.TakeDueGrouped, args: args("'-infinity'", batchMember, each("default"), array(func(i int) string { return fmt.Sprintf("g%d", i) }), fmt.Sprint(batchOf))},
@@ -196,7 +197,7 @@ func fillBatch(t *testing.T, host *pgxpool.Pool) {
 		`INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, last_error, payload)
 		 SELECT ` + id(deadPrefix, "n") + `, 'default', 'k', 0, 1, 1, now(), 'dead' || n, 'x', '' FROM ` + batch,
 		`INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
-		 SELECT now() - interval '1 day', gen_random_uuid(), 'default', 0, CASE WHEN n % 2 = 0 THEN 'g' || n / 2 END FROM ` + batch,
+		 SELECT '2000-01-01', ` + id(jobPrefix, "n") + `, 'default', 0, CASE WHEN n % 2 = 0 THEN 'g' || n / 2 END FROM ` + batch,
 	} {
 		if _, err := host.Exec(t.Context(), statement); err != nil {
 			t.Fatalf("%v in %s", err, statement)

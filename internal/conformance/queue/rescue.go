@@ -59,8 +59,8 @@ func (mainTests) ARescuePassesLockedKeys(t *testing.T, d *env) {
 	d.rows(t, "dead", 15)
 }
 
-// The server refuses to reschedule jobs of a claim, and discards others. The claim keeps the
-// former, and the next rescue moves them. They wait as jobs that failed.
+// The server refuses to reschedule one job of a claim, and not the others. The claim keeps the
+// former, and the next rescue moves it. They wait as jobs that failed.
 func (mainTests) ARescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
 	const jobs = 10
 	q, asked := d.open(t, queue.Options{}), make(chan int, 2*jobs)
@@ -68,13 +68,15 @@ func (mainTests) ARescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
 		asked <- attempt
 		return time.Hour
 	}))
-	d.killed(t, q, everyOtherDies(jobs)...)
-	drop := d.Trigger(t, "AFTER INSERT", "dblock_queue_scheduled", "1 = 1", suite.Raise(d.Kind, "45000", "not now"))
+	tasks := everyOtherDies(jobs)
+	tasks[1].Priority = 5
+	d.killed(t, q, tasks...)
+	drop := d.Trigger(t, "AFTER INSERT", "dblock_queue_scheduled", "NEW.priority = 5", suite.Raise(d.Kind, "45000", "not now"))
 	again, dead, err := q.Rescue(suite.Soon(t))
 	assert.Error(t, err)
-	assert.Equal(t, []int{0, jobs / 2}, []int{again, dead})
+	assert.Equal(t, []int{jobs/2 - 1, jobs / 2}, []int{again, dead})
 	drop()
-	rescue(t, q, jobs/2, 0)
+	rescue(t, q, 1, 0)
 	d.rows(t, "ready", 0)
 	d.rows(t, "scheduled", jobs/2)
 	d.rows(t, "job WHERE attempt = 1", jobs/2)

@@ -12,6 +12,9 @@ type Maintenance interface {
 	// Promote has jobs be ready whose time has come, and returns how many.
 	Promote(ctx context.Context, r *PromoteRequest) (promoted int, err error)
 
+	// DueJobs returns the first jobs after a cursor that have no group, and whose time has come.
+	DueJobs(ctx context.Context, after DueCursor, most int) ([]DueCursor, error)
+
 	// DueGroups returns the groups of the first MaxDueRead jobs after a cursor whose time has come.
 	// If there are as many jobs, last is the last one's place; else last is zero.
 	DueGroups(ctx context.Context, after DueCursor) (groups []Group, last DueCursor, err error)
@@ -36,7 +39,8 @@ type Maintenance interface {
 	Prune(ctx context.Context, r *PruneRequest) (int, error)
 }
 
-// PromoteRequest is which jobs are to be ready. Exactly one of Since, Urgent and Groups is set.
+// PromoteRequest is which jobs are to be ready. Exactly one of Since, Urgent,
+// OfEach, Jobs and Groups is set.
 type PromoteRequest struct {
 	Max int // jobs
 
@@ -47,6 +51,9 @@ type PromoteRequest struct {
 	// OfEach, if not 0, is how many jobs without a group are promoted of each queue: those whose
 	// time came first.
 	OfEach int
+
+	// Jobs is jobs without a group: those of them that are still to be promoted.
+	Jobs []DueCursor
 
 	// Groups are those that jobs come to, after a cursor. It waits for the row of a group for Wait
 	// at most, or not at all, and then IsLocked of its error.
