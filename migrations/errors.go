@@ -63,13 +63,13 @@ func brief(err error) error {
 	return dial
 }
 
-// explain adds what a caller can act on.
-func explain(ctx context.Context, err error) error {
+// explain adds what a caller can act on, and what was being done.
+func explain(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if !strings.HasPrefix(err.Error(), "dblock: ") {
-		err = fmt.Errorf("dblock: migrating: %w", err)
+		err = fmt.Errorf("dblock: %s: %w", doing, err)
 	}
 	if ended := ctxerr.Of(ctx); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", err, ended)

@@ -3,11 +3,13 @@ package migrations_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/migrations"
@@ -153,8 +155,9 @@ func TestServiceGrants(t *testing.T) {
 		opts := migrations.Options{Schema: e.in("")}
 		e.up(opts)
 		role, db := e.user(service)
-		grants := schema.MySQLServiceGrants(opts.Schema, role)
+		grants, account := schema.MySQLServiceGrants(opts.Schema, role), schema.QuoteMySQLAccount(role)
 		if e.engine == migrations.Postgres {
+			account = schema.QuotePostgres(role)
 			grants = schema.PostgresServiceGrants(opts.Schema, role)
 		}
 		e.grant(grants)
@@ -162,6 +165,12 @@ func TestServiceGrants(t *testing.T) {
 		if err != nil || !list[0].Applied {
 			t.Errorf("the service can't see the version: %v, %v", list, err)
 		}
+		table := opts.Schema + ".dblock_schema_version"
+		e.grant([]string{"REVOKE SELECT ON " + table + " FROM " + account})
+		if _, err := migrations.Status(t.Context(), db, opts); !errors.Is(err, dblock.ErrPermission) {
+			t.Errorf("without the grant Status got %v, want ErrPermission", err)
+		}
+		e.grant([]string{"GRANT SELECT ON " + table + " TO " + account})
 		if done, err := migrations.Up(t.Context(), db, opts); err != nil || len(done) > 0 {
 			t.Errorf("Up with nothing to do, by the service: %v, %v", done, err)
 		}

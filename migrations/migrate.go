@@ -90,23 +90,23 @@ func (t *target) change(ctx context.Context, l lock.SessionLocker, opts Options,
 	}
 	conn, err := t.db.Conn(ctx)
 	if err != nil {
-		return nil, explain(ctx, firstContact(err))
+		return nil, explain(ctx, "migrating", firstContact(err))
 	}
 	defer func() { _ = conn.Close() }() // goes back to its pool
 	r := &run{target: t, store: s, conn: conn, opts: opts, created: map[string]bool{}}
 	restore, err := r.settle(ctx)
 	defer restore()
 	if err != nil {
-		return nil, explain(ctx, err)
+		return nil, explain(ctx, "migrating", err)
 	}
 	if err := l.SessionLock(ctx, conn); err != nil {
-		return nil, explain(ctx, err)
+		return nil, explain(ctx, "migrating", err)
 	}
 	err = r.locked(ctx, do)
 	if unlock := l.SessionUnlock(ctx, conn); err == nil {
 		err = unlock
 	}
-	return r.applied, explain(ctx, err)
+	return r.applied, explain(ctx, "migrating", err)
 }
 
 // locked reads what there is, and has the step done.

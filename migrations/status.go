@@ -26,8 +26,8 @@ type Migration struct {
 // the table of versions for half a second, on MySQL and MariaDB for one second.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable when the server can't be reached,
-// dblock.ErrServerTooOld, and dblock.ErrBusy when the table of versions is locked: it names the
-// session, if it can. Tables that are newer than this program are no error here: they show as
+// dblock.ErrPermission when the user lacks a privilege, dblock.ErrServerTooOld, and dblock.ErrBusy
+// when the table of versions is locked: it names the session, if it can. Tables that are newer than this program are no error here: they show as
 // migrations without a name.
 func Status[D DB](ctx context.Context, db D, opts Options) (_ []Migration, err error) {
 	if opts, err = opts.withDefaults(); err != nil {
@@ -44,7 +44,7 @@ func Status[D DB](ctx context.Context, db D, opts Options) (_ []Migration, err e
 	}
 	versions, err := s.read(ctx)
 	if err != nil {
-		return nil, err
+		return nil, explain(ctx, "reading the versions", err)
 	}
 	list, err := known(t.engine)
 	if err != nil {

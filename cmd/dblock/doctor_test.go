@@ -239,6 +239,8 @@ func TestDoctorOnGrants(t *testing.T) {
 		wantFinding(t, r, "schema", doctor.OK, "")
 		change(t, database, "REVOKE UPDATE, DELETE ON dblock_lease FROM "+role)
 		wantFinding(t, diagnose(t, service), "grants", doctor.Problem, "lacks UPDATE, DELETE on dblock_lease")
+		change(t, database, "REVOKE SELECT ON dblock_schema_version FROM "+role)
+		wantFinding(t, diagnose(t, service), "grants", doctor.Problem, "lacks SELECT on dblock_schema_version")
 		wantNoRows(t, strings.TrimPrefix(database, "--database="))
 	})
 }

@@ -115,6 +115,9 @@ func (f *Facts) tablesMySQL(ctx context.Context, conn *sql.Conn, server string) 
 		}
 		seen[name] = t
 	}
+	if mysql.Classify(f.Unread) == sqlerr.NotPermitted { // then it is not among those that the user may see
+		seen[schema.VersionTable] = Table{Lacks: []string{"SELECT"}}
+	}
 	f.setTables(seen)
 	if f.current() {
 		f.Differ, err = mysql.Differences(ctx, conn, f.Schema, server, f.Have)
