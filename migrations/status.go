@@ -27,8 +27,8 @@ type Migration struct {
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable when the server can't be reached,
 // dblock.ErrPermission when the user lacks a privilege, dblock.ErrServerTooOld, and dblock.ErrBusy
-// when the table of versions is locked: it names the session, if it can. Tables that are newer than this program are no error here: they show as
-// migrations without a name.
+// when the table of versions is locked: it names the session, if it can. Tables that are newer than
+// this program are no error here: they show as migrations without a name.
 func Status[D DB](ctx context.Context, db D, opts Options) (_ []Migration, err error) {
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err

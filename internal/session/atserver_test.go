@@ -64,3 +64,22 @@ func TestAConnectionEndedWhileItOpens(t *testing.T) {
 		closes(t, a, b)
 	})
 }
+
+// TestADeadlineBeforeTheServersQueue ends a deadline in the moment in which the reply to the first
+// request comes, which does not wait.
+func TestADeadlineBeforeTheServersQueue(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		a, b := s.locker(t, session.Options{}), s.locker(t, session.Options{ServerQueue: true})
+		lock := acquire(t, a, "k")
+		for range 1000 {
+			ctx, cancel := context.WithTimeout(t.Context(), roundTrip)
+			_, err := b.Acquire(ctx, "k")
+			if !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("Acquire returned %v", err)
+			}
+			cancel()
+		}
+		release(t, lock)
+		closes(t, a, b)
+	})
+}

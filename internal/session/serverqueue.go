@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -21,8 +22,12 @@ func (q serverQueue) wait(ctx context.Context, r *root.Request, id ID) (*dblock.
 		return nil, &dblock.HeldError{Key: r.Key, Wait: sqlerr.NotSent(ctx)}
 	}
 	lock, err := q.try(ctx, r, id)
-	if !errors.Is(err, dblock.ErrNotAcquired) || ctx.Err() != nil {
+	var held *dblock.HeldError
+	switch {
+	case !errors.As(err, &held):
 		return lock, err
+	case ctx.Err() != nil:
+		return nil, &dblock.HeldError{Key: r.Key, Holder: held.Holder, Wait: cmp.Or(held.Wait, ctxerr.Of(ctx))}
 	}
 	wait, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
