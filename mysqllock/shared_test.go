@@ -331,3 +331,31 @@ func TestSweepAmongReaders(t *testing.T) {
 		}
 	})
 }
+
+// TestAnInterruptedSweepKeepsNoKey: a sweep fails after it has made itself the holder of a key that
+// was shared once. Others acquire the key at once, in both modes.
+func TestAnInterruptedSweepKeepsNoKey(t *testing.T) {
+	each(t, settings, func(r rig) {
+		us := r.join("us")
+		read := func(a lease.AcquireRequest) {
+			r.giveBack(lease.ReleaseRequest{Key: a.Key, Token: r.enterShared(us, a)[0].Token, Handle: a.Handle, Mode: dblock.ModeShared})
+		}
+		for _, acquire := range []func(){
+			func() { read(ask("k")) },
+			func() {
+				if _, written := r.write(us, "k", true); !written {
+					r.Errorf("nobody holds the key, and it is not granted")
+				}
+			},
+		} {
+			read(ask("k"))
+			r.exec("UPDATE dblock_lease SET changed_at = '2000-01-01'")
+			r.exec("CREATE TRIGGER interrupted AFTER DELETE ON dblock_lease FOR EACH ROW SIGNAL SQLSTATE '45000'")
+			if n, err := r.Sweep(r.ctx, time.Hour); err == nil {
+				r.Errorf("the sweep was not interrupted: %d", n)
+			}
+			r.exec("DROP TRIGGER interrupted")
+			acquire()
+		}
+	})
+}

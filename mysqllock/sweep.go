@@ -98,7 +98,7 @@ func (s *sweeper) sweepShared(ctx context.Context, older int64) (int64, error) {
 			}
 			read, err := s.q.KeysRead(ctx, on, keys)
 			if err != nil {
-				return 0, err // they are free again within a minute
+				return 0, err // others may take them over
 			}
 			if err := s.unclaim(ctx, read, handle); err != nil {
 				return 0, err

@@ -77,12 +77,11 @@ UPDATE (
     FOR UPDATE SKIP LOCKED
 ) unused
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = unused.lease_key
-SET t.handle = CAST(? AS BINARY), t.member_id = NULL, t.held_until = TIMESTAMPADD(MINUTE, 1, +UTC_TIMESTAMP(6)),
-    t.label = '', t.data = NULL
+SET t.handle = CAST(? AS BINARY), t.member_id = NULL, t.held_until = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
 `
 
-// Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came
-// before that is seen in a statement of its own, KeysRead.
+// Makes the sweeper their holder, so that no more readers come: whether one came before that is seen
+// in a statement of its own, KeysRead. The hold has ended already: who wants the key takes it over.
 func (q *Queries) ClaimShared(ctx context.Context, db DBTX, leaseKeys [][]byte, olderUs int64, handle interface{}) (int64, error) {
 	query := ClaimShared
 	var queryParams []interface{}

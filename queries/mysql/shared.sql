@@ -124,8 +124,8 @@ WHERE l.lease_key > sqlc.arg(after_key)
 ORDER BY l.lease_key
 LIMIT ?;
 
--- Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came
--- before that is seen in a statement of its own, KeysRead.
+-- Makes the sweeper their holder, so that no more readers come: whether one came before that is seen
+-- in a statement of its own, KeysRead. The hold has ended already: who wants the key takes it over.
 -- name: ClaimShared :execrows
 UPDATE (
     SELECT l.lease_key
@@ -136,8 +136,7 @@ UPDATE (
     FOR UPDATE SKIP LOCKED
 ) unused
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = unused.lease_key
-SET t.handle = CAST(sqlc.arg(handle) AS BINARY), t.member_id = NULL, t.held_until = TIMESTAMPADD(MINUTE, 1, +UTC_TIMESTAMP(6)),
-    t.label = '', t.data = NULL;
+SET t.handle = CAST(sqlc.arg(handle) AS BINARY), t.member_id = NULL, t.held_until = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL;
 
 -- name: KeysRead :many
 SELECT DISTINCT r.lease_key FROM dblock_reader r WHERE r.lease_key IN (sqlc.slice(lease_keys))
