@@ -27,7 +27,14 @@ const (
 	goneFor     = time.Hour   // after it has expired the row of a member is deleted
 	electAgain  = time.Minute // after an error that goes on
 	maxFailures = 3           // of a task in a row: then another process is to be elected
+
+	slowPromotion = time.Second     // of few jobs
+	slowFailure   = 3 * time.Second // which is enough for another process to be elected
 )
+
+// errSlow says that a task was done, and took long for what there was to do. This process may be
+// starved: of a connection of its pool, for example.
+var errSlow = errors.New("it was slow")
 
 // maintainer does the maintenance of a worker.
 type maintainer struct {
@@ -41,7 +48,11 @@ func (m *maintainer) tasks() []maintenanceTask {
 	var all []maintenanceTask
 	if m.w.o.Promote >= 0 {
 		all = append(all, maintenanceTask{"promote", m.w.o.Promote, "promoting jobs whose time has come", func(ctx context.Context) error {
-			_, err := m.q.Promote(ctx)
+			began := time.Now()
+			n, err := m.q.Promote(ctx)
+			if err == nil && n < promoteStep && time.Since(began) >= slowPromotion {
+				return errSlow
+			}
 			return err
 		}})
 	}
@@ -143,25 +154,20 @@ func (m *maintainer) repeat(ctx context.Context, tasks []maintenanceTask, giveUp
 	all.Wait()
 }
 
-// repeatOne calls giveUp after maxFailures failures in a row, and after fewer if they have taken
-// as long as it takes to replace a process that is gone: slow failures are no better.
+// repeatOne calls giveUp after maxFailures failures in a row, and after one that took long. What was
+// slow is a failure, too.
 func (m *maintainer) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()) {
-	var first time.Time // when the first failure in a row began
 	for failures := 0; ; {
 		began := time.Now()
 		err := t.do(ctx)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !errors.Is(err, errSlow) && ctx.Err() == nil {
 			m.q.trouble(t.doing, err)
 		}
-		switch {
-		case err == nil:
+		failures++
+		if err == nil {
 			failures = 0
-		case failures == 0:
-			failures, first = 1, began
-		default:
-			failures++
 		}
-		if failures == maxFailures || failures > 0 && time.Since(first) >= 2*m.q.member.TTL()+m.q.o.Timeout {
+		if failures == maxFailures || err != nil && time.Since(began) >= slowFailure {
 			giveUp()
 			failures = 0
 		}

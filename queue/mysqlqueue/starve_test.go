@@ -93,3 +93,59 @@ func TestProducersStarveNoEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestAStarvedProcessGivesMaintenanceAway: the host's statements keep the pool of the elected process
+// busy, so that each of its own waits for a connection. Another process is elected.
+func TestAStarvedProcessGivesMaintenanceAway(t *testing.T) {
+	t.Parallel()
+	const conns, statements = 10, 60
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			dsn := testdb.Migrated(t, kind)
+			pool := func(conns int) *sql.DB {
+				db, err := sql.Open("mysql", dsn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = db.Close() })
+				db.SetMaxOpenConns(conns)
+				return db
+			}
+			idle, busy := pool(0), pool(conns)
+			working, stop := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			defer all.Wait()
+			defer stop()
+			works := func(db *sql.DB) (elected <-chan struct{}) {
+				now := make(chan struct{}, 1)
+				q, err := mysqlqueue.New(t.Context(), db, queue.Options{Observer: queue.Observer{Elected: func(task string, elected bool) {
+					if task == "promote" && elected {
+						now <- struct{}{}
+					}
+				}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				all.Go(func() {
+					_ = q.Work(working, queue.WorkerOptions{})
+					_ = q.Close(context.Background())
+				})
+				return now
+			}
+			<-works(busy)
+			for range statements {
+				all.Go(func() {
+					for working.Err() == nil {
+						_, _ = busy.ExecContext(working, "DO SLEEP(0.3)")
+					}
+				})
+			}
+			select {
+			case <-works(idle):
+			case <-time.After(time.Minute):
+				t.Error("a process whose pool is exhausted stays elected")
+			}
+		})
+	}
+}
