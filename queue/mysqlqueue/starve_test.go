@@ -94,8 +94,8 @@ func TestProducersStarveNoEnds(t *testing.T) {
 	}
 }
 
-// TestAStarvedProcessGivesMaintenanceAway: the host's statements keep the pool of the elected process
-// busy, so that each of its own waits for a connection. Another process is elected.
+// TestAStarvedProcessGivesMaintenanceAway: the host's statements keep the pool of the elected
+// process busy, so that each of its own waits for a connection. Another process is elected.
 func TestAStarvedProcessGivesMaintenanceAway(t *testing.T) {
 	t.Parallel()
 	const conns, statements = 10, 60
