@@ -154,8 +154,8 @@ func (m *maintainer) repeat(ctx context.Context, tasks []maintenanceTask, giveUp
 	all.Wait()
 }
 
-// repeatOne calls giveUp after maxFailures failures in a row, and after one that took long. What was
-// slow is a failure, too.
+// repeatOne calls giveUp after maxFailures failures in a row, and after one that took long. A task
+// that was slow has failed, too.
 func (m *maintainer) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()) {
 	for failures := 0; ; {
 		began := time.Now()
