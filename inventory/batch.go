@@ -204,6 +204,7 @@ func (s *seller) transact(ctx context.Context, orders []order, this attempt) (re
 	own := s.allotments.number.Load()
 	ask.InOrder = this.inOrder
 	ask.Wait = this.unresolved || len(ask.SKUs) <= 1 && this.locks != lockNone
+	ask.Lingers = isStockLane(this.lane) && len(ask.SKUs) > 1 && !s.slow.has(orders, this.lane)
 	ask.WaitFor, ask.WaitQuotas = this.lane, this.unresolved || isQuotaLane(this.lane)
 	m := mode{recordRefusals: s.o.RecordRefusals, unresolved: this.unresolved}
 	switch this.way {

@@ -44,12 +44,16 @@ func (w *slowSKUs) begin(sku string) (end func()) {
 	}
 }
 
-// has reports whether others have an SKU of some orders locked for long.
-func (w *slowSKUs) has(orders []order) bool {
+// has reports whether others have an SKU of some orders locked for long. but is one that does not
+// count.
+func (w *slowSKUs) has(orders []order, but string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range orders {
 		for _, l := range orders[i].each() {
+			if l.SKU == but {
+				continue
+			}
 			if since, waits := w.waits[l.SKU]; waits && time.Since(since) > slowWait || w.found.has(l.SKU) {
 				return true
 			}
@@ -68,7 +72,7 @@ func (s *seller) sellInOrder(ctx context.Context, orders []order, results []resu
 			carts, at = append(carts, orders[i]), append(at, i)
 		}
 	}
-	if len(carts) == 0 || s.slow.has(carts) {
+	if len(carts) == 0 || s.slow.has(carts, "") {
 		return
 	}
 	decided, err := s.settle(ctx, carts, attempt{locks: waitBriefly, inOrder: true, conflicts: ofBatch})

@@ -18,13 +18,17 @@ import (
 // "slow" is locked until release is closed.
 type contested struct {
 	carts
-	release chan struct{}
-	inOrder atomic.Int64
+	release  chan struct{}
+	inOrder  atomic.Int64
+	lingered atomic.Int64
 }
 
 func (e *contested) Transact(_ context.Context, ask driver.ReadRequest, decide func(driver.Books) driver.Plan) error {
 	if ask.InOrder {
 		e.inOrder.Add(1)
+	}
+	if _, passes := ask.Waits(); ask.Lingers && slices.Contains(passes, "slow") {
+		e.lingered.Add(1)
 	}
 	books := driver.Books{Stock: make(map[string][]driver.Bucket)}
 	waits, _ := ask.Waits()
@@ -83,6 +87,9 @@ func TestACartThatHasWaitedWaitsInOrder(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := e.inOrder.Load(); n > 0 {
 			t.Errorf("%d statements kept an SKU locked while they waited for one that is locked for long", n)
+		}
+		if n := e.lingered.Load(); n > 0 {
+			t.Errorf("%d statements waited with an SKU locked for one that is locked for long", n)
 		}
 		close(e.release)
 		all.Wait()

@@ -3,6 +3,7 @@ package mysqlinventory
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"time"
 
@@ -83,9 +84,12 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask driver.ReadReq
 	if ask.Bucket != 0 {
 		err = d.lockBucket(ctx, on, ask.SKUs[0], ask.Bucket, books.Stock)
 	} else if ask.InOrder && !ask.Wait {
-		err = lockInOrder(ctx, on, waits, books.Stock)
+		_, err = lockInOrder(ctx, on, waits, books.Stock)
 	} else if err = lockStock(ctx, on, mysqldb.LockStock, waits, books.Stock); err == nil {
 		err = lockStock(ctx, on, mysqldb.LockFreeStock, passes, books.Stock)
+		if err == nil && ask.Lingers {
+			err = linger(ctx, on, passes, books.Stock)
+		}
 	}
 	if err != nil {
 		return books, err
@@ -151,7 +155,7 @@ func (d *database) addAtOnce(ctx context.Context, on mysqldb.DBTX, missing []dri
 // stands reports whether a transaction goes on after a wait that timed out: with
 // innodb_rollback_on_timeout it has ended, and no savepoint lasts.
 func stands(ctx context.Context, on mysqldb.DBTX) bool {
-	for _, statement := range []string{"SAVEPOINT dblock_quotas", "RELEASE SAVEPOINT dblock_quotas"} {
+	for _, statement := range []string{"SAVEPOINT dblock_stands", "RELEASE SAVEPOINT dblock_stands"} {
 		if _, err := on.ExecContext(ctx, statement); err != nil {
 			return false
 		}
@@ -207,14 +211,35 @@ func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string
 
 // lockInOrder locks the buckets of SKUs in their order. It asks for them without a wait, again and
 // again, as the server counts waits in seconds. Each time it keeps those before the first that is
-// locked.
-func lockInOrder(ctx context.Context, on mysqldb.DBTX, skus []string, stock map[string][]driver.Bucket) error {
+// locked. stood reports that the transaction goes on after an error.
+func lockInOrder(ctx context.Context, on mysqldb.DBTX, skus []string, stock map[string][]driver.Bucket) (stood bool, err error) {
 	for began := time.Now(); ; clear(stock) {
 		err := lockStock(ctx, on, mysqldb.LockStockNoWait, skus, stock)
-		if !isRowLocked(err) || time.Since(began) >= driver.InOrderTime || pace.Sleep(ctx, pace.Jitter(time.Millisecond)) != nil {
-			return err
+		if !isRowLocked(err) {
+			return stood, err
+		}
+		if stood = stood || stands(ctx, on); !stood {
+			return false, err
+		}
+		if time.Since(began) >= driver.InOrderTime || pace.Sleep(ctx, pace.Jitter(time.Millisecond)) != nil {
+			return true, err
 		}
 	}
+}
+
+// linger waits for the stock of those SKUs of which all was found locked, and leaves it if that
+// takes long.
+func linger(ctx context.Context, on mysqldb.DBTX, skus []string, stock map[string][]driver.Bucket) error {
+	locked := slices.DeleteFunc(slices.Clone(skus), func(sku string) bool { return len(stock[sku]) > 0 })
+	found := make(map[string][]driver.Bucket)
+	if stood, err := lockInOrder(ctx, on, locked, found); err != nil {
+		if stood && isRowLocked(err) {
+			return nil
+		}
+		return err
+	}
+	maps.Copy(stock, found)
+	return nil
 }
 
 // buckets counts the buckets of each SKU, locked or not, when that is first asked: it matters if an

@@ -3,6 +3,7 @@ package pginventory
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -130,8 +131,33 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 		again.addKeys(ask.Keys, &books)
 		return books, send(ctx, again)
 	}
+	if err == nil && ask.Lingers && len(skipped) > 0 {
+		if err = d.linger(ctx, send, ask, &books, slices.Sorted(maps.Keys(skipped))); err == nil {
+			skipped, err = d.skipped(ctx, on, ask, books.Stock)
+		}
+	}
 	books.Skipped = func(sku string) bool { return skipped[sku] }
 	return books, err
+}
+
+// linger waits for the stock of SKUs that was found locked, and leaves it if that takes long.
+func (d *database) linger(ctx context.Context, send sender, ask driver.ReadRequest, books *driver.Books, skus []string) error {
+	found := newBooks(ask)
+	var trip statements
+	trip.add("savepoint linger")
+	trip.add(postgres.SetLockTimeout, strconv.FormatInt(driver.InOrderTime.Milliseconds(), 10))
+	trip.addStock(pgdb.LockStock, found.Stock, skus)
+	trip.add(postgres.SetLockTimeout, lockTimeoutMs(ctx))
+	trip.addKeys(ask.Keys, &found)
+	err := send(ctx, trip)
+	if postgres.Classify(err) == sqlerr.Busy {
+		var back statements
+		back.add("rollback to savepoint linger")
+		return send(ctx, back)
+	}
+	maps.Copy(books.Stock, found.Stock)
+	books.Recorded, books.Unconfirmed = found.Recorded, found.Unconfirmed
+	return err
 }
 
 // skipped are the SKUs of which there are more rows than were locked. It asks only if the batch may

@@ -48,10 +48,11 @@ type ReadRequest struct {
 	Bucket int32    // of the one SKU, this bucket alone is locked; 0: all are.
 
 	// What it waits for; it passes over all other rows that are locked. WaitFor is an SKU whose
-	// rows are locked before those of the others: so it never waits with a row locked that others
-	// want.
+	// rows are locked before those of the others. Those are waited for briefly then, for
+	// InOrderTime, if Lingers: they may be locked briefly, and WaitFor again before long.
 	Wait       bool // for the stock of all SKUs
 	WaitFor    string
+	Lingers    bool
 	WaitQuotas bool
 
 	// InOrder waits for the stock of all SKUs, as Wait does, but for InOrderTime. Rows of some are
@@ -61,7 +62,7 @@ type ReadRequest struct {
 	Units map[string]int64 // how many are asked for of each SKU, replays among them
 }
 
-// InOrderTime is how long a transaction waits for the rows of its SKUs in their order.
+// InOrderTime is how long a transaction waits for rows of its SKUs while it has others locked.
 const InOrderTime = 50 * time.Millisecond
 
 // Waits are the SKUs whose rows are waited for, which are locked first, and those whose rows are
