@@ -38,7 +38,9 @@ func newFairQueue(x *exclusive) *fairQueue {
 		Key: func(a acquisition) string { return a.Key }, Classify: x.Traits.Classify,
 		Weight: acquireWeight, MaxWeight: x.Traits.maxWeight(), MaxQueue: x.o.MaxQueue,
 		MaxBatch: x.o.MaxBatch, MaxInFlight: x.o.MaxInFlight, Patience: x.o.patience,
-		Late: func(a acquisition, got batch.Result[int64]) { x.late(dblock.ModeExclusive, a, got.Value != 0, got.Err) },
+		Late: func(a acquisition, got batch.Result[int64]) {
+			x.late(a.inc, got.Value != 0, got.Err, a.undo(dblock.ModeExclusive))
+		},
 	})
 	return f
 }

@@ -120,7 +120,9 @@ func (q *requester) acquiring(mode dblock.Mode, run runAcquire[AcquireResult]) *
 			return byIncarnation(ctx, q.base, requests, run)
 		}),
 		Key: func(a acquisition) string { return a.Key }, Ends: func(a acquisition) bool { return a.Instead != Handle{} },
-		Late:     func(a acquisition, got batch.Result[AcquireResult]) { q.late(mode, a, got.Value.Token != 0, got.Err) },
+		Late: func(a acquisition, got batch.Result[AcquireResult]) {
+			q.late(a.inc, got.Value.Token != 0, got.Err, a.undo(mode))
+		},
 		Classify: q.Traits.Classify,
 		Weight:   acquireWeight, MaxWeight: q.Traits.maxWeight(), MaxQueue: q.o.MaxQueue, MaxBatch: q.o.MaxBatch, MaxInFlight: q.o.MaxInFlight, Patience: q.o.patience,
 	})
@@ -249,7 +251,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	if err := clock.Await(ctx, clock.After(x.tasks.all.Wait), "operations are still under way"); err != nil {
 		return err
 	}
-	return errors.Join(l.fair.tickets.Close(ctx), x.requester.close(ctx))
+	return errors.Join(l.fair.tickets.Close(ctx), l.sets.requests.Close(ctx), x.requester.close(ctx))
 }
 
 // close refuses further tasks.

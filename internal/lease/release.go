@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -67,14 +66,14 @@ func (q *requester) releaseUnresolved(inc *member.Incarnation, backs ...ReleaseR
 }
 
 // late releases what was granted after its caller had left.
-func (q *requester) late(mode dblock.Mode, a acquisition, granted bool, err error) {
+func (q *requester) late(inc *member.Incarnation, granted bool, err error, backs ...ReleaseRequest) {
 	switch {
 	case err != nil && q.mayBeHeld(err):
-		q.releaseUnresolved(a.inc, a.undo(mode))
+		q.releaseUnresolved(inc, backs...)
 	case err == nil && granted:
-		q.reconciler.add(a.inc, q.o.Fair, true, a.undo(mode))
+		q.reconciler.add(inc, q.o.Fair, true, backs...)
 	default:
-		q.reconciler.handles.remove(a.Handle)
+		q.reconciler.handles.remove(backs[0].Handle)
 	}
 }
 

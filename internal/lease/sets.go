@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/root"
@@ -17,28 +18,40 @@ type sets struct {
 	*exclusive
 	turns setTurns
 
-	// Each statement has a slot, which its caller waits for first: the bound of a statement counts
-	// from when it is sent, and a crowd would spend it in the pool.
-	asking, making chan struct{}
+	// A statement outlives its caller, and its bound counts from when it is sent: a crowd would
+	// spend it in the pool.
+	requests *batch.Queue[setRequest, []AcquireResult]
+	making   chan struct{} // slots of statements that make rows
+}
+
+// setRequest is the requests of one set, which are one statement.
+type setRequest struct {
+	asks []AcquireRequest
+	inc  *member.Incarnation
 }
 
 // setSlots is how many statements of sets a process has in flight of either kind.
 const setSlots = 8
 
 func newSets(x *exclusive) *sets {
-	return &sets{exclusive: x, asking: make(chan struct{}, setSlots), making: make(chan struct{}, setSlots)}
+	m := &sets{exclusive: x, making: make(chan struct{}, setSlots)}
+	m.requests = batch.New(batch.Options[setRequest, []AcquireResult]{
+		Run: m.acquireAll,
+		Key: func(s setRequest) string { return s.asks[0].Handle.String() }, // so that none waits for another one
+		Late: func(s setRequest, got batch.Result[[]AcquireResult]) {
+			m.late(s.inc, got.Err == nil && got.Value[0].Token != 0, got.Err, s.undo()...)
+		},
+		Classify: x.Traits.Classify, MaxQueue: x.o.MaxQueue, MaxBatch: 1, MaxInFlight: setSlots,
+	})
+	return m
 }
 
-// enter waits for a slot, which the caller gives back by receiving from slots.
-func (m *sets) enter(ctx context.Context, slots chan struct{}, r root.Request) error {
-	select {
-	case slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return waitEnded(m.queues.lastSeen(r), ctxerr.Of(ctx))
-	case <-m.ending.Done():
-		return context.Cause(m.ending)
+// undo is what releases the set.
+func (s setRequest) undo() (backs []ReleaseRequest) {
+	for _, a := range s.asks {
+		backs = append(backs, a.undo(dblock.ModeExclusive))
 	}
+	return backs
 }
 
 // AcquireAll waits until it has all of several keys at once. It never has a part of them, so it
@@ -154,10 +167,6 @@ func (m *sets) requestAll(ctx context.Context, r root.Request, turn *setTurn) (*
 func (m *sets) onceForAll(
 	ctx context.Context, r root.Request, gone map[string]member.ID,
 ) (sent reply, asks []AcquireRequest, results []AcquireResult, err error) {
-	if err := m.enter(ctx, m.asking, r); err != nil {
-		return reply{}, nil, nil, err
-	}
-	defer func() { <-m.asking }()
 	for n := 1; ; n++ {
 		inc, err := m.member.Current(ctx)
 		if err != nil {
@@ -167,17 +176,15 @@ func (m *sets) onceForAll(
 			continue
 		}
 		sent = reply{request: m.asked(r), inc: inc, sent: m.o.Clock.Now()}
-		asks = make([]AcquireRequest, len(r.Keys))
-		backs := make([]ReleaseRequest, len(r.Keys))
+		set := setRequest{make([]AcquireRequest, len(r.Keys)), inc}
 		for i, key := range r.Keys {
-			asks[i] = sent.request
-			asks[i].Key, asks[i].DeadMember = key, gone[key]
-			backs[i] = asks[i].undo(dblock.ModeExclusive)
+			set.asks[i] = sent.request
+			set.asks[i].Key, set.asks[i].DeadMember = key, gone[key]
 		}
-		results, err = m.acquireAll(ctx, inc, asks)
-		m.answered(inc, err, err == nil && results[0].Token != 0, backs...)
+		results, err = m.requests.Do(ctx, set)
+		m.answered(inc, err, err == nil && results[0].Token != 0, set.undo()...)
 		if err == nil {
-			return sent, asks, results, nil
+			return sent, set.asks, results, nil
 		}
 		if !m.again(ctx, err, n) {
 			return reply{}, nil, nil, asLate(ctx, m.unanswered(ctx, err, r), sent.request.Handle)
@@ -185,20 +192,22 @@ func (m *sets) onceForAll(
 	}
 }
 
-func (m *sets) acquireAll(ctx context.Context, inc *member.Incarnation, asks []AcquireRequest) ([]AcquireResult, error) {
-	if err := m.notClosed(); err != nil {
-		return nil, err
-	}
-	if err := m.mayAcquire(); err != nil {
+// acquireAll sends the statement of one set.
+func (m *sets) acquireAll(ctx context.Context, requests []setRequest, _ bool) ([]batch.Result[[]AcquireResult], error) {
+	if err := errors.Join(m.notClosed(), m.mayAcquire()); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.bound())
 	defer cancel()
+	inc, asks := requests[0].inc, requests[0].asks
 	results, err := m.Driver.Acquire(ctx, AcquireBatch{KindSet, By{inc.ID, inc.Heartbeat()}, asks})
 	if err == nil {
 		err = checkGrants(asks, results)
 	}
-	return results, err
+	if err != nil {
+		return nil, err
+	}
+	return []batch.Result[[]AcquireResult]{{Value: results}}, nil
 }
 
 // clearBlockers removes what keeps a set from being granted, so that it may be asked for again.
@@ -229,8 +238,12 @@ func (m *sets) clearBlockers(
 
 // makeFree inserts the missing rows of keys, which no member holds.
 func (m *sets) makeFree(ctx context.Context, r root.Request, keys []string) error {
-	if err := m.enter(ctx, m.making, r); err != nil {
-		return err
+	select {
+	case m.making <- struct{}{}:
+	case <-ctx.Done():
+		return waitEnded(m.queues.lastSeen(r), ctxerr.Of(ctx))
+	case <-m.ending.Done():
+		return context.Cause(m.ending)
 	}
 	defer func() { <-m.making }()
 	bound, cancel := context.WithTimeout(ctx, m.bound())

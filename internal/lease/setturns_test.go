@@ -162,3 +162,38 @@ func TestASetOutlivesALateStatement(t *testing.T) {
 		release(t, lock)
 	})
 }
+
+// TestTheStatementOfASetOutlivesItsCaller: a call ends while the statement of its set is under way.
+// The statement goes on, as an ended one costs its connection, and what it is granted is released
+// as soon as it is known.
+func TestTheStatementOfASetOutlivesItsCaller(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		p := newProcess(s)
+		const takes = ttl / 100
+		p.disturb(func(ctx context.Context, call string, run func() error) error {
+			if call == "AcquireAll" {
+				time.Sleep(takes)
+				if ctx.Err() != nil {
+					t.Errorf("a statement was ended with its caller: %v", ctx.Err())
+				}
+			}
+			return run()
+		})
+		l, other := p.locker(t, lease.Options{}), newProcess(s).locker(t, lease.Options{})
+		lock, err := l.AcquireAll(t.Context(), []string{"a", "b"}) // which makes their rows
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lock)
+		ctx, cancel := context.WithTimeout(t.Context(), takes/2)
+		defer cancel()
+		if _, err := l.AcquireAll(ctx, []string{"a", "b"}); !errors.Is(err, dblock.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the call that ended returned %v", err)
+		}
+		time.Sleep(takes)
+		if lock, err = other.TryAcquireAll(t.Context(), []string{"a", "b"}); err != nil {
+			t.Fatalf("what was granted to the call that ended is held: %v", err)
+		}
+		release(t, lock)
+	})
+}
