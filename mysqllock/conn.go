@@ -22,7 +22,7 @@ func (c *conns) once(ctx context.Context, statement func(mysqldb.DBTX) error) er
 }
 
 func (c *conns) repeat(
-	ctx context.Context, take func(context.Context) (*sql.Conn, error), giveBack func(context.Context, *sql.Conn),
+	ctx context.Context, take func(context.Context) (*sql.Conn, error), giveBack func(ctx context.Context, conn *sql.Conn, took time.Duration),
 	statement func(*sql.Conn) error,
 ) error {
 	for n := 1; ; n++ {
@@ -30,8 +30,9 @@ func (c *conns) repeat(
 		if err != nil {
 			return sqlerr.Unwritten(err)
 		}
+		began := time.Now()
 		err = statement(conn)
-		giveBack(ctx, conn)
+		giveBack(ctx, conn, time.Since(began))
 		if n == mysql.Attempts || !errors.Is(err, driver.ErrBadConn) && c.Classify(err) != sqlerr.Retryable {
 			return mysql.Sent(err)
 		}

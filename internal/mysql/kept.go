@@ -80,14 +80,17 @@ func (k *Kept) Take(ctx context.Context) (*sql.Conn, error) {
 	return conn, err
 }
 
-// Put takes a connection back. If ctx ended during a statement, the connection counts as in
-// use for as long as the server may still wait for a lock.
-func (k *Kept) Put(ctx context.Context, conn *sql.Conn) {
+// Put takes a connection back after a statement that took so long. If ctx ended during it, and the
+// server may be waiting for a lock, the connection counts as in use for as long: see left.
+func (k *Kept) Put(ctx context.Context, conn *sql.Conn, took time.Duration) {
 	valid := IsValid(conn)
+	if valid {
+		k.pool.left.endedWell()
+	}
 	switch kept := k.keep(conn, valid); {
 	case kept:
 	case IsAbandoned(ctx, conn):
-		k.pool.linger(ctx, conn)
+		k.pool.linger(ctx, conn, took)
 	case !valid:
 		_ = conn.Close()
 	default:

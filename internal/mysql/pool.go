@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/sqlconn"
@@ -18,17 +17,17 @@ type Pool struct {
 	*sql.DB
 	MariaDB bool // the server is one
 
-	lingering *atomic.Int64 // connections whose callers have left
+	left *left
 }
 
 // NewPool returns a pool of a MySQL server, until MariaDB is set.
-func NewPool(db *sql.DB) Pool { return Pool{DB: db, lingering: new(atomic.Int64)} }
+func NewPool(db *sql.DB) Pool { return Pool{DB: db, left: new(left)} }
 
 // Exhausted reports that all connections of the pool serve callers. Those whose callers have left
 // don't count.
 func (p Pool) Exhausted() bool {
 	s := p.Stats()
-	return s.MaxOpenConnections > 0 && s.InUse-int(p.lingering.Load()) >= s.MaxOpenConnections
+	return s.MaxOpenConnections > 0 && s.InUse-int(p.left.conns.Load()) >= s.MaxOpenConnections
 }
 
 // Attempts is how often a statement is sent whose connection was dead before.
@@ -69,8 +68,8 @@ func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error
 	if err != nil {
 		return sqlerr.Unwritten(err)
 	}
-	ended := false
-	defer func() { p.Return(ctx, conn, ended) }()
+	ended, began := false, time.Now()
+	defer func() { p.giveBack(ctx, conn, ended, time.Since(began)) }()
 	commit, err := fn(conn)
 	if err != nil || !commit {
 		ended = !IsAbandoned(ctx, conn) && execLast(ctx, conn, "ROLLBACK")
@@ -133,13 +132,21 @@ func Between(ctx context.Context, tx *sql.Tx, set, back string, fn func() error)
 // be open. If ctx ended during a statement, the server may still wait for a lock; the connection
 // counts as in use for as long.
 func (p Pool) Return(ctx context.Context, conn *sql.Conn, clean bool) {
+	p.giveBack(ctx, conn, clean, slowStatement)
+}
+
+// giveBack is Return after a transaction that took so long.
+func (p Pool) giveBack(ctx context.Context, conn *sql.Conn, clean bool, took time.Duration) {
 	switch {
 	case !clean && IsAbandoned(ctx, conn):
-		p.linger(ctx, conn)
+		p.linger(ctx, conn, took)
 		return
 	case !clean:
 		Discard(conn)
-	case !p.MariaDB:
+	default:
+		p.left.endedWell()
+	}
+	if clean && !p.MariaDB {
 		// A goroutine of its own would save the round trip, but the next transaction would open
 		// another connection meanwhile.
 		Reset(ctx, conn, hostBound)

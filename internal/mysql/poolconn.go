@@ -5,11 +5,12 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
-// ExecContext is that of the pool. If ctx ends during the statement, the connection counts as in
-// use for as long as the server may still wait for a lock.
+// ExecContext is that of the pool. If ctx ends during the statement, and the server may be waiting
+// for a lock, the connection counts as in use for as long: see left.
 func (p Pool) ExecContext(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
 	conn, err := p.send(ctx, func(conn *sql.Conn) error {
 		result, err = conn.ExecContext(ctx, query, args...)
@@ -58,30 +59,74 @@ func (p Pool) send(ctx context.Context, statement func(*sql.Conn) error) (*sql.C
 		if err != nil {
 			return nil, err
 		}
+		began := time.Now()
 		if err = statement(conn); err == nil {
+			p.left.endedWell()
 			return conn, nil
 		}
-		p.Put(ctx, conn)
+		p.Put(ctx, conn, time.Since(began))
 		if n == Attempts || !errors.Is(err, driver.ErrBadConn) {
 			return nil, err
 		}
 	}
 }
 
-// Put gives a connection back to its pool, which drops a broken one. If ctx ended during a
-// statement, the connection counts as in use for as long as the server may still wait for a lock.
-func (p Pool) Put(ctx context.Context, conn *sql.Conn) {
+// Put gives a connection back to its pool after a statement that took so long. The pool drops a
+// broken one.
+func (p Pool) Put(ctx context.Context, conn *sql.Conn, took time.Duration) {
 	if IsAbandoned(ctx, conn) {
-		p.linger(ctx, conn)
+		p.linger(ctx, conn, took)
 		return
 	}
+	p.left.endedWell()
 	_ = conn.Close()
 }
 
-func (p Pool) linger(ctx context.Context, conn *sql.Conn) {
-	p.lingering.Add(1)
-	time.AfterFunc(serverWait(ctx), func() {
+// left is the connections whose callers have left during a statement. The server goes on with the
+// statement, and may wait for a lock. Behind a locked table, callers that give up soon would leave
+// any number of such sessions. So a connection counts as in use for as long as the server may wait,
+// for a while after a caller has left during a statement that was under way for long. Else the
+// server waits for nothing, and callers that give up soon must not keep the pool from others. That
+// is known as soon as some statements have ended well.
+type left struct {
+	conns atomic.Int64 // that count as in use
+	slow  atomic.Int64 // until when the server may wait, in Unix time
+	well  atomic.Int64 // statements that have ended well since then
+}
+
+const (
+	slowStatement = 50 * time.Millisecond // for how long a statement is under way that may wait
+	slowFor       = 3                     // times as long as the server may wait
+	enoughWell    = 20                    // statements
+)
+
+// endedWell notes that a statement has ended while its caller was there.
+func (l *left) endedWell() {
+	if l.slow.Load() != 0 && l.well.Add(1) >= enoughWell {
+		l.slow.Store(0)
+	}
+}
+
+// mayWait reports whether the server may wait for a lock, after a caller has left during a
+// statement that took so long. wait is for how long it does.
+func (l *left) mayWait(now time.Time, took, wait time.Duration) bool {
+	if took >= slowStatement {
+		l.well.Store(0)
+		l.slow.Store(now.Add(slowFor * wait).UnixNano())
+	}
+	return now.UnixNano() < l.slow.Load()
+}
+
+// linger gives back a connection whose caller has left during a statement that took so long.
+func (p Pool) linger(ctx context.Context, conn *sql.Conn, took time.Duration) {
+	wait := serverWait(ctx)
+	if !p.left.mayWait(time.Now(), took, wait) {
 		_ = conn.Close()
-		p.lingering.Add(-1)
+		return
+	}
+	p.left.conns.Add(1)
+	time.AfterFunc(wait, func() {
+		_ = conn.Close()
+		p.left.conns.Add(-1)
 	})
 }
