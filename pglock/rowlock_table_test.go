@@ -80,6 +80,7 @@ func TestClaimsReadNoOtherTable(t *testing.T) {
 		CREATE FUNCTION sold(n BIGINT) RETURNS boolean LANGUAGE sql AS 'SELECT true';
 		CREATE FUNCTION same(BIGINT, BIGINT) RETURNS boolean LANGUAGE sql AS 'SELECT $1 = $2 AND is_free($1)';
 		CREATE OPERATOR ==== (FUNCTION = same, LEFTARG = BIGINT, RIGHTARG = BIGINT);
+		CREATE DOMAIN free_id AS BIGINT CHECK (is_free(VALUE));
 		CREATE VIEW unbooked AS SELECT id FROM seat WHERE NOT EXISTS (SELECT FROM booking b WHERE b.id = seat.id);
 		CREATE VIEW free AS SELECT id FROM seat WHERE is_free(id); CREATE VIEW outer_free AS SELECT id FROM free;
 		CREATE VIEW seats AS SELECT id, sold FROM seat WHERE abs(id) > 0;
@@ -96,6 +97,11 @@ func TestClaimsReadNoOtherTable(t *testing.T) {
 		"SELECT id FROM seat ORDER BY public.IS_FREE(id)":            dblock.ErrInvalid,
 		`SELECT id FROM seat s WHERE s."Free"`:                       dblock.ErrInvalid,
 		"SELECT id FROM seat WHERE id ==== 1":                        dblock.ErrInvalid,
+		"SELECT id FROM seat WHERE id NOT IN (TABLE booking)":        dblock.ErrInvalid,
+		"SELECT id FROM seat WHERE id::free_id > 0":                  dblock.ErrInvalid,
+		"SELECT id FROM seat WHERE CAST(id AS free_id) > 0":          dblock.ErrInvalid,
+		"SELECT id FROM seat WHERE free_id '1' = id":                 dblock.ErrInvalid,
+		"SELECT id::free_id FROM seat WHERE id > 0":                  nil,
 		"SELECT id FROM unbooked":                                    dblock.ErrInvalid,
 		"SELECT id FROM outer_free":                                  dblock.ErrInvalid,
 		"SELECT id FROM booked":                                      dblock.ErrInvalid,

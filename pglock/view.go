@@ -27,7 +27,8 @@ const tableFacts = relations + facets + `NULL::text`
 
 // claimFacts are tableFacts of a claim, and a function that may read other tables. Such is one of
 // the database's own in SQL or a procedural language. The query calls it by its name, as a column
-// of a row, or by an operator, or a view or a policy calls it.
+// of a row, or by an operator, or a view or a policy calls it. A cast may call any cast function,
+// and any function in a CHECK of a domain.
 const claimFacts = relations + `, own AS (
     SELECT p.oid, p.proname::text AS name, p.pronargs AS args, p.proargtypes[0] AS first FROM pg_catalog.pg_proc p
     JOIN pg_catalog.pg_language l ON l.oid = p.prolang
@@ -38,6 +39,14 @@ const claimFacts = relations + `, own AS (
         UNION ALL
         SELECT pg_catalog.concat('the operator '::text, o.oprname::text) FROM pg_catalog.pg_operator o JOIN own ON own.oid = o.oprcode::oid
         WHERE o.oprname::text = ANY ($5::text[])
+        UNION ALL
+        SELECT pg_catalog.concat('the cast to '::text, pg_catalog.format_type(c.casttarget, NULL::int4)) FROM pg_catalog.pg_cast c
+        JOIN own ON own.oid = c.castfunc WHERE '::'::text = ANY ($5::text[])
+        UNION ALL
+        SELECT pg_catalog.concat('the domain '::text, pg_catalog.format_type(k.contypid, NULL::int4)) FROM pg_catalog.pg_constraint k
+        WHERE '::'::text = ANY ($5::text[]) AND k.contypid <> 0::oid AND EXISTS (
+            SELECT FROM own, pg_catalog.regexp_matches(k.conbin::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
+            WHERE own.oid = called.id[1]::oid)
         UNION ALL
         SELECT pg_catalog.concat('the view '::text, rule.name) FROM rule
         WHERE rule.action ~ '[{]SUBLINK|[{]JOINEXPR|:fromlist [(][{]RANGETBLREF :rtindex [0-9]+[}] [{]'::text OR EXISTS (

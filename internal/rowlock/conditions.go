@@ -11,9 +11,25 @@ import (
 type Conditions struct {
 	Functions []string // names before a bracket, some of which are no function's
 	Members   []string // names behind a dot: Postgres calls a function of a row so, too
-	Operators []string // of Postgres
+	Operators []string // of Postgres, those that its words stand for among them, and Cast
 
 	reason string // for which it is refused; empty: none
+}
+
+// Cast stands for casts among the operators.
+const Cast = "::"
+
+// wordOperators are the operators that words of Postgres call.
+var wordOperators = map[string][]string{
+	"IN": {"=", "<>"}, "ANY": {"="}, "SOME": {"="}, "ALL": {"="}, "CASE": {"="}, "NULLIF": {"="}, "DISTINCT": {"="},
+	"BETWEEN": {"<=", ">=", "<", ">"}, "LIKE": {"~~", "!~~"}, "ILIKE": {"~~*", "!~~*"}, "SIMILAR": {"~", "!~"}, "CAST": {Cast},
+}
+
+// readers are functions of Postgres itself that run a query, or read a table, that they are given.
+var readers = []string{
+	"query_to_xml", "query_to_xmlschema", "query_to_xml_and_xmlschema", "table_to_xml", "table_to_xmlschema", "table_to_xml_and_xmlschema",
+	"schema_to_xml", "schema_to_xmlschema", "schema_to_xml_and_xmlschema", "database_to_xml", "database_to_xmlschema",
+	"database_to_xml_and_xmlschema", "cursor_to_xml", "cursor_to_xmlschema", "ts_stat", "ts_rewrite",
 }
 
 // StaleReason is why a claim does not read other tables.
@@ -51,6 +67,9 @@ func (r *conditionReader) next(s string) int {
 	}
 	if n := r.d.skip(s); n > 0 {
 		if isComment := s[0] == '-' || s[0] == '#' || s[0] == '/'; !isComment {
+			if r.name != "" { // of a type: a cast of the string
+				r.calls(Cast)
+			}
 			r.name, r.word, r.dotted = "", "", false
 		} else if !r.d.Dollar && (strings.HasPrefix(s, "/*!") || strings.HasPrefix(s, "/*M!")) {
 			r.refuse("the server executes a comment that begins with /*!: leave the comment signs out")
@@ -68,6 +87,11 @@ func (r *conditionReader) next(s string) int {
 	if s[0] <= ' ' {
 		return 1
 	}
+	if strings.HasPrefix(s, Cast) {
+		r.calls(Cast)
+		r.name, r.word, r.dotted = "", "", false
+		return len(Cast)
+	}
 	name, word := r.name, r.word
 	r.name, r.word, r.dotted = "", "", s[0] == '.'
 	switch s[0] {
@@ -75,6 +99,9 @@ func (r *conditionReader) next(s string) int {
 		r.depth++
 		if r.behind && name != "" {
 			r.found.Functions = append(r.found.Functions, name)
+			if r.d.Dollar && slices.Contains(readers, name) {
+				r.refuse("the function " + name + " may read other tables: " + StaleReason)
+			}
 		}
 	case ')':
 		r.depth--
@@ -101,10 +128,17 @@ func (r *conditionReader) operator(s, before string) int {
 	if before == "U" && s[:n] == "&" {
 		r.refuse("write names without U&")
 	}
-	if r.behind && !slices.Contains(r.found.Operators, s[:n]) {
-		r.found.Operators = append(r.found.Operators, s[:n])
-	}
+	r.calls(s[:n])
 	return n
+}
+
+// calls takes note of operators of Postgres.
+func (r *conditionReader) calls(operators ...string) {
+	for _, o := range operators {
+		if r.d.Dollar && r.behind && !slices.Contains(r.found.Operators, o) {
+			r.found.Operators = append(r.found.Operators, o)
+		}
+	}
 }
 
 // read takes note of a name. A quoted one has no word.
@@ -113,13 +147,15 @@ func (r *conditionReader) read(name, word string) {
 	if r.behind && r.dotted {
 		r.found.Members = append(r.found.Members, name)
 	}
+	dotted := r.dotted
 	r.name, r.word, r.dotted = name, word, false
+	r.calls(wordOperators[word]...)
 	switch {
 	case word == "FROM" && r.depth == 0 && before != "DISTINCT":
 		r.behind, r.from = true, true
 	case word == "WHERE", word == "ORDER" && before != "FOR": // USE INDEX FOR ORDER BY
 		r.from = r.from && r.depth > 0
-	case word == "SELECT" && r.behind:
+	case r.behind && !dotted && (word == "SELECT" || word == "TABLE"):
 		r.refuse(StaleReason)
 	case r.behind && (word == "JOIN" || word == "STRAIGHT_JOIN"):
 		r.refuse(notOneTable)

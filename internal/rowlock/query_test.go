@@ -29,6 +29,10 @@ func TestCheckQuery(t *testing.T) {
 		{"SELECT id FROM seat WHERE EXISTS (SELECT 1 FROM x LIMIT 1)", false, false},
 		{"SELECT id FROM seat WHERE id IN (select seat FROM booking)", false, false},
 		{"SELECT id FROM seat ORDER BY (SELECT 1)", false, false},
+		{"SELECT id FROM seat WHERE id NOT IN (TABLE sold)", false, false},
+		{"SELECT id FROM seat ORDER BY (/**/table sold)", false, false},
+		{"SELECT id FROM seat s WHERE s.select = 1 AND s.table = 2 AND tables = 3", true, true},
+		{"SELECT id FROM seat WHERE Query_To_XML ('', true, false, '') IS NULL", false, true},
 		{"SELECT a IS DISTINCT FROM b, (SELECT 1) FROM seat", true, true},
 		{"SELECT s.id FROM seat s LEFT JOIN booking b ON b.id = s.id WHERE b.id IS NULL", false, false},
 		{"SELECT s.id FROM seat s, event e WHERE e.id = s.event", false, false},
@@ -94,6 +98,12 @@ func TestConditions(t *testing.T) {
 	assert.Equal(t, []string{"isfree", "Free", "lower"}, got.Functions)
 	assert.Equal(t, []string{"seat", "id", "lent"}, got.Members)
 	assert.Equal(t, []string{"@>", "=", "-"}, got.Operators)
+	for condition, want := range map[string][]string{
+		"a IN (1)": {"=", "<>"}, "CASE a WHEN b THEN c END": {"="}, "a::point[]": {rowlock.Cast}, "date 'now' > a": {rowlock.Cast, ">"},
+		"cast(a AS b)": {rowlock.Cast}, "a NOT BETWEEN b AND c": {"<=", ">=", "<", ">"},
+	} {
+		assert.Equal(t, want, rowlock.Postgres.Conditions("SELECT a::b FROM t WHERE "+condition).Operators, condition)
+	}
 	got = rowlock.MySQL.Conditions("SELECT f(a) FROM seat s WHERE IsFree(s.id) AND `Free`(id) # (")
 	assert.Equal(t, []string{"IsFree", "Free"}, got.Functions)
 	assert.Equal(t, []string{"id"}, got.Members)
