@@ -193,6 +193,7 @@ func TestQuorumRegainsNodesWithoutTheEndOfExpireIn(t *testing.T) {
 			}
 			losing.lose(dblock.ReasonExpired)
 			time.Sleep(10 * time.Second)
+			synctest.Wait()
 			switch {
 			case len(losing.holds) != 2:
 				t.Fatalf("%s: the node was asked %d times, want twice", name, len(losing.holds))
