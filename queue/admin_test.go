@@ -3,8 +3,10 @@ package queue
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -78,6 +80,60 @@ func TestCancelsOfALockedGroupLeaveRoom(t *testing.T) {
 			t.Error("a job of a locked group was cancelled")
 		}
 	}
+}
+
+// queueLocked is a driver on whose server the row of the queue "locked" is locked until unlock is
+// closed.
+type queueLocked struct {
+	driver.Driver
+	row *lockedRow
+}
+
+type lockedRow struct {
+	driver.Admin
+	waits, most atomic.Int64
+	unlock      chan struct{}
+}
+
+func (d queueLocked) Admin() driver.Admin         { return d.row }
+func (d queueLocked) Classify(error) sqlerr.Class { return sqlerr.Busy }
+
+func (d *lockedRow) SetPaused(_ context.Context, queue string, _ bool) error {
+	if queue == "locked" {
+		d.most.Store(max(d.most.Load(), d.waits.Add(1)))
+		<-d.unlock
+		d.waits.Add(-1)
+	}
+	return nil
+}
+
+// TestPausesOfALockedQueueLeaveRoom: many callers pause a queue whose row is locked. One of them
+// waits at the server, and other queues are paused meanwhile.
+func TestPausesOfALockedQueueLeaveRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := queueLocked{row: &lockedRow{unlock: make(chan struct{})}}
+		q := &Queue{driver: d, o: Options{Timeout: time.Minute}}
+		q.db = newStatements(d, q.o.Timeout)
+		q.notices = &notices{q: q, workers: make(map[*worker]struct{})}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if err := q.Pause(t.Context(), "locked"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := q.Pause(t.Context(), "free"); err != nil {
+			t.Error(err)
+		}
+		close(d.row.unlock)
+		all.Wait()
+		if most := d.row.most.Load(); most != 1 {
+			t.Errorf("%d calls waited for the row at once, want 1", most)
+		}
+	})
 }
 
 // dying is a driver whose job is found dead, and cannot be retried at first.

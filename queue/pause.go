@@ -48,7 +48,10 @@ func (q *Queue) setPaused(ctx context.Context, queue, what string, paused bool) 
 	if err != nil {
 		return err
 	}
-	return q.db.again(ctx, what, func(ctx context.Context) error { return q.driver.Admin().SetPaused(ctx, queue, paused) })
+	turn, _ := q.pausing.LoadOrStore(queue, make(semaphore, 1))
+	return q.db.again(ctx, what, func(ctx context.Context) error {
+		return turn.(semaphore).do(ctx, func() error { return q.driver.Admin().SetPaused(ctx, queue, paused) })
+	})
 }
 
 // queueName checks the name of a queue that a caller gave.

@@ -36,6 +36,7 @@ type Queue struct {
 	managing   semaphore // Cancel, Discard and Retry
 	rowWait    semaphore // the one of these that waits in the server's queue for a row
 	lookups    semaphore // of commits that got no answer
+	pausing    sync.Map  // by queue, a semaphore: Pause and Resume wait for the queue's row one at a time
 
 	mu       sync.RWMutex
 	closed   chan struct{}        // not nil: Close was called, and Work refuses; closed itself when Close has returned.
