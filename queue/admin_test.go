@@ -86,10 +86,10 @@ func TestCancelsOfALockedGroupLeaveRoom(t *testing.T) {
 // closed.
 type queueLocked struct {
 	driver.Driver
-	row *lockedRow
+	row *pausedRow
 }
 
-type lockedRow struct {
+type pausedRow struct {
 	driver.Admin
 	waits, most atomic.Int64
 	unlock      chan struct{}
@@ -98,7 +98,7 @@ type lockedRow struct {
 func (d queueLocked) Admin() driver.Admin         { return d.row }
 func (d queueLocked) Classify(error) sqlerr.Class { return sqlerr.Busy }
 
-func (d *lockedRow) SetPaused(_ context.Context, queue string, _ bool) error {
+func (d *pausedRow) SetPaused(_ context.Context, queue string, _ bool) error {
 	if queue == "locked" {
 		d.most.Store(max(d.most.Load(), d.waits.Add(1)))
 		<-d.unlock
@@ -112,7 +112,7 @@ func (d *lockedRow) SetPaused(_ context.Context, queue string, _ bool) error {
 func TestPausesOfALockedQueueLeaveRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := queueLocked{row: &lockedRow{unlock: make(chan struct{})}}
+		d := queueLocked{row: &pausedRow{unlock: make(chan struct{})}}
 		q := &Queue{driver: d, o: Options{Timeout: time.Minute}}
 		q.db = newStatements(d, q.o.Timeout)
 		q.notices = &notices{q: q, workers: make(map[*worker]struct{})}
