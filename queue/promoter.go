@@ -90,7 +90,7 @@ func (p *promoter) waitForOne(ctx context.Context) {
 
 func (p *promoter) promote(ctx context.Context) (promoted int, err error) {
 	promoted, err = p.promotePlain(ctx)
-	if err != nil && !p.db.classify(err).MayBeOfOne() {
+	if err != nil && !p.db.mayBeOfOne(err) {
 		return promoted, err
 	}
 	n, failed := p.promoteGroups(ctx)
@@ -338,7 +338,7 @@ func (p *promoter) promoteStep(ctx context.Context, since time.Duration) (n int,
 	} else {
 		err = p.db.within(ctx, step)
 	}
-	if err != nil && p.db.classify(err).MayBeOfOne() {
+	if p.db.mayBeOfOne(err) {
 		return p.promoteInParts(ctx)
 	}
 	return n, err

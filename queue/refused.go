@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -48,6 +50,12 @@ func (p *passed) now(now time.Time) []driver.ID {
 
 func (p *passed) len() int { return len(p.jobs) }
 
+// mayBeOfOne reports whether one of several items may have caused an error. One for which time ran
+// out is not of one: there may have been no connection.
+func (s *statements) mayBeOfOne(err error) bool {
+	return err != nil && s.classify(err).MayBeOfOne() && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+}
+
 // inParts has f write items together. If the server refuses them, and one of them may be to blame,
 // f gets each half, and so on. So an item that is refused stops no other. It calls refused for each
 // that is refused alone. It returns other errors, and the last of maxRefused: then some items are
@@ -60,7 +68,7 @@ func inParts[T any](db *statements, items []T, f func([]T) error, refused func(T
 			return nil
 		}
 		err := f(items)
-		if err == nil || !db.classify(err).MayBeOfOne() {
+		if !db.mayBeOfOne(err) {
 			return err
 		}
 		if len(items) > 1 {

@@ -141,7 +141,7 @@ func (r *rescue) end(x *driver.SyncBatch) error {
 			return err
 		})
 		switch {
-		case err != nil && x.Ends() > 0 && r.q.db.classify(err).MayBeOfOne():
+		case x.Ends() > 0 && r.q.db.mayBeOfOne(err):
 			return r.endInParts(x, err)
 		case err != nil:
 			return err
