@@ -24,9 +24,7 @@ import (
 )
 
 // hookedOn makes the owner's table, and a Store with a hook.
-func (s *env) hookedOn(
-	t *testing.T, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook Hook,
-) *inventory.Store {
+func (s *env) hookedOn(t *testing.T, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook Hook) *inventory.Store {
 	t.Helper()
 	s.ownsOrders(t)
 	store, closePool, err := s.e.OpenHooked(t.Context(), dsn, dialer, o, hook)

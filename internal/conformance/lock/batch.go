@@ -130,9 +130,7 @@ func (leaseTests) ABadRowStopsNoOther(t *testing.T, v *env) {
 }
 
 // acquireTogether tries to acquire n locks at once.
-func acquireTogether(t *testing.T, l Leases, n int, of func(i int) (key string, opts []dblock.Option)) (
-	locks []*dblock.Lock, errs []error,
-) {
+func acquireTogether(t *testing.T, l Leases, n int, of func(i int) (key string, opts []dblock.Option)) (locks []*dblock.Lock, errs []error) {
 	t.Helper()
 	ctx := suite.Soon(t)
 	var mu sync.Mutex

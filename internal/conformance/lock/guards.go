@@ -103,9 +103,7 @@ func (leaseTests) AGuardedTxOfAnEndedLockIsLost(t *testing.T, v *env) {
 type fenceCheck func(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error
 
 // fenceTx commits a transaction that begins with a check of the lock's fence.
-func fenceTx(
-	ctx context.Context, db *sql.DB, lock *dblock.Lock, check fenceCheck, resource string, then func(*sql.Tx) error,
-) error {
+func fenceTx(ctx context.Context, db *sql.DB, lock *dblock.Lock, check fenceCheck, resource string, then func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

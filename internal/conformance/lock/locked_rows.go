@@ -34,9 +34,7 @@ var rowLocks = []struct {
 
 // eachRowLock runs a test with each lock of a key's row, which another transaction has. The process
 // belongs to the test.
-func (v *env) eachRowLock(
-	t *testing.T, name, key string, fair bool, with dblock.Option, test func(*testing.T, *env, Leases, *sql.Tx),
-) {
+func (v *env) eachRowLock(t *testing.T, name, key string, fair bool, with dblock.Option, test func(*testing.T, *env, Leases, *sql.Tx)) {
 	for _, row := range rowLocks {
 		t.Run(name+" "+row.name, func(t *testing.T) {
 			t.Parallel()

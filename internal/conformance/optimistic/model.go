@@ -99,9 +99,7 @@ func (b *env[DB]) audited(t *testing.T, from string) {
 }
 
 // runModel makes the calls: with triggers whose numbers begin at from, unless that is empty.
-func runModel[V, DB any](
-	t *testing.T, b *env[DB], from, alter string, table *optimistic.Table[V, DB], follows func(was, now modelRow[V]) bool,
-) {
+func runModel[V, DB any](t *testing.T, b *env[DB], from, alter string, table *optimistic.Table[V, DB], follows func(was, now modelRow[V]) bool) {
 	t.Helper()
 	if from == "" {
 		b.fresh(t, "account", modelKeys)

@@ -160,9 +160,7 @@ func (txTests) TxRefusesWhatMakesNoSense(t *testing.T, b *txs) {
 
 // cross has two lock the rows in opposite orders, once: the first time each has its first row
 // before it asks for its second.
-func (b *txs) cross(
-	t *testing.T, lock func(tx Statements, id int) error, o TxOptions, fn func(tx Statements, err error) error,
-) [2]error {
+func (b *txs) cross(t *testing.T, lock func(tx Statements, id int) error, o TxOptions, fn func(tx Statements, err error) error) [2]error {
 	meet := meeting()
 	rows := [2][2]int{{1, 2}, {2, 1}}
 	return two(func(n int) error {

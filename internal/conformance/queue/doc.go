@@ -70,8 +70,7 @@
 //   - ACallOfSeveralKeysStopsNobody: A call of several keys that waits for one stops no other.
 //   - ARefusedTaskFailsAlone: A task that a trigger refuses, with whatever error, fails alone.
 //   - ARefusedEndFailsAlone: An end that a trigger refuses stops no other, and is recorded later.
-//   - ARefusedMoveStopsNoOthers: A job that a trigger keeps from being promoted or retried stops no
-//     other.
+//   - ARefusedMoveStopsNoOthers: A job that can't be promoted or retried stops no other.
 //   - ARefusedClaimStopsNoOthers: A job that a trigger keeps from being claimed stops no other.
 //   - AWrongCountStopsNoOthers: A wrong count of one group stops no other.
 //

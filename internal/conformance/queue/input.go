@@ -323,8 +323,7 @@ func (mainTests) ARefusedClaimStopsNoOthers(t *testing.T, d *env) {
 
 // A trigger keeps one job from being promoted, and from being retried. All others are.
 func (mainTests) ARefusedMoveStopsNoOthers(t *testing.T, d *env) {
-	q, tasks := d.open(t, queue.Options{}), mixed(48, "")[:12]
-	tasks = append(tasks, queue.Task{Kind: "note", Priority: -5})
+	q, tasks := d.open(t, queue.Options{}), append(mixed(48, "")[:12], queue.Task{Kind: "note", Priority: -5})
 	drop := d.Trigger(t, "AFTER INSERT", "dblock_queue_ready", "NEW.priority = -5", suite.Raise(d.Kind, "45000", "no"))
 	for i := range tasks {
 		tasks[i].Delay = time.Microsecond
@@ -337,9 +336,8 @@ func (mainTests) ARefusedMoveStopsNoOthers(t *testing.T, d *env) {
 	handle(t, q, "note", doomed)
 	work(t, q, queue.WorkerOptions{Promote: 50 * time.Millisecond})
 	d.Until(t, "SELECT count(*) FROM dblock_queue_dead", 13)
-	drop = d.Trigger(t, "AFTER DELETE", "dblock_queue_dead", "OLD.priority = -5", suite.Raise(d.Kind, "45000", "no"))
+	d.Trigger(t, "AFTER DELETE", "dblock_queue_dead", "OLD.priority = -5", suite.Raise(d.Kind, "45000", "no"))
 	n, err = q.RetryAll(suite.Soon(t), "")
 	assert.ErrorContains(t, err, refused)
 	assert.Equal(t, 12, n, "retried")
-	drop()
 }

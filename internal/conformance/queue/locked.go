@@ -78,9 +78,7 @@ func (d *env) ended(t *testing.T, jobs []queue.ID) {
 }
 
 // processHeld is process, with a holder for jobs of kind held.
-func (d *env) processHeld(
-	t *testing.T, o queue.Options, wo queue.WorkerOptions, fn func(context.Context, queue.Job[int]) error,
-) (*queue.Queue, *holder) {
+func (d *env) processHeld(t *testing.T, o queue.Options, wo queue.WorkerOptions, fn func(context.Context, queue.Job[int]) error) (*queue.Queue, *holder) {
 	t.Helper()
 	q, h := d.process(t, o, wo, fn), newHolder(t)
 	handle(t, q, "held", h.handle)

@@ -27,9 +27,7 @@ func record(to chan<- int) func(context.Context, queue.Job[int]) error {
 }
 
 // process opens a Queue and runs its jobs of kind note.
-func (d *env) process(
-	t *testing.T, o queue.Options, wo queue.WorkerOptions, fn func(context.Context, queue.Job[int]) error,
-) *queue.Queue {
+func (d *env) process(t *testing.T, o queue.Options, wo queue.WorkerOptions, fn func(context.Context, queue.Job[int]) error) *queue.Queue {
 	t.Helper()
 	q := d.open(t, o)
 	handle(t, q, "note", fn)

@@ -63,12 +63,11 @@ func (mainTests) ARescuePassesLockedKeys(t *testing.T, d *env) {
 // former, and the next rescue moves it. They wait as jobs that failed.
 func (mainTests) ARescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
 	const jobs = 10
-	q, asked := d.open(t, queue.Options{}), make(chan int, 2*jobs)
+	q, asked, tasks := d.open(t, queue.Options{}), make(chan int, 2*jobs), everyOtherDies(jobs)
 	handle(t, q, "note", nop, queue.Backoff(func(attempt int, _ error) time.Duration {
 		asked <- attempt
 		return time.Hour
 	}))
-	tasks := everyOtherDies(jobs)
 	tasks[1].Priority = 5
 	d.killed(t, q, tasks...)
 	drop := d.Trigger(t, "AFTER INSERT", "dblock_queue_scheduled", "NEW.priority = 5", suite.Raise(d.Kind, "45000", "not now"))

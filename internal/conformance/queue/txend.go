@@ -134,9 +134,7 @@ func (mainTests) EffectsWithoutConnections(t *testing.T, d *env) {
 
 // endings runs jobs that end in their transactions, each in its last attempt. Their handlers return
 // after lock. putOff waits until so many ends were put off.
-func (d *env) endings(
-	t *testing.T, lock func(), tasks ...queue.Task,
-) (q *queue.Queue, made []queue.ID, putOff func(times int)) {
+func (d *env) endings(t *testing.T, lock func(), tasks ...queue.Task) (q *queue.Queue, made []queue.ID, putOff func(times int)) {
 	t.Helper()
 	h, events := newHolder(t), make(chan string, 1000)
 	release := sync.OnceFunc(func() { close(h.end) })

@@ -93,9 +93,7 @@ const (
 // BehindATable has another session lock a table, and makes calls that need it. Some give up soon
 // and begin again. Never more sessions wait than the pool may have connections, and soon none that
 // has waited for long. A call without a deadline returns within longest; 0: none is made.
-func (d *DB) BehindATable(
-	t *testing.T, table string, conns int64, longest time.Duration, calls map[string]func(context.Context) error,
-) {
+func (d *DB) BehindATable(t *testing.T, table string, conns int64, longest time.Duration, calls map[string]func(context.Context) error) {
 	t.Helper()
 	waits := "SELECT count(*) FROM " + devdb.Processlist + " WHERE db = DATABASE() AND state LIKE 'Waiting%'"
 	long := " AND time > 3"
