@@ -170,7 +170,7 @@ func (q *requester) once(ctx context.Context, r root.Request, adjust func(*Acqui
 			return got, nil
 		}
 		if !q.again(ctx, err, n) {
-			return reply{}, asLate(ctx, q.unanswered(ctx, err, r), got.request.Handle)
+			return reply{}, asLate(ctx, q.unanswered(ctx, err, r), got.request.Handle, inc)
 		}
 	}
 }

@@ -156,7 +156,7 @@ func (f *fairQueue) takeTicket(ctx context.Context, r root.Request, late *lateRe
 		if f.again(ctx, err, n) {
 			continue
 		}
-		err = asLate(ctx, f.unanswered(ctx, err, r), t.request.Handle)
+		err = asLate(ctx, f.unanswered(ctx, err, r), t.request.Handle, t.inc)
 		if late.add(ctx, err) {
 			continue
 		}

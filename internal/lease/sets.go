@@ -187,7 +187,7 @@ func (m *sets) onceForAll(
 			return sent, set.asks, results, nil
 		}
 		if !m.again(ctx, err, n) {
-			return reply{}, nil, nil, asLate(ctx, m.unanswered(ctx, err, r), sent.request.Handle)
+			return reply{}, nil, nil, asLate(ctx, m.unanswered(ctx, err, r), sent.request.Handle, inc)
 		}
 	}
 }
