@@ -81,7 +81,8 @@ SET t.handle = CAST(? AS BINARY), t.member_id = NULL, t.held_until = +UTC_TIMEST
 `
 
 // Makes the sweeper their holder, so that no more readers come: whether one came before that is seen
-// in a statement of its own, KeysRead. The hold has ended already: who wants the key takes it over.
+// in a statement of its own, KeysRead. The hold has ended already: a caller that wants the key takes
+// it over.
 func (q *Queries) ClaimShared(ctx context.Context, db DBTX, leaseKeys [][]byte, olderUs int64, handle interface{}) (int64, error) {
 	query := ClaimShared
 	var queryParams []interface{}

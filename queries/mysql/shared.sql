@@ -125,7 +125,8 @@ ORDER BY l.lease_key
 LIMIT ?;
 
 -- Makes the sweeper their holder, so that no more readers come: whether one came before that is seen
--- in a statement of its own, KeysRead. The hold has ended already: who wants the key takes it over.
+-- in a statement of its own, KeysRead. The hold has ended already: a caller that wants the key takes
+-- it over.
 -- name: ClaimShared :execrows
 UPDATE (
     SELECT l.lease_key
