@@ -17,10 +17,6 @@ const (
 	morePatience = 4
 
 	conflictsToPart = 3 // conflicts or timeouts of an end or a claim, before it is sent in parts
-
-	// A claim that the server refuses may be refused for one job: by a trigger of the host's, for
-	// example. Claims become smaller while they fail. If a claim of one job fails, the first ready
-	// job is passed over for a while. If it was another job, the next claim fails, too.
 )
 
 // claimer decides when a worker claims how many jobs, and from where on. The mutex of its syncer
@@ -167,7 +163,10 @@ func (c *claimer) isRefused(r *driver.ClaimRequest, is sqlerr.Class) (pass bool)
 	return r.Max == 1
 }
 
-// skipFirst has the first job that is ready be passed over from now on.
+// skipFirst has the first job that is ready be passed over from now on. A claim that the server
+// refuses may be refused for one job: by a trigger of the host's, for example. Claims become
+// smaller while they fail, until one of one job fails. If it was another job than the first one,
+// the next claim fails, too.
 func (c *claimer) skipFirst(ready []driver.Record) {
 	now := time.Now()
 	for _, r := range ready {
