@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +97,7 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 	}()
 	var before time.Time // a job that dies again dies later
 	var last driver.ID
-	var refused error
+	var refused refusal
 	for {
 		var dead []driver.Record
 		err := q.db.patiently(ctx, "listing dead jobs", func(ctx context.Context) (err error) {
@@ -111,11 +110,11 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 			return retried, q.db.explain(sqlerr.Unwritten(err), "listing dead jobs")
 		}
 		if len(dead) == 0 {
-			return retried, refused
+			return retried, refused.err
 		}
 		before, last = dead[len(dead)-1].At, dead[len(dead)-1].ID
-		n, no, err := q.reviveEach(ctx, dead)
-		retried, refused = retried+n, cmp.Or(refused, no)
+		n, err := q.reviveEach(ctx, dead, &refused)
+		retried += n
 		if err != nil {
 			return retried, err
 		}
@@ -123,8 +122,8 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 }
 
 // reviveEach revives jobs: in parts, if the server refuses one of them, or one has to wait for
-// another transaction. It passes over these. refused is the error of the first that was refused.
-func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record) (revived int, refused, err error) {
+// another transaction. It passes over these.
+func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record, refused *refusal) (revived int, err error) {
 	ids := make([]driver.ID, len(dead))
 	for i, r := range dead {
 		ids[i] = r.ID
@@ -136,10 +135,11 @@ func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record) (revived i
 			return nil
 		}
 		return err
-	}, func(id driver.ID, why error) {
-		refused = cmp.Or(refused, fmt.Errorf("%w (job %v)", why, ID(id)))
+	}, func(id driver.ID, why error) error {
+		refused.add(id, why)
+		return nil
 	})
-	return revived, refused, err
+	return revived, err
 }
 
 // Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for

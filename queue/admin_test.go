@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -82,8 +83,8 @@ func TestCancelsOfALockedGroupLeaveRoom(t *testing.T) {
 	}
 }
 
-// queueLocked is a driver on whose server the row of the queue "locked" is locked until unlock is
-// closed.
+// queueLocked is a driver on whose server the rows of queues are locked until unlock is closed, but
+// for that of the queue "free".
 type queueLocked struct {
 	driver.Driver
 	row *pausedRow
@@ -99,7 +100,7 @@ func (d queueLocked) Admin() driver.Admin         { return d.row }
 func (d queueLocked) Classify(error) sqlerr.Class { return sqlerr.Busy }
 
 func (d *pausedRow) SetPaused(_ context.Context, queue string, _ bool) error {
-	if queue == "locked" {
+	if queue != "free" {
 		d.most.Store(max(d.most.Load(), d.waits.Add(1)))
 		<-d.unlock
 		d.waits.Add(-1)
@@ -108,12 +109,12 @@ func (d *pausedRow) SetPaused(_ context.Context, queue string, _ bool) error {
 }
 
 // TestPausesOfALockedQueueLeaveRoom: many callers pause a queue whose row is locked. One of them
-// waits at the server, and other queues are paused meanwhile.
+// waits at the server, and other queues are paused meanwhile. Of many such queues a few wait.
 func TestPausesOfALockedQueueLeaveRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := queueLocked{row: &pausedRow{unlock: make(chan struct{})}}
-		q := &Queue{driver: d, o: Options{Timeout: time.Minute}}
+		q := &Queue{driver: d, o: Options{Timeout: time.Minute}, pauses: make(semaphore, 2*atOnce)}
 		q.db = newStatements(d, q.o.Timeout)
 		q.notices = &notices{q: q, workers: make(map[*worker]struct{})}
 		var all sync.WaitGroup
@@ -128,10 +129,17 @@ func TestPausesOfALockedQueueLeaveRoom(t *testing.T) {
 		if err := q.Pause(t.Context(), "free"); err != nil {
 			t.Error(err)
 		}
-		close(d.row.unlock)
-		all.Wait()
 		if most := d.row.most.Load(); most != 1 {
 			t.Errorf("%d calls waited for the row at once, want 1", most)
+		}
+		for i := range 20 {
+			all.Go(func() { _ = q.Pause(t.Context(), fmt.Sprint("locked ", i)) })
+		}
+		synctest.Wait()
+		close(d.row.unlock)
+		all.Wait()
+		if most := d.row.most.Load(); most != 2*atOnce {
+			t.Errorf("%d calls waited for rows at once, want %d", most, 2*atOnce)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
@@ -41,10 +42,10 @@ type claimer struct {
 	bytes  int           // of a payload, lately
 	inline int           // up to how many bytes a payload comes with its claim
 
-	limit    int           // how many jobs a claim asks for at most
-	patience time.Duration // how long a claim may take
-	refused  int           // claims in a row
-	passed   passed        // jobs: see skipFirst
+	limit    int               // how many jobs a claim asks for at most
+	patience time.Duration     // how long a claim may take
+	refused  int               // claims in a row
+	passed   passed[driver.ID] // jobs: see skipFirst
 }
 
 // isPatient reports that a claim may take long, so that ends do not wait for it.
@@ -96,13 +97,18 @@ func (c *claimer) nextClaim() time.Time {
 }
 
 // request makes the request of a claim, which is sent now.
-func (c *claimer) request(now time.Time, id driver.ID, most int, beat int64) (r *driver.ClaimRequest, hinted bool) {
+// trial is a job that the server refused before; zero: none.
+func (c *claimer) request(now time.Time, id driver.ID, most int, beat int64) (r *driver.ClaimRequest, hinted bool, trial driver.ID) {
 	c.asking++
 	c.coming += most
 	c.asked, c.woken = now, false
+	not, trial := c.passed.next(now, c.refused == 0)
+	if trial != (driver.ID{}) {
+		c.cursors.reset() // it may stand before them
+	}
 	return &driver.ClaimRequest{
-		Claim: id, Queue: c.o.Queue, Max: most, Inline: c.inline, From: c.cursors.from(now), Not: c.passed.now(now), Heartbeat: beat,
-	}, c.hints.asked(now)
+		Claim: id, Queue: c.o.Queue, Max: most, Inline: c.inline, From: c.cursors.from(now), Not: not, Heartbeat: beat,
+	}, c.hints.asked(now), trial
 }
 
 // landed notes that a claim has an answer, or will get none.
@@ -115,6 +121,11 @@ func (c *claimer) landed(r *driver.ClaimRequest) {
 func (c *claimer) got(b *syncBatch, jobs []driver.Job, void int, now time.Time, took time.Duration) {
 	r := b.Claim
 	c.refused = 0
+	if slices.ContainsFunc(jobs, func(j driver.Job) bool { return j.ID == b.trial }) {
+		c.passed.tryAll(now)
+		c.woken = len(c.passed) > 1
+	}
+	delete(c.passed, b.trial)
 	if b.hinted {
 		c.hints.got(len(jobs))
 	}
@@ -151,30 +162,37 @@ func (c *claimer) late(r *driver.ClaimRequest) {
 	}
 }
 
-// isRefused takes over that the server has refused a claim that came with no ends. It reports
-// whether its first job is to be passed over.
-func (c *claimer) isRefused(r *driver.ClaimRequest, is sqlerr.Class) (pass bool) {
+// isRefused takes over that the server has refused a claim that came with no ends. pass reports
+// whether its first job is to be passed over; at once, whether the next claim need not wait. If a
+// job was on trial, it is to blame. Else the next claim is of one job: then either that one is
+// to blame, or claims become larger again, up to the one that is. Of most errors the server may be
+// to blame.
+func (c *claimer) isRefused(b *syncBatch, is sqlerr.Class) (pass, atOnce bool) {
 	c.refused++
+	atOnce = is == sqlerr.BadInput || is == sqlerr.Duplicate
+	if b.trial != (driver.ID{}) {
+		c.passed.add(b.trial, time.Now())
+		return false, atOnce
+	}
 	isConflict := is == sqlerr.Retryable || is == sqlerr.Busy
 	if !is.MayBeOfOne() || isConflict && c.refused < conflictsToPart {
-		return false
+		return false, false
 	}
-	c.limit = max(r.Max/2, 1)
-	return r.Max == 1
+	c.limit = 1
+	return b.Claim.Max == 1, atOnce
 }
 
-// skipFirst has the first job that is ready be passed over from now on. A claim that the server
-// refuses may be refused for one job: by a trigger of the host's, for example. Claims become
-// smaller while they fail, until one of one job fails. If it was another job than the first one,
-// the next claim fails, too.
-func (c *claimer) skipFirst(ready []driver.Record) {
-	now := time.Now()
+// skipFirst has the first job that is ready be passed over from now on: the server has refused to
+// have it claimed, by a trigger of the host's, for example. If it was another job, the next claim
+// fails, too. found is false if there is no such job, or too many are passed over.
+func (c *claimer) skipFirst(ready []driver.Record) (job driver.ID, found bool) {
 	for _, r := range ready {
-		if !c.passed.has(r.ID, now) {
-			c.passed.add(r.ID, now)
-			return
+		if _, known := c.passed[r.ID]; !known && len(c.passed) < maxPassed {
+			c.passed.add(r.ID, time.Now())
+			return r.ID, true
 		}
 	}
+	return job, false
 }
 
 // ran takes note of how long a handler took.

@@ -100,9 +100,10 @@ type syncBatch struct {
 	ends    []end
 	again   bool // they were sent before, and got no answer
 	closing []*claim
-	apart   bool // they do not go with others
-	hinted  bool // it claims because another process has notified this one of jobs
-	pauses  int  // of the queue, which the worker knew of
+	apart   bool      // they do not go with others
+	hinted  bool      // it claims because another process has notified this one of jobs
+	trial   driver.ID // a job that it claims though the server refused it before; zero: none
+	pauses  int       // of the queue, which the worker knew of
 
 	broken   int64         // connections, before it claims
 	patience time.Duration // how long it may take

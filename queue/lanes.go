@@ -179,6 +179,7 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 			}
 			return
 		}
+	case wait == 0 && e.db.classify(err) == sqlerr.Busy: // all have waited for the same key
 	default:
 		from, to = trial.Split(len(calls), e.db.classify(err))
 	}

@@ -105,6 +105,40 @@ func TestCallsOfALockedKeyGoApartTogether(t *testing.T) {
 	t.Logf("%d statements", e.statements)
 }
 
+// lockedForever is a driver on which a group stays locked.
+type lockedForever struct {
+	lockedGroup
+	waited int // statements
+}
+
+func (e *lockedForever) Enqueue(context.Context, *driver.EnqueueRequest) ([]driver.Duplicate, error) {
+	e.waited++
+	return nil, dblock.ErrBusy
+}
+
+func (*lockedForever) Classify(error) sqlerr.Class { return sqlerr.Busy }
+
+// TestCallsThatHaveWaitedAreNotDivided: a statement that has waited for a key for Options.Timeout
+// is answered for all its calls. None waits once more.
+func TestCallsThatHaveWaitedAreNotDivided(t *testing.T) {
+	t.Parallel()
+	e := &lockedForever{}
+	q := &enqueuer{db: newStatements(e, time.Second), o: &Options{Timeout: time.Second}}
+	var calls []*keyedResult
+	for range 20 {
+		calls = append(calls, &keyedResult{keyedCall: callOf("hot")})
+	}
+	q.insertCalls(t.Context(), calls, 0, new(sqlerr.Trial))
+	for i, c := range calls {
+		if !errors.Is(c.Err, dblock.ErrBusy) {
+			t.Errorf("call %d: %+v", i, c.Result)
+		}
+	}
+	if e.waited != 1 {
+		t.Errorf("%d statements waited, want 1", e.waited)
+	}
+}
+
 // smallPool is a driver whose pool has few connections. Each statement takes a second.
 type smallPool struct {
 	driver.Driver

@@ -49,7 +49,8 @@ func (m *maintainer) tasks() []maintenanceTask {
 	if m.w.o.Promote >= 0 {
 		all = append(all, maintenanceTask{"promote", m.w.o.Promote, "promoting jobs whose time has come", func(ctx context.Context) error {
 			began := time.Now()
-			n, err := m.q.Promote(ctx)
+			n, refused, err := m.q.promote(ctx)
+			m.refused("promoting a job", refused)
 			if err == nil && n < promoteStep && time.Since(began) >= slowPromotion {
 				return errSlow
 			}
@@ -58,7 +59,8 @@ func (m *maintainer) tasks() []maintenanceTask {
 	}
 	if m.w.o.Rescue >= 0 {
 		all = append(all, maintenanceTask{"rescue", m.w.o.Rescue, "rescuing the jobs of processes that are gone", func(ctx context.Context) error {
-			_, _, err := m.q.rescue(ctx, m.w.o.Backoff)
+			_, _, refused, err := m.q.rescue(ctx, m.w.o.Backoff)
+			m.refused("rescuing a job", refused)
 			return errors.Join(err, m.deleteMembers(ctx))
 		}})
 	}
@@ -78,6 +80,13 @@ func (m *maintainer) tasks() []maintenanceTask {
 		}})
 	}
 	return all
+}
+
+// refused reports that the server refuses a job. The task was done for the others.
+func (m *maintainer) refused(doing string, err error) {
+	if err != nil {
+		m.q.trouble(doing, err)
+	}
 }
 
 // run does this worker's tasks while it is elected, until ctx ends. If there can be no

@@ -50,7 +50,9 @@ func (q *Queue) setPaused(ctx context.Context, queue, what string, paused bool) 
 	}
 	turn, _ := q.pausing.LoadOrStore(queue, make(semaphore, 1))
 	return q.db.again(ctx, what, func(ctx context.Context) error {
-		return turn.(semaphore).do(ctx, func() error { return q.driver.Admin().SetPaused(ctx, queue, paused) })
+		return turn.(semaphore).do(ctx, func() error {
+			return q.pauses.do(ctx, func() error { return q.driver.Admin().SetPaused(ctx, queue, paused) })
+		})
 	})
 }
 

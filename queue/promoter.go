@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,15 +9,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 const (
-	promoteStep = 1000 // jobs that one statement promotes
-	maxSteps    = 100  // of one call
-	ofEachStep  = 100  // of each queue, in one statement
-	lookPause   = 10   // times as long as a look beside the backlog took: the next one begins after that
+	promoteStep = 1000             // jobs that one statement promotes
+	maxSteps    = 100              // of one call
+	ofEachStep  = 100              // of each queue, in one statement
+	lookPause   = 10               // times as long as a look beside the backlog took: the next one begins after that
+	refusedFor  = 30 * time.Second // a job that the server refuses is due again after that
 
 	everDue      = 100 * 365 * 24 * time.Hour
 	sinceSlack   = time.Second      // jobs are committed a little later than their time
@@ -28,8 +29,13 @@ const (
 // Promote makes the jobs ready whose time has come, of all queues, and returns how many. Workers do
 // so by themselves (WorkerOptions.Promote).
 func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
+	promoted, refused, err := q.promote(ctx)
+	return promoted, errors.Join(err, refused)
+}
+
+func (q *Queue) promote(ctx context.Context) (promoted int, refused, err error) {
 	if err := q.begin(); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer q.calls.Done()
 	defer func() {
@@ -50,10 +56,9 @@ type promoter struct {
 
 	mu      sync.Mutex
 	looked  time.Time            // when jobs without a group were looked at
-	passed  passed               // jobs without a group
-	refused error                // of the last of them
 	locked  map[driver.Group]int // groups that the last promotions found locked: how many did
-	waiting bool                 // for one of them, in the server's queue for its row
+	refused passed[driver.Group]
+	waiting bool // for one of them, in the server's queue for its row
 }
 
 // waitsAfter is how often in a row a group is found locked before its row is waited for.
@@ -88,13 +93,16 @@ func (p *promoter) waitForOne(ctx context.Context) {
 	})
 }
 
-func (p *promoter) promote(ctx context.Context) (promoted int, err error) {
-	promoted, err = p.promotePlain(ctx)
-	if err != nil && !p.db.mayBeOfOne(err) {
-		return promoted, err
+// promote is Promote. refused is the error of the first job that the server refuses.
+func (p *promoter) promote(ctx context.Context) (promoted int, refused, err error) {
+	var r refusal
+	promoted, err = p.promotePlain(ctx, &r)
+	if err == nil {
+		n := 0
+		n, err = p.promoteGroups(ctx, &r)
+		promoted += n
 	}
-	n, failed := p.promoteGroups(ctx)
-	return promoted + n, errors.Join(err, failed)
+	return promoted, r.err, err
 }
 
 // promotePlain promotes jobs without a group, in the order of their times. While there is a backlog
@@ -103,18 +111,18 @@ func (p *promoter) promote(ctx context.Context) (promoted int, err error) {
 // example as it passes over more deleted rows than Options.Timeout allows for. The most urgent jobs
 // of the backlog itself are promoted now and then, and some of each queue: the backlog may be of
 // another one.
-func (p *promoter) promotePlain(ctx context.Context) (promoted int, err error) {
+func (p *promoter) promotePlain(ctx context.Context, r *refusal) (promoted int, err error) {
 	urgent := lookBeside{request: driver.PromoteRequest{Urgent: true, Max: promoteStep}}
 	ofEach := lookBeside{request: driver.PromoteRequest{OfEach: ofEachStep, Max: promoteStep}}
 	for range maxSteps {
 		began := time.Now()
-		n, err := p.promoteStep(ctx, everDue)
+		n, most, err := p.promoteStep(ctx, everDue, r)
 		promoted += n
-		if err == nil && n < promoteStep || len(p.passing()) > 0 { // then no backlog is left
+		if err == nil && n < most {
 			p.lookedAt(began)
-			return promoted, err
+			return promoted, nil
 		}
-		m, failed := p.promoteRecent(ctx)
+		m, failed := p.promoteRecent(ctx, r)
 		promoted += m
 		if err = errors.Join(err, failed); err != nil {
 			return promoted, err
@@ -145,14 +153,14 @@ func (p *promoter) promoteBeside(ctx context.Context, l *lookBeside) (promoted i
 }
 
 // promoteRecent promotes jobs without a group whose time has come since the last look.
-func (p *promoter) promoteRecent(ctx context.Context) (promoted int, err error) {
+func (p *promoter) promoteRecent(ctx context.Context, r *refusal) (promoted int, err error) {
 	began, since := time.Now(), p.ttl+longestSince
 	p.mu.Lock()
 	if !p.looked.IsZero() {
 		since = min(began.Sub(p.looked)+sinceSlack, since)
 	}
 	p.mu.Unlock()
-	promoted, err = p.promoteStep(ctx, since)
+	promoted, _, err = p.promoteStep(ctx, since, r)
 	if err == nil {
 		p.lookedAt(began)
 	}
@@ -170,11 +178,15 @@ func (p *promoter) lookedAt(at time.Time) {
 // has locked is passed over, and looked at again the next time: apart from the others, and briefly.
 // Behind its jobs those of other groups are found: each look begins after the jobs of the last one.
 // Meanwhile jobs without a group are promoted whose time has come.
-func (p *promoter) promoteGroups(ctx context.Context) (promoted int, err error) {
-	g := &groupPromotion{p: p, ctx: ctx, passed: make(map[driver.Group]bool), locked: make(map[driver.Group]bool), recent: time.Now()}
+func (p *promoter) promoteGroups(ctx context.Context, r *refusal) (promoted int, err error) {
+	g := &groupPromotion{p: p, ctx: ctx, refused: r, locked: make(map[driver.Group]bool), recent: time.Now()}
 	p.waitForOne(ctx)
 	p.mu.Lock()
 	g.before = p.locked
+	if p.refused == nil {
+		p.refused = make(passed[driver.Group])
+	}
+	g.passed = p.refused.now(time.Now())
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
@@ -210,7 +222,7 @@ func (p *promoter) promoteGroups(ctx context.Context) (promoted int, err error) 
 			return g.promoted, err
 		}
 		g.after = last
-		n, failed := p.promoteRecent(ctx)
+		n, failed := p.promoteRecent(ctx, r)
 		g.promoted, err = g.promoted+n, errors.Join(err, failed)
 	}
 }
@@ -227,6 +239,7 @@ type groupPromotion struct {
 	suspects time.Duration         // that those of before have taken.
 	recent   time.Time             // when jobs without a group were promoted.
 	failed   error                 // that failed.
+	refused  *refusal              // of jobs, and of groups.
 	promoted int
 }
 
@@ -265,7 +278,7 @@ func (g *groupPromotion) promoteRecent() {
 		return
 	}
 	n := 0
-	n, g.failed = g.p.promoteRecent(g.ctx)
+	n, g.failed = g.p.promoteRecent(g.ctx, g.refused)
 	g.promoted += n
 	g.recent = time.Now()
 }
@@ -293,7 +306,7 @@ func (g *groupPromotion) promote(groups []driver.Group) error {
 		case err == nil:
 			g.promoted += n
 			continue
-		case len(groups) > 1 && (locked || is == sqlerr.BadInput):
+		case len(groups) > 1 && (locked || g.p.db.mayBeOfOne(err)):
 			half := len(groups) / 2
 			return errors.Join(g.promote(groups[:half]), g.promote(groups[half:]))
 		}
@@ -304,10 +317,28 @@ func (g *groupPromotion) promote(groups []driver.Group) error {
 		if locked || is == sqlerr.Retryable {
 			return nil
 		}
-		return g.p.db.explain(err, "promoting jobs of groups")
+		ofOne := g.p.db.mayBeOfOne(err)
+		err = g.p.db.explain(err, "promoting jobs of groups")
+		if !ofOne {
+			return err
+		}
+		g.refuse(groups[0], err)
+		return nil
 	}
 	g.pass(groups, false)
 	return nil
+}
+
+// refuse passes over a group for a while.
+func (g *groupPromotion) refuse(group driver.Group, why error) {
+	if g.refused.err == nil {
+		g.refused.err = fmt.Errorf("%w (group %q of queue %q)", why, group.Key, group.Queue)
+	}
+	g.p.mu.Lock()
+	defer g.p.mu.Unlock()
+	if len(g.p.refused) < maxPassed {
+		g.p.refused.add(group, time.Now())
+	}
 }
 
 // pass notes groups that have jobs left.
@@ -320,85 +351,48 @@ func (g *groupPromotion) pass(groups []driver.Group, locked bool) {
 	}
 }
 
-// promoteStep promotes jobs without a group whose time came within since: in parts, if the server
-// refuses one of them.
-func (p *promoter) promoteStep(ctx context.Context, since time.Duration) (n int, err error) {
-	if len(p.passing()) > 0 {
-		return p.promoteInParts(ctx)
-	}
+// promoteStep promotes jobs without a group whose time came within since, most at most: in parts,
+// if the server refuses one of them.
+func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refusal) (n, most int, err error) {
 	const doing = "promoting"
-	step := func(ctx context.Context) error {
-		return p.db.repeat(ctx, doing, func(ctx context.Context) (err error) {
-			n, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Since: since, Max: promoteStep})
-			return err
-		})
+	step := func(ctx context.Context, rows int) (err error) {
+		most = rows
+		n, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Since: since, Max: rows})
+		return err
 	}
 	if since == everDue {
-		err = p.db.patiently(ctx, doing, step)
+		err = p.db.inSteps(ctx, doing, promoteStep, step)
 	} else {
-		err = p.db.within(ctx, step)
+		err = p.db.again(ctx, doing, func(ctx context.Context) error { return step(ctx, promoteStep) })
 	}
 	if p.db.mayBeOfOne(err) {
-		return p.promoteInParts(ctx)
+		n, err = p.promoteInParts(ctx, r)
 	}
-	return n, err
+	return n, most, err
 }
 
-// passing is the jobs that are passed over now.
-func (p *promoter) passing() []driver.ID {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.passed.now(time.Now())
-}
-
-// promoteInParts promotes all jobs without a group that are due. One that the server refuses alone
-// is passed over for up to a minute. err is that of the first of them. If only such jobs are due it
-// is an error, too: another process may be able to promote them.
-func (p *promoter) promoteInParts(ctx context.Context) (promoted int, err error) {
-	var after driver.DueCursor
-	passed := 0
-	for range maxSteps {
-		var due []driver.DueCursor
-		failed := p.db.patiently(ctx, "looking for due jobs", func(ctx context.Context) (err error) {
-			due, err = p.db.driver.Maintenance().DueJobs(ctx, after, promoteStep)
+// promoteInParts promotes the first jobs without a group that are due. One that the server refuses
+// alone is put off, so that it stops no others.
+func (p *promoter) promoteInParts(ctx context.Context, r *refusal) (promoted int, err error) {
+	var due []driver.DueCursor
+	err = p.db.patiently(ctx, "looking for due jobs", func(ctx context.Context) (err error) {
+		due, err = p.db.driver.Maintenance().DueJobs(ctx, driver.DueCursor{}, promoteStep)
+		return err
+	})
+	if err != nil {
+		return 0, p.db.explain(sqlerr.Unwritten(err), "looking for due jobs")
+	}
+	err = inParts(p.db, due, func(jobs []driver.DueCursor) error {
+		return p.db.again(ctx, "promoting", func(ctx context.Context) error {
+			n, err := p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Jobs: jobs, Max: len(jobs)})
+			promoted += n
 			return err
 		})
-		if failed != nil {
-			return promoted, p.db.explain(sqlerr.Unwritten(failed), "looking for due jobs")
-		}
-		found := len(due)
-		if found == 0 {
-			break
-		}
-		after = due[found-1]
-		not := setOf(p.passing())
-		due = slices.DeleteFunc(due, func(j driver.DueCursor) bool { return not[j.Job] })
-		passed += found - len(due)
-		failed = inParts(p.db, due, func(jobs []driver.DueCursor) error {
-			return p.db.again(ctx, "promoting", func(ctx context.Context) error {
-				n, err := p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Jobs: jobs, Max: len(jobs)})
-				promoted += n
-				return err
-			})
-		}, func(j driver.DueCursor, why error) {
-			why = fmt.Errorf("%w (job %v)", why, ID(j.Job))
-			err = cmp.Or(err, why)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.refused = why
-			p.passed.add(j.Job, time.Now())
+	}, func(j driver.DueCursor, why error) error {
+		r.add(j.Job, why)
+		return p.db.again(ctx, "putting off a job that the server refuses", func(ctx context.Context) error {
+			return p.db.driver.Maintenance().Postpone(ctx, j, pace.Jitter(refusedFor))
 		})
-		if failed != nil {
-			return promoted, failed
-		}
-		if found < promoteStep {
-			break
-		}
-	}
-	if passed > 0 && promoted == 0 {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		err = cmp.Or(err, p.refused)
-	}
+	})
 	return promoted, err
 }

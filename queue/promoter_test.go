@@ -65,7 +65,7 @@ func TestLockedGroupsDelayNoOthers(t *testing.T) {
 		others := []driver.Group{{Queue: "q", Key: fmt.Sprint("a ", round)}, {Queue: "q", Key: fmt.Sprint("z ", round)}}
 		e.due = append(slices.Insert(slices.Clone(e.locked), 50, others[0]), others[1])
 		e.waited, e.recent = 0, 0
-		n, err := p.promoteGroups(t.Context())
+		n, err := p.promoteGroups(t.Context(), new(refusal))
 		if err != nil || n != len(others) {
 			t.Errorf("round %d: %d jobs are promoted, %v", round, n, err)
 		}
@@ -78,7 +78,7 @@ func TestLockedGroupsDelayNoOthers(t *testing.T) {
 		}
 	}
 	e.locked = nil
-	if n, err := p.promoteGroups(t.Context()); err != nil || n != 100 || len(e.due) > 0 {
+	if n, err := p.promoteGroups(t.Context(), new(refusal)); err != nil || n != 100 || len(e.due) > 0 {
 		t.Errorf("%d groups that are free are promoted, %v; %d are left", n, err, len(e.due))
 	}
 }
@@ -119,7 +119,7 @@ func TestABacklogStopsNoOtherQueue(t *testing.T) {
 	t.Parallel()
 	d := backlog{rows: &backlogRows{left: 50_500, others: 3}}
 	p := &promoter{db: newStatements(d, time.Minute), ttl: time.Minute}
-	n, err := p.promotePlain(t.Context())
+	n, err := p.promotePlain(t.Context(), new(refusal))
 	if err != nil || n != 50_503 || d.rows.at != 49_500 {
 		t.Errorf("promoted %d, with %v; when the others were, %d were left", n, err, d.rows.at)
 	}

@@ -36,6 +36,7 @@ type Queue struct {
 	managing   semaphore // Cancel, Discard and Retry
 	rowWait    semaphore // the one of these that waits in the server's queue for a row
 	lookups    semaphore // of commits that got no answer
+	pauses     semaphore // Pause and Resume, of whatever queues
 	pausing    sync.Map  // by queue, a semaphore: Pause and Resume wait for the queue's row one at a time
 
 	mu       sync.RWMutex
@@ -59,7 +60,7 @@ func newQueue(d driver.Driver, o Options) (*Queue, error) {
 	}
 	q := &Queue{
 		driver: d, o: o, member: member.New(d.Members(), mo), db: newStatements(d, o.Timeout), workers: make(map[*worker]struct{}),
-		managing: newSemaphore(), rowWait: make(semaphore, 1), lookups: newSemaphore(),
+		managing: newSemaphore(), rowWait: make(semaphore, 1), lookups: newSemaphore(), pauses: make(semaphore, 2*atOnce),
 	}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())

@@ -3,52 +3,73 @@ package queue
 import (
 	"context"
 	"errors"
-	"maps"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
 const (
 	firstPass   = time.Second // it doubles each time
 	longestPass = time.Minute
-	maxPassed   = 100 // jobs that are passed over at once
-	maxRefused  = 100 // items of one call of inParts, before it gives up
+	maxPassed   = 1000 // jobs, or groups, that are passed over at once
 )
 
-// passed is jobs that are passed over for a while, because the server refused what was to become of
-// them. It forgets a job a while after its time is up.
-type passed struct{ jobs map[driver.ID]pass }
+// passed is the jobs, or groups, that are passed over for a while, because the server refused a
+// statement of theirs. For claims, a job whose time is up is on trial: one claim does not pass over
+// it.
+type passed[T comparable] map[T]pass
 
-// pass is a job that is passed over.
+// pass is how one is passed over.
 type pass struct {
 	times int
 	until time.Time
 }
 
-// add passes over a job: for longer each time, up to longestPass. If there are too many, it forgets
-// the others.
-func (p *passed) add(job driver.ID, now time.Time) {
-	times := p.jobs[job].times
-	if p.jobs == nil || len(p.jobs) >= maxPassed {
-		p.jobs = make(map[driver.ID]pass)
+// add passes over one: for longer each time, up to longestPass.
+func (p passed[T]) add(one T, now time.Time) {
+	times := p[one].times
+	p[one] = pass{times + 1, now.Add(pace.Jitter(min(firstPass<<min(times, 10), longestPass)))}
+}
+
+// tryAll has the time of all be up: what refused them may have ended.
+func (p passed[T]) tryAll(now time.Time) {
+	for one, its := range p {
+		p[one] = pass{its.times, now}
 	}
-	p.jobs[job] = pass{times + 1, now.Add(pace.Jitter(min(firstPass<<min(times, 10), longestPass)))}
 }
 
-// has reports whether a job is passed over now.
-func (p *passed) has(job driver.ID, now time.Time) bool { return p.jobs[job].until.After(now) }
-
-// now is the jobs that are passed over now.
-func (p *passed) now(now time.Time) []driver.ID {
-	maps.DeleteFunc(p.jobs, func(_ driver.ID, one pass) bool { return now.Sub(one.until) > longestPass })
-	jobs := slices.Collect(maps.Keys(p.jobs))
-	return slices.DeleteFunc(jobs, func(job driver.ID) bool { return !p.has(job, now) })
+// next is what the next claim passes over, and the job that is on trial with it, if any. No other
+// claim tries that one meanwhile.
+func (p passed[T]) next(now time.Time, tries bool) (not []T, trial T) {
+	var none T
+	for one, its := range p {
+		if tries && trial == none && !its.until.After(now) {
+			trial = one
+			p[one] = pass{its.times, now.Add(longestPass)}
+			continue
+		}
+		not = append(not, one)
+	}
+	return not, trial
 }
 
-func (p *passed) len() int { return len(p.jobs) }
+// now is all that are passed over now. What was refused long ago is forgotten.
+func (p passed[T]) now(now time.Time) map[T]bool {
+	all := make(map[T]bool)
+	for one, its := range p {
+		switch {
+		case its.until.After(now):
+			all[one] = true
+		case now.Sub(its.until) > longestPass:
+			delete(p, one)
+		}
+	}
+	return all
+}
 
 // mayBeOfOne reports whether one of several items may have caused an error. One for which time ran
 // out is not of one: there may have been no connection.
@@ -56,33 +77,45 @@ func (s *statements) mayBeOfOne(err error) bool {
 	return err != nil && s.classify(err).MayBeOfOne() && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
+// refusal is the error of the first of some items that the server refused alone.
+type refusal struct{ err error }
+
+// add notes the error of a job.
+func (r *refusal) add(job driver.ID, err error) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w (job %v)", err, ID(job))
+	}
+}
+
 // inParts has f write items together. If the server refuses them, and one of them may be to blame,
-// f gets each half, and so on. So an item that is refused stops no other. It calls refused for each
-// that is refused alone. It returns other errors, and the last of maxRefused: then some items are
-// not written.
-func inParts[T any](db *statements, items []T, f func([]T) error, refused func(T, error)) error {
-	count := 0
+// f gets parts of them: see sqlerr.Trial. So an item that is refused stops no other. It calls
+// refused for each that is refused alone. It returns errors of that, and those of all items.
+func inParts[T any](db *statements, items []T, f func([]T) error, refused func(T, error) error) error {
+	var trial sqlerr.Trial
 	var write func([]T) error
 	write = func(items []T) error {
 		if len(items) == 0 {
 			return nil
 		}
 		err := f(items)
-		if !db.mayBeOfOne(err) {
+		switch {
+		case err == nil:
+			trial.Worked()
+			return nil
+		case !db.mayBeOfOne(err):
 			return err
 		}
-		if len(items) > 1 {
-			half := len(items) / 2
-			if err := write(items[:half]); err != nil {
-				return err
-			}
-			return write(items[half:])
-		}
-		refused(items[0], err)
-		if count++; count == maxRefused {
+		from, to := trial.Split(len(items), db.classify(err))
+		switch {
+		case len(items) == 1:
+			return refused(items[0], err)
+		case from == to:
 			return err
 		}
-		return nil
+		if err := write(items[from:to]); err != nil {
+			return err
+		}
+		return write(slices.Concat(items[:from], items[to:]))
 	}
 	return write(items)
 }

@@ -1,10 +1,8 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -30,23 +28,26 @@ func (q *Queue) Rescue(ctx context.Context) (again, dead int, err error) {
 		return 0, 0, err
 	}
 	defer q.calls.Done()
-	return q.rescue(ctx, defaultBackoff)
+	var refused error
+	again, dead, refused, err = q.rescue(ctx, defaultBackoff)
+	return again, dead, errors.Join(err, refused)
 }
 
-func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Duration) (again, dead int, err error) {
+// rescue is Rescue. refused is the error of the first job that the server refuses to rescue.
+func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Duration) (again, dead int, refused, err error) {
 	var suspects []member.ID
 	err = q.db.patiently(ctx, "looking for the gone", func(ctx context.Context) (err error) {
 		suspects, err = q.driver.Maintenance().Suspects(ctx)
 		return err
 	})
 	if err != nil {
-		return 0, 0, q.db.explain(sqlerr.Unwritten(err), "looking for members that are gone")
+		return 0, 0, nil, q.db.explain(sqlerr.Unwritten(err), "looking for members that are gone")
 	}
 	r := newRescue(ctx, q, backoff, member.NewID())
 	for _, m := range suspects {
 		err = errors.Join(err, r.of(m))
 	}
-	err = errors.Join(err, r.last(), r.refused)
+	err = errors.Join(err, r.last())
 	if r.again+r.dead+r.dropped > 0 { // of a group whose job is dead the next one is ready
 		q.notices.announce(driver.AnyQueue)
 	}
@@ -55,7 +56,7 @@ func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Durati
 			f(r.again, r.dead)
 		}
 	}
-	return r.again, r.dead, err
+	return r.again, r.dead, r.refused.err, err
 }
 
 // rescue ends the jobs of members that are gone. Their claims are recorded for heir first, so that
@@ -72,8 +73,8 @@ type rescue struct {
 	open   map[driver.ID]int           // claims, and how many of apart they have
 	closed []driver.ID                 // of them: nothing is left
 
-	refusals int   // jobs that the server refuses to rescue
-	refused  error // of the first of them
+	refusals int // jobs that the server refuses to rescue
+	refused  refusal
 
 	again, dead, dropped int
 }
@@ -127,6 +128,7 @@ func (r *rescue) of(m member.ID) error {
 const (
 	adoptStep  = 500  // jobs that one statement takes over
 	rescueStep = 2000 // jobs that one statement ends
+	maxRefused = 100  // jobs, before the server is to blame
 )
 
 // end has jobs end, step by step.
@@ -167,10 +169,10 @@ func (r *rescue) endInParts(x *driver.SyncBatch, why error) error {
 	}
 	for _, p := range x.Unfinished() {
 		r.open[p.Claim]++
-		r.refused = cmp.Or(r.refused, fmt.Errorf("%w (job %v)", why, ID(p.Job)))
+		r.refused.add(p.Job, why)
 	}
-	if r.refusals++; r.refusals == maxRefused {
-		return why
+	if r.refusals++; r.refusals == maxRefused && r.again+r.dead == 0 && r.q.db.classify(why) != sqlerr.BadInput {
+		return why // that may be of all jobs
 	}
 	return r.end(&driver.SyncBatch{Closed: x.Closed})
 }

@@ -47,7 +47,7 @@ func newSyncer(w *worker) *syncer {
 		timeout: w.q.o.Timeout, claims: make(map[*claim]struct{}), rowWaits: w.q.driver.RowWaits(),
 	}
 	s.claims = claimer{
-		o: &w.o, timeout: w.q.o.Timeout, maxPatience: w.q.db.maxPatience(), limit: w.o.Batch, patience: w.q.o.Timeout, inline: inlineBytes / w.o.Batch,
+		o: &w.o, timeout: w.q.o.Timeout, maxPatience: w.q.db.maxPatience(), limit: w.o.Batch, patience: w.q.o.Timeout, inline: inlineBytes / w.o.Batch, passed: make(passed[driver.ID]),
 	}
 	return s
 }
@@ -191,7 +191,7 @@ func (s *syncer) nextBatch() (b *syncBatch, wait time.Duration) {
 	}
 	if most > 0 && b.owner == s.now && !b.again {
 		b.broken = s.q.driver.Members().Broken()
-		b.Claim, b.hinted = s.claims.request(now, s.q.ids.next(1)[0], most, b.owner.inc.Heartbeat())
+		b.Claim, b.hinted, b.trial = s.claims.request(now, s.q.ids.next(1)[0], most, b.owner.inc.Heartbeat())
 		b.pauses = s.pauses
 		s.q.reconciler.claims.add(b.Claim.Claim)
 	}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
@@ -46,7 +47,7 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 		}
 	}
 	s.out.returns(b, back)
-	pass := false
+	pass, atOnce := false, false
 	if b.Claim != nil {
 		s.claims.woken = true
 		if cut {
@@ -54,12 +55,14 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 		} else {
 			s.claims.cursors.reset() // what it would have claimed may stand before them
 		}
-		pass = len(b.ends) == 0 && s.claims.isRefused(b.Claim, is)
+		if len(b.ends) == 0 {
+			pass, atOnce = s.claims.isRefused(b, is)
+		}
 	}
 	again := is == sqlerr.Retryable && s.claims.refused < conflictsToPart || apart || passed
 	s.mu.Unlock()
 	if pass {
-		s.skipFirst()
+		atOnce = s.skipFirst(err) && atOnce
 	}
 	if b.Claim != nil {
 		s.q.reconciler.claims.drop(b.Claim.Claim)
@@ -70,7 +73,7 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 	if reports {
 		s.q.trouble("recording the end of a job", err)
 	}
-	if again {
+	if again || atOnce {
 		s.signal()
 		return
 	}
@@ -110,9 +113,9 @@ func (s *syncer) slows(is sqlerr.Class) {
 }
 
 // skipFirst has the first job that is ready be passed over from now on.
-func (s *syncer) skipFirst() {
+func (s *syncer) skipFirst(why error) (found bool) {
 	s.mu.Lock()
-	most := s.claims.passed.len() + 1
+	most := len(s.claims.passed) + 1
 	s.mu.Unlock()
 	var ready []driver.Record
 	err := s.q.db.within(s.q.recorded, func(ctx context.Context) (err error) {
@@ -121,11 +124,15 @@ func (s *syncer) skipFirst() {
 	})
 	if err != nil {
 		s.q.trouble("looking for a job that can't be claimed", err)
-		return
+		return false
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.claims.skipFirst(ready)
+	job, found := s.claims.skipFirst(ready)
+	s.mu.Unlock()
+	if found {
+		s.q.trouble("claiming a job, which is passed over for a while", fmt.Errorf("%w (job %v)", why, ID(job)))
+	}
+	return found
 }
 
 // cancelEnds takes over a sync that has not taken place, as some of its jobs are to be cancelled:

@@ -327,6 +327,18 @@ func (q *Queries) LockScheduled(ctx context.Context, db DBTX, runUs int64, jobID
 	return items, nil
 }
 
+const PostponeJob = `-- name: PostponeJob :exec
+UPDATE dblock_queue_scheduled s SET s.run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
+WHERE s.run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+  AND s.job_id = ?
+`
+
+// A job that the server refuses to make ready is due again after a while.
+func (q *Queries) PostponeJob(ctx context.Context, db DBTX, afterUs int64, runUs int64, jobID []byte) error {
+	_, err := db.ExecContext(ctx, PostponeJob, afterUs, runUs, jobID)
+	return err
+}
+
 const ScheduledQueues = `-- name: ScheduledQueues :many
 SELECT DISTINCT s.queue FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue) LIMIT 18446744073709551615
 `

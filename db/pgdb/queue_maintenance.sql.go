@@ -45,6 +45,17 @@ func (q *Queries) DueJobs(ctx context.Context, db DBTX, afterAt time.Time, after
 	return items, nil
 }
 
+const PostponeJob = `-- name: PostponeJob :exec
+UPDATE dblock_queue_scheduled s SET run_at = clock_timestamp() + $1::bigint::float8 * interval '1 microsecond'
+WHERE s.run_at = $2 AND s.job_id = $3
+`
+
+// A job that the server refuses to make ready is due again after a while.
+func (q *Queries) PostponeJob(ctx context.Context, db DBTX, afterUs int64, runAt time.Time, jobID pgtype.UUID) error {
+	_, err := db.Exec(ctx, PostponeJob, afterUs, runAt, jobID)
+	return err
+}
+
 const PromoteJobs = `-- name: PromoteJobs :one
 WITH head AS MATERIALIZED (
     SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s

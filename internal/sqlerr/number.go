@@ -80,8 +80,13 @@ var numbers = map[uint16]meaning{
 	// The values to write are refused.
 	1048: always(BadInput), // ER_BAD_NULL_ERROR
 	1153: always(BadInput), // ER_NET_PACKET_TOO_LARGE
+	1172: always(BadInput), // ER_TOO_MANY_ROWS, of a trigger
+	1242: always(BadInput), // ER_SUBQUERY_NO_1_ROW, of a trigger
 	1264: always(BadInput), // ER_WARN_DATA_OUT_OF_RANGE
+	1265: always(BadInput), // WARN_DATA_TRUNCATED
+	1292: always(BadInput), // ER_TRUNCATED_WRONG_VALUE
 	1364: always(BadInput), // ER_NO_DEFAULT_FOR_FIELD
+	1365: always(BadInput), // ER_DIVISION_BY_ZERO
 	1366: always(BadInput), // ER_TRUNCATED_WRONG_VALUE_FOR_FIELD
 	1406: always(BadInput), // ER_DATA_TOO_LONG
 	1442: always(BadInput), // ER_CANT_UPDATE_USED_TABLE_IN_SF_OR_TRG
@@ -89,6 +94,7 @@ var numbers = map[uint16]meaning{
 	1452: always(BadInput), // ER_NO_REFERENCED_ROW_2
 	1644: always(BadInput), // ER_SIGNAL_EXCEPTION: a trigger's SIGNAL
 	1690: always(BadInput), // ER_DATA_OUT_OF_RANGE
+	3140: always(BadInput), // ER_INVALID_JSON_TEXT
 	3819: always(BadInput), // ER_CHECK_CONSTRAINT_VIOLATED, on MySQL
 	4025: always(BadInput), // ER_CONSTRAINT_FAILED, on MariaDB
 }

@@ -19,6 +19,12 @@ WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
 ORDER BY s.run_at, s.job_id
 LIMIT ?;
 
+-- A job that the server refuses to make ready is due again after a while.
+-- name: PostponeJob :exec
+UPDATE dblock_queue_scheduled s SET s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), +UTC_TIMESTAMP(6))
+WHERE s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(run_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+  AND s.job_id = sqlc.arg(job_id);
+
 -- The most urgent jobs without a group of those whose time has come. It reads all of them, and
 -- locks none.
 -- name: UrgentJobs :many

@@ -42,6 +42,11 @@ WITH head AS MATERIALIZED (
 )
 SELECT count(*) FROM due;
 
+-- A job that the server refuses to make ready is due again after a while.
+-- name: PostponeJob :exec
+UPDATE dblock_queue_scheduled s SET run_at = clock_timestamp() + sqlc.arg(after_us)::bigint::float8 * interval '1 microsecond'
+WHERE s.run_at = sqlc.arg(run_at) AND s.job_id = sqlc.arg(job_id);
+
 -- Some jobs of each queue whose time has come are ready: of some queues, if there are very many.
 -- name: PromoteOfEach :one
 WITH RECURSIVE queues AS (

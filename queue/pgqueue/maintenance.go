@@ -149,6 +149,11 @@ func (m maintenance) DueJobs(ctx context.Context, after driver.DueCursor, most i
 	return due, err
 }
 
+// Postpone is one statement.
+func (m maintenance) Postpone(ctx context.Context, j driver.DueCursor, after time.Duration) error {
+	return m.d.q.PostponeJob(ctx, m.d.db, after.Microseconds(), j.RunAt, postgres.UUID(j.Job))
+}
+
 // DueGroups reads the first rows after a cursor.
 func (m maintenance) DueGroups(ctx context.Context, after driver.DueCursor) (groups []driver.Group, last driver.DueCursor, err error) {
 	rows, err := m.d.q.DueGroups(ctx, m.d.db, after.RunAt, postgres.UUID(after.Job), driver.MaxDueRead)

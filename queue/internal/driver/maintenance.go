@@ -15,6 +15,9 @@ type Maintenance interface {
 	// DueJobs returns the first jobs after a cursor that have no group, and whose time has come.
 	DueJobs(ctx context.Context, after DueCursor, most int) ([]DueCursor, error)
 
+	// Postpone has a job without a group be due after a while, if it is still scheduled.
+	Postpone(ctx context.Context, j DueCursor, after time.Duration) error
+
 	// DueGroups returns the groups of the first MaxDueRead jobs after a cursor whose time has come.
 	// If there are as many jobs, last is the last one's place; else last is zero.
 	DueGroups(ctx context.Context, after DueCursor) (groups []Group, last DueCursor, err error)
