@@ -300,8 +300,9 @@ func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore 
 	return func() { mysql.Reset(ctx, conn, fmt.Sprintf("SET SESSION wait_timeout = %d", before)) }, nil
 }
 
-// Sweep removes rows that were not used for an hour: dead members, free keys. It only saves space;
-// nothing waits for it. It returns how many rows it removed.
+// Sweep removes rows that were not used for an hour: dead members, free keys. The hour of a shared
+// key begins when it was last free; while it has readers it stays. Sweep only saves space; nothing
+// waits for it. It returns how many rows it removed.
 //
 // Errors: dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
 // dblock.ErrOutcomeUnknown, dblock.ErrSchema.

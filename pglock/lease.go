@@ -232,8 +232,9 @@ func errGuard(ctx context.Context, err error) error {
 	}
 }
 
-// Sweep removes rows that were not used for an hour: dead members, free keys. It only saves space;
-// nothing waits for it. It returns how many rows it removed.
+// Sweep removes rows that were not used for an hour: dead members, free keys. The hour of a shared
+// key begins when it was last free; while it has readers it stays. Sweep only saves space; nothing
+// waits for it. It returns how many rows it removed.
 //
 // Errors: dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
 // dblock.ErrOutcomeUnknown, dblock.ErrSchema.

@@ -157,7 +157,7 @@ func (q *Queries) AcquireShared(ctx context.Context, db DBTX, arg AcquireSharedP
 
 const ClaimShared = `-- name: ClaimShared :many
 UPDATE dblock_lease c
-SET handle = $1::uuid, member_id = NULL, held_until = clock_timestamp() + interval '1 minute', label = '', data = NULL
+SET handle = $1::uuid, member_id = NULL, held_until = clock_timestamp(), label = '', data = NULL
 WHERE c.lease_key IN (
     SELECT l.lease_key FROM dblock_lease l
     WHERE l.lease_key > $2 AND l.lease_key <= $3
@@ -177,9 +177,9 @@ type ClaimSharedParams struct {
 	OlderUs  int64
 }
 
-// Makes the sweeper, for a moment, the holder of keys that were shared once and were not used for
-// long, so that no more readers come: whether one came before that is seen in a statement of its
-// own, SweepClaimed.
+// Makes the sweeper the holder of keys that were shared once, so that no more readers come: whether
+// one came before that is seen in a statement of its own, SweepClaimed. The hold has ended already:
+// a caller that wants the key takes it over.
 func (q *Queries) ClaimShared(ctx context.Context, db DBTX, arg ClaimSharedParams) ([]string, error) {
 	rows, err := db.Query(ctx, ClaimShared,
 		arg.Handle,

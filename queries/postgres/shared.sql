@@ -148,12 +148,12 @@ FROM ask
 JOIN dblock_reader r ON r.lease_key = ask.lease_key AND r.handle = ask.handle
 WHERE r.held_until IS NULL OR r.held_until > clock_timestamp();
 
--- Makes the sweeper, for a moment, the holder of keys that were shared once and were not used for
--- long, so that no more readers come: whether one came before that is seen in a statement of its
--- own, SweepClaimed.
+-- Makes the sweeper the holder of keys that were shared once, so that no more readers come: whether
+-- one came before that is seen in a statement of its own, SweepClaimed. The hold has ended already:
+-- a caller that wants the key takes it over.
 -- name: ClaimShared :many
 UPDATE dblock_lease c
-SET handle = sqlc.arg(handle)::uuid, member_id = NULL, held_until = clock_timestamp() + interval '1 minute', label = '', data = NULL
+SET handle = sqlc.arg(handle)::uuid, member_id = NULL, held_until = clock_timestamp(), label = '', data = NULL
 WHERE c.lease_key IN (
     SELECT l.lease_key FROM dblock_lease l
     WHERE l.lease_key > sqlc.arg(after_key) AND l.lease_key <= sqlc.arg(until_key)
