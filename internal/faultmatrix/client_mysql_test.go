@@ -26,7 +26,7 @@ func openMySQL(ctx context.Context, cfg config) (_ *client, err error) {
 	}
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(3 * poolConns) // dblock's own connections come out of it
-	c := &client{pool: pool, closePool: func() { _ = pool.Close() }}
+	c := &client{pool: pool, closePool: func() { _ = pool.Close() }, secondAgo: "UTC_TIMESTAMP(6) - INTERVAL 1 SECOND"}
 	defer func() {
 		if err != nil {
 			_ = c.close(ctx)

@@ -26,7 +26,7 @@ func openPostgres(ctx context.Context, cfg config) (_ *client, err error) {
 		return nil, err
 	}
 	db := stdlib.OpenDBFromPool(pool)
-	c := &client{pool: db, closePool: func() { _ = db.Close(); pool.Close() }}
+	c := &client{pool: db, closePool: func() { _ = db.Close(); pool.Close() }, secondAgo: "clock_timestamp() - interval '1 second'"}
 	defer func() {
 		if err != nil {
 			_ = c.close(ctx)

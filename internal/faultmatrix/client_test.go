@@ -51,6 +51,7 @@ type client struct {
 	guarded   func(ctx context.Context, lock *dblock.Lock, fn work) error
 	handleTx  func(kind string, fn func(ctx context.Context, tx querier, args string) error) error
 	closePool func()
+	secondAgo string // in SQL
 }
 
 // config is what a process needs to start.

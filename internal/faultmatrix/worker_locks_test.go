@@ -178,12 +178,14 @@ func (w *worker) release(lock *dblock.Lock, key string) error {
 	return w.call(&release, callLimit, func(context.Context) error { return lock.Release(context.Background()) })
 }
 
-// sweep deletes keys that no caller uses, as if they had been unused for long. On MySQL a sweep
-// that is cut keeps those that readers may have for a minute.
+// sweep deletes keys that were unused for a second, as if that had been long. A token comes from
+// the server's clock, and its row is written later in the same statement. So a key may be swept
+// only if it was unused for longer than a statement lasts: else its next token could be smaller.
 func (w *worker) sweep() {
 	sweep := op{Kind: opCall, Key: "sweep"}
 	_ = w.call(&sweep, callLimit, func(ctx context.Context) error {
-		if _, err := w.c.pool.ExecContext(ctx, "UPDATE dblock_lease SET changed_at = '2000-01-01' WHERE handle IS NULL AND NOT shared"); err != nil {
+		age := "UPDATE dblock_lease SET changed_at = '2000-01-01' WHERE handle IS NULL AND NOT shared AND changed_at < "
+		if _, err := w.c.pool.ExecContext(ctx, age+w.c.secondAgo); err != nil {
 			return errors.Join(errFunc, err)
 		}
 		_, err := w.c.operator.Sweep(ctx)
