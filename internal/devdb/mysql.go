@@ -100,6 +100,8 @@ func mariadbSizes(durable bool) []string {
 	return []string{
 		"--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M",
 		"--innodb-flush-method=nosync", "--skip-innodb-doublewrite",
+		// One file for all tables: tests make and drop databases in two thirds of the time.
+		"--loose-innodb-file-per-table=OFF", "--innodb-autoextend-increment=8",
 	}
 }
 
