@@ -19,6 +19,8 @@ type maintenanceTask struct {
 	every time.Duration
 	doing string // in words
 	do    func(ctx context.Context) error
+
+	answers func() int64 // that it got from the server so far; nil: that is not counted
 }
 
 const (
@@ -47,7 +49,7 @@ type maintainer struct {
 func (m *maintainer) tasks() []maintenanceTask {
 	var all []maintenanceTask
 	if m.w.o.Promote >= 0 {
-		all = append(all, maintenanceTask{"promote", m.w.o.Promote, "promoting jobs whose time has come", func(ctx context.Context) error {
+		promote := func(ctx context.Context) error {
 			began := time.Now()
 			n, refused, err := m.q.promote(ctx)
 			m.refused("promoting a job", refused)
@@ -55,20 +57,21 @@ func (m *maintainer) tasks() []maintenanceTask {
 				return errSlow
 			}
 			return err
-		}})
+		}
+		all = append(all, maintenanceTask{"promote", m.w.o.Promote, "promoting jobs whose time has come", promote, m.q.promoter.answers.Load})
 	}
 	if m.w.o.Rescue >= 0 {
 		all = append(all, maintenanceTask{"rescue", m.w.o.Rescue, "rescuing the jobs of processes that are gone", func(ctx context.Context) error {
 			_, _, refused, err := m.q.rescue(ctx, m.w.o.Backoff)
 			m.refused("rescuing a job", refused)
 			return errors.Join(err, m.deleteMembers(ctx))
-		}})
+		}, nil})
 	}
 	if m.q.o.History > 0 {
 		all = append(all, maintenanceTask{"history", pruneEvery, "deleting old history", func(ctx context.Context) error {
 			_, err := m.q.PruneHistory(ctx)
 			return err
-		}})
+		}, nil})
 	}
 	if f := m.q.o.Observer.Stats; f != nil {
 		all = append(all, maintenanceTask{"stats", m.w.o.Stats, "counting jobs", func(ctx context.Context) error {
@@ -77,7 +80,7 @@ func (m *maintainer) tasks() []maintenanceTask {
 				f(s)
 			}
 			return err
-		}})
+		}, nil})
 	}
 	return all
 }
@@ -163,12 +166,41 @@ func (m *maintainer) repeat(ctx context.Context, tasks []maintenanceTask, giveUp
 	all.Wait()
 }
 
+// watch calls giveUp if a task has got no answer for slowFailure, as it waits for a connection of
+// an exhausted pool. stop ends the watch.
+func (m *maintainer) watch(t maintenanceTask, giveUp func()) (stop func()) {
+	if t.answers == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(slowFailure)
+		defer ticker.Stop()
+		for last := t.answers(); ; {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+			}
+			now := t.answers()
+			if now == last && m.q.driver.Exhausted() {
+				giveUp()
+				return
+			}
+			last = now
+		}
+	}()
+	return func() { close(done) }
+}
+
 // repeatOne calls giveUp after maxFailures failures in a row, and after one that took long. A task
 // that was slow has failed, too.
 func (m *maintainer) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()) {
 	for failures := 0; ; {
 		began := time.Now()
+		stop := m.watch(t, giveUp)
 		err := t.do(ctx)
+		stop()
 		if err != nil && !errors.Is(err, errSlow) && ctx.Err() == nil {
 			m.q.trouble(t.doing, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
@@ -53,12 +54,22 @@ type promoter struct {
 
 	calls    *sync.WaitGroup // of the Queue
 	announce func()          // that jobs are ready
+	answers  atomic.Int64    // to statements that promote
 
 	mu      sync.Mutex
 	looked  time.Time            // when jobs without a group were looked at
 	locked  map[driver.Group]int // groups that the last promotions found locked: how many did
 	refused passed[driver.Group]
 	waiting bool // for one of them, in the server's queue for its row
+}
+
+// send runs one statement, or transaction, and counts it once it is answered.
+func (p *promoter) send(ctx context.Context, r *driver.PromoteRequest) (promoted int, err error) {
+	promoted, err = p.db.driver.Maintenance().Promote(ctx, r)
+	if err == nil {
+		p.answers.Add(1)
+	}
+	return promoted, err
 }
 
 // waitsAfter is how often in a row a group is found locked before its row is waited for.
@@ -83,7 +94,7 @@ func (p *promoter) waitForOne(ctx context.Context) {
 	p.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWaitTime)
 		defer cancel()
-		n, err := p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Groups: []driver.Group{one}, Wait: rowWaitTime, Max: promoteStep})
+		n, err := p.send(ctx, &driver.PromoteRequest{Groups: []driver.Group{one}, Wait: rowWaitTime, Max: promoteStep})
 		p.mu.Lock()
 		p.waiting = false
 		p.mu.Unlock()
@@ -145,7 +156,7 @@ func (p *promoter) promoteBeside(ctx context.Context, l *lookBeside) (promoted i
 		return 0
 	}
 	_ = p.db.within(ctx, func(ctx context.Context) (err error) {
-		promoted, err = p.db.driver.Maintenance().Promote(ctx, &l.request)
+		promoted, err = p.send(ctx, &l.request)
 		return err
 	})
 	l.again = time.Now().Add(lookPause * time.Since(began))
@@ -294,7 +305,7 @@ func (g *groupPromotion) promote(groups []driver.Group) error {
 		g.promoteRecent()
 		n := 0
 		err := g.p.db.patiently(g.ctx, "promoting groups", func(ctx context.Context) (err error) {
-			n, err = g.p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Groups: groups, After: g.after, Wait: wait, Max: promoteStep})
+			n, err = g.p.send(ctx, &driver.PromoteRequest{Groups: groups, After: g.after, Wait: wait, Max: promoteStep})
 			return err
 		})
 		locked := g.p.db.driver.IsLocked(err)
@@ -357,7 +368,7 @@ func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refu
 	const doing = "promoting"
 	step := func(ctx context.Context, rows int) (err error) {
 		most = rows
-		n, err = p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Since: since, Max: rows})
+		n, err = p.send(ctx, &driver.PromoteRequest{Since: since, Max: rows})
 		return err
 	}
 	if since == everDue {
@@ -384,7 +395,7 @@ func (p *promoter) promoteInParts(ctx context.Context, r *refusal) (promoted int
 	}
 	err = inParts(p.db, due, func(jobs []driver.DueCursor) error {
 		return p.db.again(ctx, "promoting", func(ctx context.Context) error {
-			n, err := p.db.driver.Maintenance().Promote(ctx, &driver.PromoteRequest{Jobs: jobs, Max: len(jobs)})
+			n, err := p.send(ctx, &driver.PromoteRequest{Jobs: jobs, Max: len(jobs)})
 			promoted += n
 			return err
 		})
