@@ -35,7 +35,7 @@ type Queue struct {
 	begins     *batch.Queue[beginning, driver.Beginning]
 	managing   semaphore // Cancel, Discard and Retry
 	rowWait    semaphore // the one of these that waits in the server's queue for a row
-	lookups    semaphore // of commits that got no answer
+	lookups    semaphore // of commits that got no answer.
 	pauses     semaphore // Pause and Resume, of whatever queues
 	pausing    sync.Map  // by queue, a semaphore: Pause and Resume wait for the queue's row one at a time
 
