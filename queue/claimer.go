@@ -45,7 +45,9 @@ type claimer struct {
 	limit    int               // how many jobs a claim asks for at most
 	patience time.Duration     // how long a claim may take
 	refused  int               // claims in a row
-	passed   passed[driver.ID] // jobs: see skipFirst
+	suspect  driver.ID         // the next claim shows whether the server refuses it; zero: none
+	suspects []driver.Record   // the first ready jobs, since the last claim that was not refused
+	passed   passed[driver.ID] // jobs: see suspectFirst
 }
 
 // isPatient reports that a claim may take long, so that ends do not wait for it.
@@ -102,7 +104,8 @@ func (c *claimer) request(now time.Time, id driver.ID, most int, beat int64) (r 
 	c.asking++
 	c.coming += most
 	c.asked, c.woken = now, false
-	not, trial := c.passed.next(now, c.refused == 0)
+	not, trial := c.passed.next(now, c.suspect, c.refused == 0 || len(c.passed) >= maxPassed)
+	c.suspect = driver.ID{}
 	if trial != (driver.ID{}) {
 		c.cursors.reset() // it may stand before them
 	}
@@ -120,8 +123,9 @@ func (c *claimer) landed(r *driver.ClaimRequest) {
 // got takes over what a claim brought: void rows are of no job. took is how long it took.
 func (c *claimer) got(b *syncBatch, jobs []driver.Job, void int, now time.Time, took time.Duration) {
 	r := b.Claim
-	c.refused = 0
-	if slices.ContainsFunc(jobs, func(j driver.Job) bool { return j.ID == b.trial }) {
+	c.refused, c.suspects = 0, nil
+	wasRefused := c.passed[b.trial].times > 0
+	if wasRefused && slices.ContainsFunc(jobs, func(j driver.Job) bool { return j.ID == b.trial }) {
 		c.passed.tryAll(now)
 		c.woken = len(c.passed) > 1
 	}
@@ -162,12 +166,12 @@ func (c *claimer) late(r *driver.ClaimRequest) {
 	}
 }
 
-// isRefused takes over that the server has refused a claim that came with no ends. pass reports
-// whether its first job is to be passed over; at once, whether the next claim need not wait. If a
-// job was on trial, it is to blame. Else the next claim is of one job: then either that one is
-// to blame, or claims become larger again, up to the one that is. Of most errors the server may be
-// to blame.
-func (c *claimer) isRefused(b *syncBatch, is sqlerr.Class) (pass, atOnce bool) {
+// isRefused takes over that the server has refused a claim that came with no ends. first reports
+// whether its first job is to blame; at once, whether the next claim need not wait. If a job was on
+// trial, it is to blame, and is passed over. Else the next claim is of one job: then either that
+// one is to blame, or claims become larger again, up to the one that is. Of most errors the server
+// may be to blame.
+func (c *claimer) isRefused(b *syncBatch, is sqlerr.Class) (first, atOnce bool) {
 	c.refused++
 	atOnce = is == sqlerr.BadInput || is == sqlerr.Duplicate
 	if b.trial != (driver.ID{}) {
@@ -182,17 +186,18 @@ func (c *claimer) isRefused(b *syncBatch, is sqlerr.Class) (pass, atOnce bool) {
 	return b.Claim.Max == 1, atOnce
 }
 
-// skipFirst has the first job that is ready be passed over from now on: the server has refused to
-// have it claimed, by a trigger of the host's, for example. If it was another job, the next claim
-// fails, too. found is false if there is no such job, or too many are passed over.
-func (c *claimer) skipFirst(ready []driver.Record) (job driver.ID, found bool) {
-	for _, r := range ready {
+// suspectFirst suspects the first job that is ready: the server has refused to have it claimed, by a
+// trigger of the host's, for example. The next claim shows whether it was another job. found is
+// false if there is no such job, or too many are passed over.
+func (c *claimer) suspectFirst() (found bool) {
+	for _, r := range c.suspects {
 		if _, known := c.passed[r.ID]; !known && len(c.passed) < maxPassed {
-			c.passed.add(r.ID, time.Now())
-			return r.ID, true
+			c.passed[r.ID] = pass{}
+			c.suspect = r.ID
+			return true
 		}
 	}
-	return job, false
+	return false
 }
 
 // ran takes note of how long a handler took.

@@ -108,12 +108,11 @@ func (p *promoter) waitForOne(ctx context.Context) {
 func (p *promoter) promote(ctx context.Context) (promoted int, refused, err error) {
 	var r refusal
 	promoted, err = p.promotePlain(ctx, &r)
-	if err == nil {
-		n := 0
-		n, err = p.promoteGroups(ctx, &r)
-		promoted += n
+	if err != nil && !p.db.mayBeOfOne(err) {
+		return promoted, r.err, err
 	}
-	return promoted, r.err, err
+	n, failed := p.promoteGroups(ctx, &r)
+	return promoted + n, r.err, errors.Join(err, failed)
 }
 
 // promotePlain promotes jobs without a group, in the order of their times. While there is a backlog
@@ -127,9 +126,9 @@ func (p *promoter) promotePlain(ctx context.Context, r *refusal) (promoted int, 
 	ofEach := lookBeside{request: driver.PromoteRequest{OfEach: ofEachStep, Max: promoteStep}}
 	for range maxSteps {
 		began := time.Now()
-		n, most, err := p.promoteStep(ctx, everDue, r)
+		n, more, err := p.promoteStep(ctx, everDue, r)
 		promoted += n
-		if err == nil && n < most {
+		if err == nil && !more {
 			p.lookedAt(began)
 			return promoted, nil
 		}
@@ -362,13 +361,13 @@ func (g *groupPromotion) pass(groups []driver.Group, locked bool) {
 	}
 }
 
-// promoteStep promotes jobs without a group whose time came within since, most at most: in parts,
-// if the server refuses one of them.
-func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refusal) (n, most int, err error) {
+// promoteStep promotes jobs without a group whose time came within since: in parts, if the server
+// refuses one of them. more reports that there may be more of them.
+func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refusal) (n int, more bool, err error) {
 	const doing = "promoting"
 	step := func(ctx context.Context, rows int) (err error) {
-		most = rows
 		n, err = p.send(ctx, &driver.PromoteRequest{Since: since, Max: rows})
+		more = n == rows
 		return err
 	}
 	if since == everDue {
@@ -377,21 +376,21 @@ func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refu
 		err = p.db.again(ctx, doing, func(ctx context.Context) error { return step(ctx, promoteStep) })
 	}
 	if p.db.mayBeOfOne(err) {
-		n, err = p.promoteInParts(ctx, r)
+		return p.promoteInParts(ctx, r)
 	}
-	return n, most, err
+	return n, more, err
 }
 
 // promoteInParts promotes the first jobs without a group that are due. One that the server refuses
 // alone is put off, so that it stops no others.
-func (p *promoter) promoteInParts(ctx context.Context, r *refusal) (promoted int, err error) {
+func (p *promoter) promoteInParts(ctx context.Context, r *refusal) (promoted int, more bool, err error) {
 	var due []driver.DueCursor
 	err = p.db.patiently(ctx, "looking for due jobs", func(ctx context.Context) (err error) {
 		due, err = p.db.driver.Maintenance().DueJobs(ctx, driver.DueCursor{}, promoteStep)
 		return err
 	})
 	if err != nil {
-		return 0, p.db.explain(sqlerr.Unwritten(err), "looking for due jobs")
+		return 0, false, p.db.explain(sqlerr.Unwritten(err), "looking for due jobs")
 	}
 	err = inParts(p.db, due, func(jobs []driver.DueCursor) error {
 		return p.db.again(ctx, "promoting", func(ctx context.Context) error {
@@ -401,9 +400,13 @@ func (p *promoter) promoteInParts(ctx context.Context, r *refusal) (promoted int
 		})
 	}, func(j driver.DueCursor, why error) error {
 		r.add(j.Job, why)
-		return p.db.again(ctx, "putting off a job that the server refuses", func(ctx context.Context) error {
+		err := p.db.again(ctx, "putting off a job that the server refuses", func(ctx context.Context) error {
 			return p.db.driver.Maintenance().Postpone(ctx, j, pace.Jitter(refusedFor))
 		})
+		if p.db.mayBeOfOne(err) { // the server refuses that, too
+			return nil
+		}
+		return err
 	})
-	return promoted, err
+	return promoted, len(due) == promoteStep, err
 }

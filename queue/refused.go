@@ -42,12 +42,12 @@ func (p passed[T]) tryAll(now time.Time) {
 	}
 }
 
-// next is what the next claim passes over, and the job that is on trial with it, if any. No other
-// claim tries that one meanwhile.
-func (p passed[T]) next(now time.Time, tries bool) (not []T, trial T) {
+// next is what the next claim passes over, and the job that is on trial with it: the suspect, if
+// there is one, or any whose time is up. No other claim tries that one meanwhile.
+func (p passed[T]) next(now time.Time, suspect T, tries bool) (not []T, trial T) {
 	var none T
 	for one, its := range p {
-		if tries && trial == none && !its.until.After(now) {
+		if one == suspect || suspect == none && tries && trial == none && !its.until.After(now) {
 			trial = one
 			p[one] = pass{its.times, now.Add(longestPass)}
 			continue

@@ -20,27 +20,30 @@ func TestPassedJobsAreTriedOneByOne(t *testing.T) {
 	for i := range 5 {
 		p.add(driver.ID{byte(i + 1)}, now)
 	}
-	if not, trial := p.next(now, true); len(not) != 5 || trial != (driver.ID{}) {
+	if not, trial := p.next(now, driver.ID{}, true); len(not) != 5 || trial != (driver.ID{}) {
 		t.Errorf("at once: %d are passed over, on trial is %v", len(not), trial)
 	}
 	later := now.Add(2 * firstPass)
-	if not, trial := p.next(later, false); len(not) != 5 || trial != (driver.ID{}) {
+	if not, trial := p.next(later, driver.ID{}, false); len(not) != 5 || trial != (driver.ID{}) {
 		t.Errorf("without a trial: %d are passed over, on trial is %v", len(not), trial)
 	}
 	tried := make(map[driver.ID]bool)
 	for range 5 {
-		not, trial := p.next(later, true)
+		not, trial := p.next(later, driver.ID{}, true)
 		if len(not) != 4 || slices.Contains(not, trial) || tried[trial] {
 			t.Errorf("%d are passed over, on trial is %v", len(not), trial)
 		}
 		tried[trial] = true
 	}
-	if not, _ := p.next(later, true); len(not) != 5 {
+	if not, _ := p.next(later, driver.ID{}, true); len(not) != 5 {
 		t.Errorf("while all are on trial, %d are passed over", len(not))
 	}
 	p.tryAll(later)
-	if _, trial := p.next(later, true); trial == (driver.ID{}) {
+	if _, trial := p.next(later, driver.ID{}, true); trial == (driver.ID{}) {
 		t.Error("none is on trial")
+	}
+	if not, trial := p.next(now, driver.ID{3}, false); len(not) != 4 || trial != (driver.ID{3}) {
+		t.Errorf("beside a suspect %d are passed over, on trial is %v", len(not), trial)
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 // waits.
 const failsToPause = 16
 
+// moreSuspects is how many jobs are read at once to find those that the server refuses.
+const moreSuspects = 100
+
 // unsent takes over a sync that has not taken place, or of which that is unknown. cut: its time was
 // up.
 func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
@@ -47,7 +50,7 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 		}
 	}
 	s.out.returns(b, back)
-	pass, atOnce := false, false
+	first, atOnce := false, false
 	if b.Claim != nil {
 		s.claims.woken = true
 		if cut {
@@ -56,13 +59,16 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 			s.claims.cursors.reset() // what it would have claimed may stand before them
 		}
 		if len(b.ends) == 0 {
-			pass, atOnce = s.claims.isRefused(b, is)
+			first, atOnce = s.claims.isRefused(b, is)
 		}
 	}
 	again := is == sqlerr.Retryable && s.claims.refused < conflictsToPart || apart || passed
 	s.mu.Unlock()
-	if pass {
-		atOnce = s.skipFirst(err) && atOnce
+	if first {
+		atOnce = s.suspectFirst() && atOnce
+	}
+	if b.trial != (driver.ID{}) && atOnce {
+		s.q.trouble("claiming a job, which is passed over for a while", fmt.Errorf("%w (job %v)", err, ID(b.trial)))
 	}
 	if b.Claim != nil {
 		s.q.reconciler.claims.drop(b.Claim.Claim)
@@ -112,11 +118,15 @@ func (s *syncer) slows(is sqlerr.Class) {
 	}
 }
 
-// skipFirst has the first job that is ready be passed over from now on.
-func (s *syncer) skipFirst(why error) (found bool) {
+// suspectFirst suspects the first job that is ready, if there is one. Those behind it are the next
+// suspects, while all claims are refused.
+func (s *syncer) suspectFirst() (found bool) {
 	s.mu.Lock()
-	most := len(s.claims.passed) + 1
+	found, most := s.claims.suspectFirst(), len(s.claims.passed)+moreSuspects
 	s.mu.Unlock()
+	if found {
+		return true
+	}
 	var ready []driver.Record
 	err := s.q.db.within(s.q.recorded, func(ctx context.Context) (err error) {
 		ready, err = s.q.driver.Admin().List(ctx, &driver.ListRequest{Queue: s.w.o.Queue, State: driver.Ready, Max: most})
@@ -127,12 +137,9 @@ func (s *syncer) skipFirst(why error) (found bool) {
 		return false
 	}
 	s.mu.Lock()
-	job, found := s.claims.skipFirst(ready)
-	s.mu.Unlock()
-	if found {
-		s.q.trouble("claiming a job, which is passed over for a while", fmt.Errorf("%w (job %v)", why, ID(job)))
-	}
-	return found
+	defer s.mu.Unlock()
+	s.claims.suspects = ready
+	return s.claims.suspectFirst()
 }
 
 // cancelEnds takes over a sync that has not taken place, as some of its jobs are to be cancelled:
