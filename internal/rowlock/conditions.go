@@ -3,6 +3,7 @@ package rowlock
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Conditions are what a query calls in and behind its FROM. A server that has locked a row
@@ -76,12 +77,15 @@ func (r *conditionReader) next(s string) int {
 		}
 		return n
 	}
-	if n := identifier(s); n > 0 {
-		folded := s[:n]
+	if n := r.d.identifier(s); n > 0 {
+		name := s[:n]
 		if r.d.Dollar {
-			folded = strings.ToLower(folded)
+			name = lower(name)
+			if r.behind && strings.ContainsFunc(name, func(c rune) bool { return unicode.ToLower(c) != c }) {
+				r.refuse("the server's encoding decides how it reads the capital letters in " + s[:n] + ": quote the name, as it is stored")
+			}
 		}
-		r.read(folded, strings.ToUpper(s[:n]))
+		r.read(name, upper(s[:n]))
 		return n
 	}
 	if s[0] <= ' ' {
@@ -153,7 +157,7 @@ func (r *conditionReader) read(name, word string) {
 	switch {
 	case word == "FROM" && r.depth == 0 && before != "DISTINCT":
 		r.behind, r.from = true, true
-	case word == "WHERE", word == "ORDER" && before != "FOR": // USE INDEX FOR ORDER BY
+	case !dotted && (word == "WHERE" || word == "ORDER" && before != "FOR"): // USE INDEX FOR ORDER BY
 		r.from = r.from && r.depth > 0
 	case r.behind && !dotted && (word == "SELECT" || word == "TABLE"):
 		r.refuse(StaleReason)
