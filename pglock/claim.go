@@ -23,9 +23,8 @@ import (
 // Errors are those of LockRow, but for ErrNoRows and HeldError. An *dblock.InvalidError is for a
 // query that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or
 // behind its FROM, an aggregate, or not just one table. It is also for one that calls a function of
-// your own behind its FROM, in SQL or a procedural language, also by an operator, in a view or in a
-// policy of row level security. The server would select a row by other tables as they were before
-// the lock.
+// your own behind its FROM, in SQL or a procedural language, also by an operator or in a policy of
+// row level security. The server would select a row by other tables as they were before the lock.
 func Claim[T any](
 	ctx context.Context, tx Tx, o dblock.RowLock, n int, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {
@@ -42,7 +41,7 @@ func Claim[T any](
 	}
 	tables, _ := rowlock.Postgres.Tables(query)
 	conditions := rowlock.Postgres.Conditions(query)
-	v := &view{tables: tables, claim: &conditions}
+	v := &view{table: tables[0], claim: &conditions}
 	if _, v.pending = tx.(batcher); !v.pending {
 		if err := v.query(ctx, tx); err != nil {
 			return nil, txError(ctx, "rows of a claim", err)
