@@ -13,6 +13,7 @@ type Conditions struct {
 	Functions []string // names before a bracket, some of which are no function's
 	Members   []string // names behind a dot: Postgres calls a function of a row so, too
 	Operators []string // of Postgres, those that its words stand for among them, and Cast
+	FromEnd   int      // where what follows the FROM begins
 
 	reason string // for which it is refused; empty: none
 }
@@ -42,8 +43,14 @@ const notOneTable = "it reads more than one table: the rows of all would be lock
 // Conditions reads a query.
 func (d Dialect) Conditions(query string) Conditions {
 	r := conditionReader{d: d}
+	r.found.FromEnd = len(query)
 	for s := query; s != ""; {
-		s = s[r.next(s):]
+		from := r.from
+		n := r.next(s)
+		if from && !r.from {
+			r.found.FromEnd = len(query) - len(s)
+		}
+		s = s[n:]
 	}
 	return r.found
 }
@@ -161,6 +168,8 @@ func (r *conditionReader) read(name, word string) {
 		r.from = r.from && r.depth > 0
 	case r.behind && !dotted && (word == "SELECT" || word == "TABLE"):
 		r.refuse(StaleReason)
+	case !r.d.Dollar && !dotted && word == "OVER": // Postgres refuses it itself
+		r.refuse(word + otherRows)
 	case r.behind && (word == "JOIN" || word == "STRAIGHT_JOIN"):
 		r.refuse(notOneTable)
 	}

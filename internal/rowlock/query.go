@@ -67,6 +67,8 @@ func (d Dialect) CheckQuery(query string) error {
 // or VALUES within one.
 const notNested = "its lock would not reach the rows of a sub-select in its FROM"
 
+const otherRows = " makes other rows of those that would be locked"
+
 // objection says what is wrong with a word at the query's own level.
 func (d Dialect) objection(before, word, next string) string {
 	switch word {
@@ -83,14 +85,14 @@ func (d Dialect) objection(before, word, next string) string {
 	case "LIMIT", "FETCH", "OFFSET":
 		return "it has a " + word + " of its own: leave that out, the number is an argument"
 	case "UNION", "INTERSECT", "EXCEPT", "GROUP", "HAVING", "INTO", "OVER", "SQL_CALC_FOUND_ROWS":
-		return word + " makes other rows of those that would be locked"
+		return word + otherRows
 	case "COUNT", "SUM", "MIN", "MAX", "AVG", "GROUP_CONCAT", "JSON_ARRAYAGG", "JSON_OBJECTAGG", "BIT_AND", "BIT_OR", "BIT_XOR":
 		if next == "(" {
-			return word + " makes other rows of those that would be locked"
+			return word + otherRows
 		}
-	case "DISTINCT":
-		if before == "SELECT" {
-			return word + " makes other rows of those that would be locked"
+	case "DISTINCT", "DISTINCTROW":
+		if before != "IS" && before != "NOT" { // IS DISTINCT FROM compares
+			return word + otherRows
 		}
 	case "(":
 		if before == "FROM" || before == "JOIN" {
