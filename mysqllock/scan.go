@@ -152,8 +152,8 @@ func unindexedColumn(table mysql.Table, lines []map[string]string, index string)
 
 func claimVerdict(query string, scan bool) string { return fmt.Sprintf("%s (scan: %t)", query, scan) }
 
-// allow refuses a query on tables whose rows can't be locked, one that makes other rows of them, and
-// one that reads more rows than it returns, unless it may scan.
+// allow refuses a query on tables whose rows can't be locked, one that makes other rows of them,
+// and one that reads more rows than it returns, unless it may scan.
 func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) error {
 	verdict := claimVerdict(query, scan)
 	if _, known := verdicts.get(verdict); known {
@@ -221,8 +221,9 @@ func callsNoOwn(ctx context.Context, tx *sql.Tx, c rowlock.Conditions) error {
 	return &dblock.InvalidError{Field: "query", Reason: "the function " + called + " may read other tables: " + rowlock.StaleReason}
 }
 
-// explain refuses a query that reads more rows than it returns, unless it may scan, and one that the
-// server runs without SKIP LOCKED. seen: the plan is of more than that there is no such row today.
+// explain refuses a query that reads more rows than it returns, unless it may scan, and one that
+// the server runs without SKIP LOCKED. seen: the plan is of more than that there is no such row
+// today.
 func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) (seen bool, err error) {
 	plan, err := planOf(ctx, tx, rowlock.Claim(query, n, ""), args)
 	if err != nil {

@@ -198,8 +198,8 @@ func TestClaimsThatMergeIndexesAreRefused(t *testing.T) {
 	})
 }
 
-// TestClaimsDoNotAggregate: the server would lock all rows for the one that it makes of them. Claims
-// look at no row before they lock, so that the transaction reads later ones afterwards.
+// TestClaimsDoNotAggregate: the server would lock all rows for the one that it makes of them.
+// Claims look at no row before they lock, so that the transaction reads later ones afterwards.
 func TestClaimsDoNotAggregate(t *testing.T) {
 	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
 		text := func(rows *sql.Rows) (string, error) {

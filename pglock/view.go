@@ -14,12 +14,12 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// tableFacts reads the name of what is no table, among a relation, its partitions and its heirs. The
-// server accepts FOR UPDATE there. Of a foreign table postgres_fdw leaves NOWAIT and SKIP LOCKED
-// out, and other wrappers lock nothing. Of a view the server locks no rows if they come from a
-// UNION, a CTE, a function or VALUES, and all rows if it plans the view apart from the query. Of a
-// column of the table it reads the schema that has the operators of its type, below its domains. The
-// operators of arrays, enums, ranges and rows are those of pg_catalog.
+// tableFacts reads the name of what is no table, among a relation, its partitions and its heirs.
+// The server accepts FOR UPDATE there. Of a foreign table postgres_fdw leaves NOWAIT and SKIP
+// LOCKED out, and other wrappers lock nothing. Of a view the server locks no rows if they come from
+// a UNION, a CTE, a function or VALUES, and all rows if it plans the view apart from the query. Of
+// a column of the table it reads the schema that has the operators of its type, below its domains.
+// The operators of arrays, enums, ranges and rows are those of pg_catalog.
 //
 // OFFSET 0 keeps the planner from reading all of pg_class.
 const tableFacts = relations + facets + `NULL::text`

@@ -146,8 +146,8 @@ func (r *reader) finish() {
 	r.parts, r.dotted = nil, false
 }
 
-// identifier is how many bytes of a name without quotes s begins with. Names of MySQL may begin with
-// a dollar sign.
+// identifier is how many bytes of a name without quotes s begins with. Names of MySQL may begin
+// with a dollar sign.
 func (d Dialect) identifier(s string) int {
 	n := word(s)
 	for (n > 0 || !d.Dollar) && n < len(s) && s[n] == '$' {
