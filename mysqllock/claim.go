@@ -21,11 +21,14 @@ import (
 // read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are
 // locked as well, and block inserts.
 //
-// Errors are those of LockRow, but for ErrNoRows and HeldError. An *dblock.InvalidError is for a
-// query that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or
-// behind its FROM, an aggregate, or not just one table. It is also for one that calls a stored
-// function behind its FROM: the server would select a row by other tables as they were before the
-// lock. The tables, the functions and the plan are looked at the first time that a text is seen.
+// Errors are those of LockRow, but for ErrNoRows. An *dblock.InvalidError is for a query that
+// already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or behind its
+// FROM, DISTINCT, an aggregate, a window function, or not just one table; and for one with a
+// backslash before a quote, as sql_mode decides whether the string ends there: pass it as an
+// argument. It is also for one that calls a stored function behind its FROM: the server would
+// select a row by other tables as they were before the lock. The tables, the functions and the plan
+// are looked at the first time that a text is seen, and after a HeldError, which is for a plan that
+// has changed to an index_merge since.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {
@@ -46,5 +49,8 @@ func Claim[T any](
 	}
 	answer, err := mysql.Query(ctx, tx, rowlock.Claim(query, n, lock), args...)
 	rows, err := collect(answer, err, scan)
+	if mysql.IsLocked(err) { // the plan has changed to one that waits: the next call looks at it
+		verdicts.remove(claimVerdict(query, o.Scan))
+	}
 	return rows, txError(ctx, name, err)
 }

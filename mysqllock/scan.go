@@ -14,7 +14,8 @@ import (
 )
 
 // ScanError says that a statement would have locked rows that it does not return, up to the whole
-// table, for want of an index. Nothing was locked. RowLock.Scan has it done all the same.
+// table, for want of an index. Nothing was locked. RowLock.Scan has it done all the same, but for a
+// Claim with an index_merge in its plan: that would wait for what others have locked.
 //
 // LockRow and LockRows look at the table and for an index that begins with the column. Claim looks
 // at its tables and reads what EXPLAIN says. This is done once for each text of a statement, and
@@ -24,10 +25,16 @@ type ScanError struct {
 	Statement string // what would have been run, without its lock
 	Reason    string // what the server would do
 	Index     string // which index to make
+
+	always bool // also if RowLock.Scan is set
 }
 
 func (e *ScanError) Error() string {
-	return fmt.Sprintf("dblock: %s would lock rows that it does not return: %s; make %s, or set RowLock.Scan", e.Statement, e.Reason, e.Index)
+	text := fmt.Sprintf("dblock: %s would lock rows that it does not return: %s; make %s", e.Statement, e.Reason, e.Index)
+	if e.always {
+		return text
+	}
+	return text + ", or set RowLock.Scan"
 }
 
 // access is how the rows of a table are locked.
@@ -95,7 +102,7 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, 
 		if _, err := planOf(ctx, tx, statement, []any{key}); err != nil { // there may be no such column
 			return err
 		}
-		return &ScanError{statement, "no index begins with the column", fmt.Sprintf("an index: CREATE INDEX … ON %s (%s)", from, where)}
+		return &ScanError{statement, "no index begins with the column", fmt.Sprintf("an index: CREATE INDEX … ON %s (%s)", from, where), false}
 	}
 	// All statements that lock these rows have to read the same index, or they would lock in
 	// different orders.
@@ -122,7 +129,7 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, 
 	for _, step := range plan {
 		if step.reads() {
 			reason := fmt.Sprintf("the index %s can't be searched for a %T: the column has another type, or another collation", a.index, key)
-			return &ScanError{statement, reason, "the value one of the column's type"}
+			return &ScanError{statement, reason, "the value one of the column's type", false}
 		}
 	}
 	return nil
@@ -143,10 +150,12 @@ func unindexedColumn(table mysql.Table, lines []map[string]string, index string)
 	return "", nil
 }
 
-// allow refuses a query on tables whose rows can't be locked, and one that reads more rows than it
-// returns, unless it may scan.
+func claimVerdict(query string, scan bool) string { return fmt.Sprintf("%s (scan: %t)", query, scan) }
+
+// allow refuses a query on tables whose rows can't be locked, one that makes other rows of them,
+// and one that reads more rows than it returns, unless it may scan.
 func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) error {
-	verdict := fmt.Sprintf("%s (scan: %t)", query, scan)
+	verdict := claimVerdict(query, scan)
 	if _, known := verdicts.get(verdict); known {
 		return nil
 	}
@@ -156,16 +165,29 @@ func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, sca
 			return err
 		}
 	}
-	if err := callsNoOwn(ctx, tx, rowlock.MySQL.Conditions(query)); err != nil {
+	conditions := rowlock.MySQL.Conditions(query)
+	if err := callsNoOwn(ctx, tx, conditions); err != nil {
 		return err
 	}
-	if !scan {
-		if seen, err := explain(ctx, tx, query, n, args); err != nil || !seen {
-			return err
-		}
+	if err := aggregatesNothing(ctx, tx, query, conditions.FromEnd, args); err != nil {
+		return err
+	}
+	if seen, err := explain(ctx, tx, query, n, args, scan); err != nil || !seen {
+		return err
 	}
 	verdicts.put(verdict, access{})
 	return nil
+}
+
+// aggregatesNothing runs a query over no rows. It returns one if it aggregates them, by whatever
+// function.
+func aggregatesNothing(ctx context.Context, tx *sql.Tx, query string, fromEnd int, args []any) error {
+	const none = "\nJOIN (SELECT 1 AS dblock_none) AS dblock_none ON FALSE\n"
+	lines, err := mysql.ShowOf(ctx, tx, rowlock.Claim(query[:fromEnd]+none+query[fromEnd:], 1, ""), args...)
+	if err != nil || len(lines) == 0 {
+		return err
+	}
+	return &dblock.InvalidError{Field: "query", Reason: "an aggregate makes other rows of those that would be locked"}
 }
 
 // callsNoOwn refuses stored functions, which may read other tables. A name with that of a database
@@ -199,9 +221,10 @@ func callsNoOwn(ctx context.Context, tx *sql.Tx, c rowlock.Conditions) error {
 	return &dblock.InvalidError{Field: "query", Reason: "the function " + called + " may read other tables: " + rowlock.StaleReason}
 }
 
-// explain refuses a query that reads more rows than it returns. seen: the plan is of more than that
-// there is no such row today.
-func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (seen bool, err error) {
+// explain refuses a query that reads more rows than it returns, unless it may scan, and one that
+// the server runs without SKIP LOCKED. seen: the plan is of more than that there is no such row
+// today.
+func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) (seen bool, err error) {
 	plan, err := planOf(ctx, tx, rowlock.Claim(query, n, ""), args)
 	if err != nil {
 		return false, err
@@ -210,10 +233,14 @@ func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (
 	seen = true
 	for _, step := range plan {
 		switch {
+		case step.access == "index_merge":
+			const reason = "it merges indexes (index_merge), and waits for entries that others have locked"
+			return false, &ScanError{query, reason, index + ", or a query of each part of an OR", true}
+		case scan:
 		case strings.Contains(step.extra, "Using filesort") || strings.Contains(step.extra, "Using temporary"):
-			return false, &ScanError{query, "all that fits is locked before it is sorted", index}
+			return false, &ScanError{query, "all that fits is locked before it is sorted", index, false}
 		case step.reads() && step.usable == "" && strings.Contains(step.extra, "Using where"):
-			return false, &ScanError{query, "no index serves its WHERE, and the table is read from its begin", index}
+			return false, &ScanError{query, "no index serves its WHERE, and the table is read from its begin", index, false}
 		}
 		seen = seen && step.access != ""
 	}

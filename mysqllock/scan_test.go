@@ -150,6 +150,109 @@ func TestClaimsWithoutAnIndexAreRefused(t *testing.T) {
 	})
 }
 
+// TestClaimsThatMergeIndexesAreRefused: the server passes over no row then, and waits. A plan that
+// has changed is looked at after the first wait.
+func TestClaimsThatMergeIndexesAreRefused(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		claim := func(tx *sql.Tx, scan bool, where string) error {
+			_, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{Scan: scan}, 1, one, "SELECT id FROM "+table+" WHERE "+where)
+			return err
+		}
+		const both, known = "sold = 3 AND price = 3", "price = 3 AND sold = 3"
+		short := begin()
+		if err := claim(short, true, known); err != nil {
+			t.Fatal("a short table: ", err)
+		}
+		_ = short.Rollback()
+		rows := make([]string, 3000)
+		for i := range rows {
+			rows[i] = fmt.Sprintf("(%d, 'a', %d, %d)", i+4, i%50, i%40)
+		}
+		for _, statement := range []string{
+			"ALTER TABLE " + table + " STATS_AUTO_RECALC=0", // the plan would change meanwhile
+			"INSERT INTO " + table + " (id, code, sold, price) VALUES " + strings.Join(rows, ","),
+			"CREATE INDEX by_sold ON " + table + " (sold)", "CREATE INDEX by_price ON " + table + " (price)", "ANALYZE TABLE " + table,
+		} {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, scan := range []bool{false, true} {
+			err := claim(begin(), scan, both)
+			isScan(t, err, "index_merge")
+			if err != nil && strings.Contains(err.Error(), "RowLock.Scan") {
+				t.Errorf("a scan waits as well: %v", err)
+			}
+		}
+		first, second := begin(), begin()
+		if _, err := second.ExecContext(t.Context(), "SET innodb_lock_wait_timeout = 1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := claim(first, true, known); err != nil {
+			t.Fatal(err)
+		}
+		if err := claim(second, true, known); !errors.Is(err, dblock.ErrNotAcquired) {
+			t.Errorf("the control: %v", err)
+		}
+		isScan(t, claim(begin(), true, known), "index_merge")
+	})
+}
+
+// TestClaimsDoNotAggregate: the server would lock all rows for the one that it makes of them.
+// Claims look at no row before they lock, so that the transaction reads later ones afterwards.
+func TestClaimsDoNotAggregate(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		text := func(rows *sql.Rows) (string, error) {
+			var s sql.NullString
+			err := rows.Scan(&s)
+			return s.String, err
+		}
+		for query, want := range map[string]error{
+			"SELECT (COUNT(*)) FROM %s":                                             dblock.ErrInvalid,
+			"SELECT COALESCE(MIN(id), 0) FROM %s WHERE id > ? # the end":            dblock.ErrInvalid,
+			"SELECT ABS(SUM(id)) FROM %s s ORDER BY 1":                              dblock.ErrInvalid,
+			"SELECT STD(id) FROM %s":                                                dblock.ErrInvalid,
+			"SELECT VAR_POP(id) FROM %s USE INDEX (PRIMARY) WHERE id > ? OR id > 0": dblock.ErrInvalid,
+			"SELECT (SELECT SUM(s.id)) FROM %s s":                                   dblock.ErrInvalid,
+			"SELECT 1 FROM %s ORDER BY COUNT(*)":                                    dblock.ErrInvalid,
+			"SELECT DISTINCTROW price FROM %s":                                      dblock.ErrInvalid,
+			"SELECT SQL_NO_CACHE DISTINCT price FROM %s":                            dblock.ErrInvalid,
+			"SELECT (ROW_NUMBER() OVER (ORDER BY id)) FROM %s":                      dblock.ErrInvalid,
+			"SELECT (SELECT MAX(other.id) FROM %[1]s other) FROM %[1]s":             nil,
+			"SELECT *, IFNULL(id, 0) FROM %s AS `limit` WHERE id > ? ORDER BY id":   nil,
+		} {
+			var args []any
+			if strings.Contains(query, "?") {
+				args = append(args, 0)
+			}
+			for _, scan := range []bool{false, true} {
+				tx := begin()
+				_, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{Scan: scan}, 1, func(rows *sql.Rows) (string, error) {
+					if strings.Contains(query, "*,") {
+						return "", nil
+					}
+					return text(rows)
+				}, fmt.Sprintf(query, table), args...)
+				if !errors.Is(err, want) {
+					t.Errorf("%s: %v, want %v", query, err, want)
+				}
+				_ = tx.Rollback()
+			}
+		}
+		tx := begin() // at REPEATABLE READ
+		if _, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{}, 1, one, "SELECT id FROM "+table+" ORDER BY id"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(t.Context(), "UPDATE "+table+" SET price = 9 WHERE id = 3"); err != nil {
+			t.Fatal(err)
+		}
+		var price int
+		if err := tx.QueryRowContext(t.Context(), "SELECT price FROM "+table+" WHERE id = 3").Scan(&price); err != nil || price != 9 {
+			t.Errorf("the transaction reads %d as it was before the claim, %v", price, err)
+		}
+	})
+}
+
 // TestAnIndexIsLookedForOnce: what is allowed costs no further statement.
 func TestAnIndexIsLookedForOnce(t *testing.T) {
 	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {

@@ -22,10 +22,21 @@ import (
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError. An *dblock.InvalidError is for a
 // query that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or
-// behind its FROM, an aggregate, or not just one table. It is also for one that calls a function of
-// your own behind its FROM, in SQL or a procedural language, also by an operator, in a view or in a
-// policy of row level security. The server would select a row by other tables as they were before
-// the lock.
+// behind its FROM, an aggregate, or not just one table. It is also for one with a backslash before
+// a quote (pass the string as an argument), and for a name behind FROM that has a capital letter
+// other than A to Z without quotes.
+//
+// A function of your own, in SQL or a procedural language, reads other tables as they were before
+// the lock: two claims may get the row that one of them has booked in another table. An
+// *dblock.InvalidError is for a query that calls one behind its FROM:
+//
+//   - as f(…), or as s.f if its only parameter has the row type of the table
+//   - by an operator, or by a cast with :: or CAST
+//   - in a policy of row level security
+//
+// Other calls can't be seen in the text, and are not refused: an implicit cast, the CHECK of a
+// column's domain, s.f with a parameter that is polymorphic, a record or has a default, and
+// functions in C that run queries, as those of dblink do.
 func Claim[T any](
 	ctx context.Context, tx Tx, o dblock.RowLock, n int, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {
@@ -42,7 +53,7 @@ func Claim[T any](
 	}
 	tables, _ := rowlock.Postgres.Tables(query)
 	conditions := rowlock.Postgres.Conditions(query)
-	v := &view{tables: tables, claim: &conditions}
+	v := &view{table: tables[0], claim: &conditions}
 	if _, v.pending = tx.(batcher); !v.pending {
 		if err := v.query(ctx, tx); err != nil {
 			return nil, txError(ctx, "rows of a claim", err)

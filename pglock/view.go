@@ -14,28 +14,27 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// tableFacts reads a relation whose rows can't be locked among some tables, their partitions and
-// heirs, views and their tables. The server accepts FOR UPDATE there and returns no error. Of a
-// foreign table postgres_fdw leaves NOWAIT and SKIP LOCKED out, and other wrappers lock nothing. Of
-// a view nothing is locked in a UNION, a CTE, a function or VALUES. A view's rule shows these as
-// setOperations, cteList and range table entries (rtekind) other than relations, sub-selects and
-// joins. Of a column of the first table it reads the schema that has the operators of its type,
-// below its domains. The operators of arrays, enums, ranges and rows are those of pg_catalog.
+// tableFacts reads the name of what is no table, among a relation, its partitions and its heirs.
+// The server accepts FOR UPDATE there. Of a foreign table postgres_fdw leaves NOWAIT and SKIP
+// LOCKED out, and other wrappers lock nothing. Of a view the server locks no rows if they come from
+// a UNION, a CTE, a function or VALUES, and all rows if it plans the view apart from the query. Of
+// a column of the table it reads the schema that has the operators of its type, below its domains.
+// The operators of arrays, enums, ranges and rows are those of pg_catalog.
 //
-// OFFSET 0 keeps the planner from reading all of pg_class and pg_rewrite.
+// OFFSET 0 keeps the planner from reading all of pg_class.
 const tableFacts = relations + facets + `NULL::text`
 
 // claimFacts are tableFacts of a claim, and a function that may read other tables. Such is one of
 // the database's own in SQL or a procedural language. The query calls it by its name, as a column
-// of a row, or by an operator, or a view or a policy calls it. A cast may call any cast function,
-// and any function in a CHECK of a domain.
+// of a row, or by an operator, or a policy calls it. A cast may call any cast function, and any
+// function in a CHECK of a domain. The server cuts long names, as name[] does.
 const claimFacts = relations + `, own AS (
     SELECT p.oid, p.proname::text AS name, p.pronargs AS args, p.proargtypes[0] AS first FROM pg_catalog.pg_proc p
     JOIN pg_catalog.pg_language l ON l.oid = p.prolang
     WHERE p.oid >= 16384::oid AND l.lanname::text NOT IN ('internal'::text, 'c'::text)
 )` + facets + `(SELECT found.what FROM (
         SELECT pg_catalog.concat('the function '::text, own.name) FROM own
-        WHERE own.name = ANY ($3::text[]) OR own.args = 1::int2 AND own.name = ANY ($4::text[]) AND own.first IN (SELECT rel.type FROM rel)
+        WHERE own.name = ANY ($3::text[]::name[]::text[]) OR own.args = 1::int2 AND own.name = ANY ($4::text[]::name[]::text[]) AND own.first IN (SELECT rel.type FROM rel)
         UNION ALL
         SELECT pg_catalog.concat('the operator '::text, o.oprname::text) FROM pg_catalog.pg_operator o JOIN own ON own.oid = o.oprcode::oid
         WHERE o.oprname::text = ANY ($5::text[])
@@ -48,14 +47,9 @@ const claimFacts = relations + `, own AS (
             SELECT FROM own, pg_catalog.regexp_matches(k.conbin::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
             WHERE own.oid = called.id[1]::oid)
         UNION ALL
-        SELECT pg_catalog.concat('the view '::text, rule.name) FROM rule
-        WHERE rule.action ~ '[{]SUBLINK|[{]JOINEXPR|:fromlist [(][{]RANGETBLREF :rtindex [0-9]+[}] [{]'::text OR EXISTS (
-            SELECT FROM own, pg_catalog.regexp_matches(rule.action, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
-            WHERE own.oid = called.id[1]::oid)
-        UNION ALL
         SELECT pg_catalog.concat('a policy of row level security on '::text, rel.name) FROM rel
         JOIN pg_catalog.pg_policy p ON p.polrelid = rel.oid
-        WHERE rel.secured AND (rel.oid <> pg_catalog.to_regclass(($1::text[])[1])::oid OR pg_catalog.row_security_active(rel.oid)) AND
+        WHERE rel.oid = pg_catalog.to_regclass($1::text)::oid AND pg_catalog.row_security_active(rel.oid) AND
             (p.polqual::text ~ '[{]SUBLINK'::text OR EXISTS (
             SELECT FROM own, pg_catalog.regexp_matches(p.polqual::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
             WHERE own.oid = called.id[1]::oid))
@@ -63,37 +57,21 @@ const claimFacts = relations + `, own AS (
 
 const (
 	relations = `WITH RECURSIVE part AS (
-    SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
+    SELECT pg_catalog.to_regclass($1::text)::oid AS id
     UNION
-    SELECT more.id FROM part, LATERAL (
-        SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = part.id
-        UNION ALL
-        SELECT d.refobjid FROM pg_catalog.pg_rewrite w
-        JOIN pg_catalog.pg_depend d ON d.objid = w.oid AND d.classid = 'pg_catalog.pg_rewrite'::regclass::oid AND
-            d.refclassid = 'pg_catalog.pg_class'::regclass::oid
-        WHERE w.ev_class = part.id
-    ) AS more(id)
+    SELECT i.inhrelid FROM part JOIN pg_catalog.pg_inherits i ON i.inhparent = part.id
 ), rel AS MATERIALIZED (
-    SELECT c.oid, c.relname::text AS name, c.relkind AS kind, c.reltype AS type, c.relrowsecurity AS secured FROM part, LATERAL (
+    SELECT c.oid, c.relname::text AS name, c.relkind AS kind, c.reltype AS type FROM part, LATERAL (
         SELECT * FROM pg_catalog.pg_class c WHERE c.oid = part.id OFFSET 0
     ) AS c
-), rule AS MATERIALIZED (
-    SELECT rel.name, w.action FROM rel, LATERAL (
-        SELECT w.ev_action::text AS action FROM pg_catalog.pg_rewrite w WHERE w.ev_class = rel.oid OFFSET 0
-    ) AS w
-    WHERE rel.kind = 'v'
 ), base AS (
     SELECT a.atttypid AS type FROM pg_catalog.pg_attribute a
-    WHERE a.attrelid = pg_catalog.to_regclass(($1::text[])[1])::oid AND a.attname::text = $2::text
+    WHERE a.attrelid = pg_catalog.to_regclass($1::text)::oid AND a.attname::text = $2::text
     UNION ALL
     SELECT t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype = 'd'
 )`
 	facets = `
-SELECT (SELECT unlockable.name FROM (
-        SELECT rel.name FROM rel WHERE rel.kind = 'f'
-        UNION ALL
-        SELECT rule.name FROM rule WHERE rule.action ~ ':setOperations [{]|:cteList [(]|:rtekind [3-9]'::text
-    ) AS unlockable ORDER BY unlockable.name LIMIT 1),
+SELECT (SELECT rel.name FROM rel WHERE rel.kind NOT IN ('r', 'p') ORDER BY rel.name LIMIT 1),
     (SELECT CASE WHEN t.typcategory = 'A' OR t.typtype IN ('c', 'e', 'm', 'r') THEN 'pg_catalog'::text
             ELSE pg_catalog.quote_ident(n.nspname::text) END
         FROM base
@@ -102,12 +80,12 @@ SELECT (SELECT unlockable.name FROM (
     `
 )
 
-// view is what is seen of tables before their rows are locked.
+// view is what is seen of a table before its rows are locked.
 type view struct {
-	tables []string
+	table  string
 	column string
 	claim  *rowlock.Conditions // of the query of a claim
-	equal  string              // the operator that compares the column of the first table
+	equal  string              // the operator that compares the column
 
 	pending bool // the statement that reads it goes with the one that locks
 	found   facts
@@ -119,16 +97,16 @@ type facts struct{ Unlockable, Home, Stale *string }
 // look is the query for the facts, and its arguments.
 func (v *view) look() (query string, args []any) {
 	if v.claim == nil {
-		return tableFacts, []any{v.tables, v.column}
+		return tableFacts, []any{v.table, v.column}
 	}
 	text := func(names []string) []string { return append([]string{}, names...) }
-	return claimFacts, []any{v.tables, v.column, text(v.claim.Functions), text(v.claim.Members), text(v.claim.Operators)}
+	return claimFacts, []any{v.table, v.column, text(v.claim.Functions), text(v.claim.Members), text(v.claim.Operators)}
 }
 
 // viewOf looks at a table. Where tx has batches and the operator of the column is known from
 // another call, the look goes with the statement that locks.
 func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
-	v := &view{tables: []string{table}, column: column, equal: operators.get(table, column)}
+	v := &view{table: table, column: column, equal: operators.get(table, column)}
 	if _, ok := tx.(batcher); ok && v.equal != "" {
 		v.pending = true
 		return v, nil
@@ -158,7 +136,7 @@ func (v *view) read(answer pgx.Rows) (err error) {
 	return v.lockable()
 }
 
-// lockable refuses tables of which some rows can't be locked.
+// lockable refuses a table of which some rows can't be locked.
 func (v *view) lockable() error {
 	switch {
 	case v.found.Unlockable == nil && v.found.Stale == nil:
@@ -166,7 +144,7 @@ func (v *view) lockable() error {
 	case v.found.Unlockable == nil:
 		return &dblock.InvalidError{Field: "query", Reason: *v.found.Stale + " may read other tables: " + rowlock.StaleReason}
 	}
-	return fmt.Errorf("%w: rows of %s can't be locked: it is a foreign table, or a view of more than tables: lock the rows of its tables",
+	return fmt.Errorf("%w: rows of %s can't be locked: it is a view or a foreign table: name the table itself",
 		dblock.ErrUnsupported, *v.found.Unlockable)
 }
 
@@ -178,7 +156,7 @@ func (v *view) keep() {
 		home = *v.found.Home
 	}
 	v.equal = "OPERATOR(" + home + ".=)"
-	operators.put(v.tables[0], v.column, v.equal)
+	operators.put(v.table, v.column, v.equal)
 }
 
 // after checks the look that went with the statement that locks, and that statement's error. The
@@ -190,7 +168,7 @@ func (v *view) after(err error) (again bool, _ error) {
 	v.pending = false
 	var failed *pgconn.PgError
 	if errors.As(err, &failed) && failed.Code == undefinedFunction {
-		operators.put(v.tables[0], v.column, "")
+		operators.put(v.table, v.column, "")
 		return false, fmt.Errorf("%w: the type of %s is not what it was: roll back and repeat: %w", dblock.ErrConflict, v.column, err)
 	}
 	if err != nil {

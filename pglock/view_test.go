@@ -11,15 +11,14 @@ import (
 )
 
 // TestALookReadsItsTablesOnly: the look at a table before its rows are locked reads what the
-// catalogs have of that table. The views of the system have more than a hundred rules, whose texts
-// are long. The control is the same question without the fences (OFFSET 0).
+// catalogs have of that table. The control is the same question without the fence (OFFSET 0).
 func TestALookReadsItsTablesOnly(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)
 	if _, err := pool.Exec(t.Context(), "CREATE TABLE seat (id int PRIMARY KEY)"); err != nil {
 		t.Fatal(err)
 	}
-	all := regexp.MustCompile(`Seq Scan on pg_(class|rewrite)|pg_class_relname_nsp_index`)
+	all := regexp.MustCompile(`Seq Scan on pg_class|pg_class_relname_nsp_index`)
 	readsAll := func(query string, args ...any) bool {
 		rows, err := pool.Query(t.Context(), "EXPLAIN "+query, args...)
 		if err != nil {
@@ -31,11 +30,10 @@ func TestALookReadsItsTablesOnly(t *testing.T) {
 		}
 		return all.MatchString(strings.Join(plan, "\n"))
 	}
-	tables := []string{"seat"}
-	if readsAll(tableFacts, tables, "id") || readsAll(claimFacts, tables, "id", []string{}, []string{}, []string{}) {
+	if readsAll(tableFacts, "seat", "id") || readsAll(claimFacts, "seat", "id", []string{}, []string{}, []string{}) {
 		t.Error("it reads a whole catalog")
 	}
-	if !readsAll(strings.ReplaceAll(tableFacts, "OFFSET 0", ""), tables, "id") {
+	if !readsAll(strings.ReplaceAll(tableFacts, "OFFSET 0", ""), "seat", "id") {
 		t.Error("the control reads a part only")
 	}
 }

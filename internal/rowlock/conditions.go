@@ -3,6 +3,7 @@ package rowlock
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Conditions are what a query calls in and behind its FROM. A server that has locked a row
@@ -12,6 +13,7 @@ type Conditions struct {
 	Functions []string // names before a bracket, some of which are no function's
 	Members   []string // names behind a dot: Postgres calls a function of a row so, too
 	Operators []string // of Postgres, those that its words stand for among them, and Cast
+	FromEnd   int      // where what follows the FROM begins
 
 	reason string // for which it is refused; empty: none
 }
@@ -41,8 +43,14 @@ const notOneTable = "it reads more than one table: the rows of all would be lock
 // Conditions reads a query.
 func (d Dialect) Conditions(query string) Conditions {
 	r := conditionReader{d: d}
+	r.found.FromEnd = len(query)
 	for s := query; s != ""; {
-		s = s[r.next(s):]
+		from := r.from
+		n := r.next(s)
+		if from && !r.from {
+			r.found.FromEnd = len(query) - len(s)
+		}
+		s = s[n:]
 	}
 	return r.found
 }
@@ -76,12 +84,15 @@ func (r *conditionReader) next(s string) int {
 		}
 		return n
 	}
-	if n := identifier(s); n > 0 {
-		folded := s[:n]
+	if n := r.d.identifier(s); n > 0 {
+		name := s[:n]
 		if r.d.Dollar {
-			folded = strings.ToLower(folded)
+			name = lower(name)
+			if r.behind && strings.ContainsFunc(name, func(c rune) bool { return unicode.ToLower(c) != c }) {
+				r.refuse("the server's encoding decides how it reads the capital letters in " + s[:n] + ": quote the name, as it is stored")
+			}
 		}
-		r.read(folded, strings.ToUpper(s[:n]))
+		r.read(name, upper(s[:n]))
 		return n
 	}
 	if s[0] <= ' ' {
@@ -153,10 +164,12 @@ func (r *conditionReader) read(name, word string) {
 	switch {
 	case word == "FROM" && r.depth == 0 && before != "DISTINCT":
 		r.behind, r.from = true, true
-	case word == "WHERE", word == "ORDER" && before != "FOR": // USE INDEX FOR ORDER BY
+	case !dotted && (word == "WHERE" || word == "ORDER" && before != "FOR"): // USE INDEX FOR ORDER BY
 		r.from = r.from && r.depth > 0
 	case r.behind && !dotted && (word == "SELECT" || word == "TABLE"):
 		r.refuse(StaleReason)
+	case !r.d.Dollar && !dotted && word == "OVER": // Postgres refuses it itself
+		r.refuse(word + otherRows)
 	case r.behind && (word == "JOIN" || word == "STRAIGHT_JOIN"):
 		r.refuse(notOneTable)
 	}

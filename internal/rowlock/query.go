@@ -11,15 +11,14 @@ import (
 
 // Dialect is how an engine's text is to be read.
 type Dialect struct {
-	Backslash bool // escapes in strings
-	Dollar    bool // $tag$ quotes
-	Hash      bool // begins a comment
+	Dollar bool // $tag$ quotes
+	Hash   bool // begins a comment
 }
 
 // The dialects.
 var (
 	Postgres = Dialect{Dollar: true}
-	MySQL    = Dialect{Backslash: true, Hash: true}
+	MySQL    = Dialect{Hash: true}
 )
 
 // CheckQuery refuses a SELECT to which LIMIT and a lock can't be added. What else is wrong with it
@@ -27,6 +26,10 @@ var (
 func (d Dialect) CheckQuery(query string) error {
 	if err := root.CheckText("query", query, 1, 1<<20); err != nil {
 		return err
+	}
+	if strings.Contains(query, `\'`) || strings.Contains(query, `\"`) {
+		return refused(`it has a backslash before a quote, and settings of the session decide whether the string ends there: ` +
+			`pass the string as an argument`)
 	}
 	words := d.words(query)
 	if len(words) == 0 || words[0] != "SELECT" {
@@ -54,6 +57,8 @@ func (d Dialect) CheckQuery(query string) error {
 		return refused(d.Conditions(query).reason)
 	case len(tables) == 0:
 		return refused("its FROM has no table: there are no rows to lock")
+	case len(tables) > 1:
+		return refused(notOneTable)
 	}
 	return nil
 }
@@ -61,6 +66,8 @@ func (d Dialect) CheckQuery(query string) error {
 // notNested: MySQL locks no rows of a sub-select. Postgres locks none of a UNION, a CTE, a function
 // or VALUES within one.
 const notNested = "its lock would not reach the rows of a sub-select in its FROM"
+
+const otherRows = " makes other rows of those that would be locked"
 
 // objection says what is wrong with a word at the query's own level.
 func (d Dialect) objection(before, word, next string) string {
@@ -78,14 +85,14 @@ func (d Dialect) objection(before, word, next string) string {
 	case "LIMIT", "FETCH", "OFFSET":
 		return "it has a " + word + " of its own: leave that out, the number is an argument"
 	case "UNION", "INTERSECT", "EXCEPT", "GROUP", "HAVING", "INTO", "OVER", "SQL_CALC_FOUND_ROWS":
-		return word + " makes other rows of those that would be locked"
+		return word + otherRows
 	case "COUNT", "SUM", "MIN", "MAX", "AVG", "GROUP_CONCAT", "JSON_ARRAYAGG", "JSON_OBJECTAGG", "BIT_AND", "BIT_OR", "BIT_XOR":
 		if next == "(" {
-			return word + " makes other rows of those that would be locked"
+			return word + otherRows
 		}
-	case "DISTINCT":
-		if before == "SELECT" {
-			return word + " makes other rows of those that would be locked"
+	case "DISTINCT", "DISTINCTROW":
+		if before != "IS" && before != "NOT" { // IS DISTINCT FROM compares
+			return word + otherRows
 		}
 	case "(":
 		if before == "FROM" || before == "JOIN" {
@@ -107,11 +114,11 @@ func (d Dialect) words(query string) (words []string) {
 			s = s[n:]
 			continue
 		}
-		n = word(s)
+		n = d.identifier(s)
 		switch {
 		case n > 0:
 			if depth == 0 {
-				words = append(words, strings.ToUpper(s[:n]))
+				words = append(words, upper(s[:n]))
 			}
 		case s[0] == ')':
 			n, depth = 1, depth-1
@@ -129,6 +136,25 @@ func (d Dialect) words(query string) (words []string) {
 	return words
 }
 
+// upper and lower fold ASCII, as servers do.
+func upper(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' {
+			return r - 'a' + 'A'
+		}
+		return r
+	}, s)
+}
+
+func lower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r - 'A' + 'a'
+		}
+		return r
+	}, s)
+}
+
 // word is how many bytes of a word s begins with.
 func word(s string) int {
 	n := strings.IndexFunc(s, func(r rune) bool {
@@ -140,15 +166,23 @@ func word(s string) int {
 	return n
 }
 
-// skip is how many bytes of a string, a quoted name or a comment s begins with.
+// skip is how many bytes of a string, a quoted name or a comment s begins with. A doubled quote is
+// the end of one string and the begin of another.
 func (d Dialect) skip(s string) int {
 	switch {
 	case s[0] == '\'' || s[0] == '"' || s[0] == '`':
-		return d.quoted(s)
-	case strings.HasPrefix(s, "--") || d.Hash && s[0] == '#':
-		return until(s, 0, "\n")
+		return until(s, 1, s[:1])
+	case d.isDashes(s) || d.Hash && s[0] == '#':
+		end := "\n"
+		if d.Dollar {
+			end = "\r\n"
+		}
+		if n := strings.IndexAny(s, end); n >= 0 {
+			return n + 1
+		}
+		return len(s)
 	case strings.HasPrefix(s, "/*"):
-		return until(s, 2, "*/")
+		return d.comment(s)
 	case d.Dollar && s[0] == '$':
 		if n := word(s[1:]) + 2; n <= len(s) && s[n-1] == '$' && (n == 2 || s[1] > '9') { // $1 is a parameter
 			return until(s, n, s[:n])
@@ -157,21 +191,30 @@ func (d Dialect) skip(s string) int {
 	return 0
 }
 
+// isDashes reports that s begins with a comment of two dashes. To MySQL 5--1 is a difference.
+func (d Dialect) isDashes(s string) bool {
+	return strings.HasPrefix(s, "--") && (d.Dollar || len(s) == 2 || s[2] <= ' ' || s[2] == 0x7f)
+}
+
+// comment is how long a comment is. Those of Postgres nest.
+func (d Dialect) comment(s string) int {
+	n := 2
+	for n < len(s) {
+		switch {
+		case strings.HasPrefix(s[n:], "*/"):
+			return n + 2
+		case d.Dollar && strings.HasPrefix(s[n:], "/*"):
+			n += d.comment(s[n:])
+		default:
+			n++
+		}
+	}
+	return n
+}
+
 func until(s string, from int, end string) int {
 	if n := strings.Index(s[from:], end); n >= 0 {
 		return from + n + len(end)
-	}
-	return len(s)
-}
-
-func (d Dialect) quoted(s string) int {
-	for i := 1; i < len(s); i++ {
-		switch {
-		case d.Backslash && s[i] == '\\' && s[0] != '`':
-			i++
-		case s[i] == s[0]: // doubled, the next one begins another
-			return i + 1
-		}
 	}
 	return len(s)
 }

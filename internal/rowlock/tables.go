@@ -47,7 +47,7 @@ func (r *reader) next(s string) int {
 	if n := r.d.skip(s); n > 0 {
 		return n
 	}
-	if n := identifier(s); n > 0 {
+	if n := r.d.identifier(s); n > 0 {
 		r.word(s[:n], top)
 		return n
 	}
@@ -88,7 +88,7 @@ func (r *reader) word(word string, top *scope) {
 	}
 	r.finish()
 	before := r.last
-	r.last = strings.ToUpper(word)
+	r.last = upper(word)
 	switch r.last {
 	case "SELECT":
 		r.nested = r.nested || len(r.scopes) > 1 && !top.other
@@ -114,7 +114,7 @@ func (r *reader) word(word string, top *scope) {
 // folded is a name without quotes as the server reads it.
 func (r *reader) folded(word string) string {
 	if r.d.Dollar { // Postgres
-		return strings.ToLower(word)
+		return lower(word)
 	}
 	return word
 }
@@ -146,10 +146,11 @@ func (r *reader) finish() {
 	r.parts, r.dotted = nil, false
 }
 
-// identifier is how many bytes of a name without quotes s begins with.
-func identifier(s string) int {
+// identifier is how many bytes of a name without quotes s begins with. Names of MySQL may begin
+// with a dollar sign.
+func (d Dialect) identifier(s string) int {
 	n := word(s)
-	for n > 0 && n < len(s) && s[n] == '$' {
+	for (n > 0 || !d.Dollar) && n < len(s) && s[n] == '$' {
 		n++
 		n += word(s[n:])
 	}

@@ -14,6 +14,8 @@ func TestTables(t *testing.T) {
 	for _, c := range []struct{ query, postgres, mysql string }{
 		{"SELECT id FROM seat", `"seat"`, "`seat`"},
 		{"SELECT id FROM Seat s WHERE id = 1 ORDER BY a, b", `"seat"`, "`Seat`"},
+		{"SELECT id FROM $Seat", `"seat"`, "`$Seat`"},
+		{"SELECT id FROM SEATÖÄ", `"seatÖÄ"`, "`SEATÖÄ`"},
 		{"select id from shop . seat as s", `"shop"."seat"`, "`shop`.`seat`"},
 		{"SELECT id FROM seat$1x s, /* , c */ b -- , d\n, e", `"b" "e" "seat$1x"`, "`b` `e` `seat$1x`"},
 		{"SELECT id FROM a JOIN b USING (x, y) LEFT JOIN c ON a.x = c.x, d WHERE e = 1", `"a" "b" "c" "d"`, "`a` `b` `c` `d`"},
