@@ -68,6 +68,7 @@ func (s *seller) newQueue(run func(context.Context, []order, bool) ([]result, er
 		Run:         run,
 		Key:         func(o order) string { return o.lane() },
 		Others:      func(o order) []string { return others(&o) },
+		Common:      cartLane,
 		Classify:    s.retry.classOfBatch,
 		Blocked:     isBlocked,
 		Weight:      func(o order) int { return max(1, len(o.lines)) },
