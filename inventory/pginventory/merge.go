@@ -152,13 +152,17 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 	return books, err
 }
 
-// linger waits for the stock of SKUs that was found locked, and leaves it if that takes long.
+// linger waits for the stock of SKUs that was found locked, and leaves it if that takes long for all
+// of them together.
 func (d *database) linger(ctx context.Context, send sender, ask driver.ReadRequest, books *driver.Books, skus []string) error {
 	found := newBooks(ask)
 	var trip statements
 	trip.add("savepoint linger")
-	trip.add(postgres.SetLockTimeout, strconv.FormatInt(driver.InOrderTime.Milliseconds(), 10))
-	trip.addStock(pgdb.LockStock, found.Stock, skus)
+	trip.add(beginWait)
+	for _, sku := range skus {
+		trip.add(boundRest, driver.InOrderTime.Milliseconds())
+		trip.addStock(pgdb.LockStock, found.Stock, []string{sku})
+	}
 	trip.add(postgres.SetLockTimeout, lockTimeoutMs(ctx))
 	trip.addKeys(ask.Keys, &found)
 	err := send(ctx, trip)

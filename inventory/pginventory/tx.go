@@ -142,6 +142,15 @@ func lockTimeout(ctx context.Context) time.Duration {
 	return max(time.Millisecond, time.Until(deadline)*2/5)
 }
 
+// beginWait begins a time for several waits together. boundRest bounds the next one by what is left
+// of so many milliseconds, and by one if nothing is: then only a row that is free is locked.
+const (
+	beginWait = "select pg_catalog.set_config('dblock.wait_began', " + nowMs + "::text, true)"
+	boundRest = "select pg_catalog.set_config('lock_timeout', greatest(1::bigint, $1::bigint - " + nowMs +
+		" + pg_catalog.current_setting('dblock.wait_began')::bigint)::text, true)"
+	nowMs = "(extract(epoch from pg_catalog.clock_timestamp()) * 1000::numeric)::bigint"
+)
+
 // lockTimeoutMs is lockTimeout in milliseconds.
 func lockTimeoutMs(ctx context.Context) string {
 	return strconv.FormatInt(lockTimeout(ctx).Milliseconds(), 10)
