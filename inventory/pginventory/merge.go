@@ -152,7 +152,7 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 	return books, err
 }
 
-// linger waits for the stock of SKUs that was found locked, and leaves it if that takes long for all
+// linger waits for the stock of SKUs that was found locked. It leaves it if that takes long for all
 // of them together.
 func (d *database) linger(ctx context.Context, send sender, ask driver.ReadRequest, books *driver.Books, skus []string) error {
 	found := newBooks(ask)
