@@ -15,9 +15,10 @@ type order struct {
 	Request
 	lines []Line // sorted by SKU, no two the same; nil: the Request itself is the only one
 
-	open   bool // another open transaction writes its key, as far as is known
-	looked bool // it is to be decided with what is recorded at hand: see seller.decide
-	swept  bool // its buyer's expired holds were swept
+	open   bool   // another open transaction writes its key, as far as is known
+	behind string // the lane of a limit of its, whose orders wait for a lock; empty: there is none
+	looked bool   // it is to be decided with what is recorded at hand: see seller.decide
+	swept  bool   // its buyer's expired holds were swept
 
 	unresolved bool // an attempt of it may yet be committed: a refusal is recorded
 }
@@ -98,6 +99,8 @@ func (o *order) lane() string {
 	switch {
 	case o.open:
 		return keyLane(o.Key)
+	case o.behind != "":
+		return o.behind
 	case o.lines != nil:
 		return cartLane
 	}

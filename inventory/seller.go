@@ -68,6 +68,7 @@ func (s *seller) newQueue(run func(context.Context, []order, bool) ([]result, er
 		Run:         run,
 		Key:         func(o order) string { return o.lane() },
 		Others:      func(o order) []string { return others(&o) },
+		Common:      cartLane,
 		Classify:    s.retry.classOfBatch,
 		Blocked:     isBlocked,
 		Weight:      func(o order) int { return max(1, len(o.lines)) },
@@ -127,7 +128,7 @@ func (s *seller) reserve(ctx context.Context, o order) (Reservation, error) {
 
 // decide sends an order through the stages. What the cache says of it leaves some of them out.
 func (s *seller) decide(ctx context.Context, o order) (outcome, error) {
-	o.open = s.sales.IsBlocked(keyLane(o.Key))
+	o.open, o.behind = s.sales.IsBlocked(keyLane(o.Key)), s.lockedLimit(&o)
 	if s.direct != nil && o.isPlain() && !s.caps.Hooked && !o.open && !s.seemsDecided(&o) {
 		got, err := s.direct.DoWithin(ctx, o, s.o.Timeout/directPatience)
 		if isUnsent := errors.Is(err, batch.ErrNotSent) && ctx.Err() == nil; !got.passed && !isUnsent {
@@ -149,6 +150,20 @@ func (s *seller) decide(ctx context.Context, o order) (outcome, error) {
 	}
 	o.looked = true
 	return s.sales.Do(ctx, o)
+}
+
+// lockedLimit returns the lane of a limit of an order, whose orders wait for a lock; empty: there
+// is none. Another batch would have to find again that it is locked.
+func (s *seller) lockedLimit(o *order) string {
+	for _, l := range o.each() {
+		if l.Limit == 0 {
+			continue
+		}
+		if lane := quotaLane(driver.Quota{SKU: l.SKU, Buyer: o.Buyer}); s.sales.IsBlocked(lane) {
+			return lane
+		}
+	}
+	return ""
 }
 
 // seemsDecided reports that an order is recorded, over its limit or wants more than is left, as far

@@ -126,7 +126,10 @@ func (q *Queue[Q, A]) nextBatch() batch[Q, A] {
 // take moves calls of a lane to a batch while they fit. It reports whether the batch is full.
 func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 	taken := 0
-	for ; l.live > 0 && !full; taken++ {
+	for l.live > 0 && !full {
+		if q.move(l) {
+			continue
+		}
 		weight := q.o.Weight(l.head().req)
 		if full = len(b.calls) >= q.maxBatch() || len(b.calls) > 0 && b.weight+weight > q.o.MaxWeight; full {
 			break
@@ -136,6 +139,10 @@ func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 		}
 		b.weight += weight
 		b.calls = append(b.calls, l.pop())
+		taken++
+	}
+	if taken == 0 {
+		q.dropIdle(l) // all of its calls have moved
 	}
 	if taken > 0 {
 		l.carried()

@@ -21,6 +21,7 @@ type call[Q, A any] struct {
 	behind string    // where it is to wait; empty: in the lane of its own key
 	since  time.Time // when it was first answered Alone
 	due    time.Time // when it waits no longer for statements with its other keys; zero: it does not
+	stood  time.Time // when it first waited for one of them that stands aside
 }
 
 // lane is the queue of calls for one key.
@@ -42,6 +43,9 @@ type lane[Q, A any] struct {
 }
 
 func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.flying == 0 && !l.resting && !l.wanted }
+
+// waits reports whether its calls wait for a lock.
+func (l *lane[Q, A]) waits() bool { return l.blocked > 0 || l.resting }
 
 // mayBegin reports whether a statement may carry this lane now, if each key has perKey at most.
 func (l *lane[Q, A]) mayBegin(perKey int) bool {

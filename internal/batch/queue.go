@@ -31,6 +31,10 @@ type Options[Q, A any] struct {
 	// one in flight carries such a key, but for slow ones: see several.go. Default: nothing.
 	Others func(Q) []string
 
+	// Common is a Key of requests that may have nothing in common but that. One whose other key is
+	// locked waits in the lane of that key. Default: none.
+	Common string
+
 	// Name is how an error names a key. Default: quoted.
 	Name func(key string) string
 
@@ -196,7 +200,7 @@ func (q *Queue[Q, A]) beginSingle(l *lane[Q, A], req Q) *inFlight[Q, A] {
 		return nil
 	}
 	b := batch[Q, A]{lanes: []*lane[Q, A]{l}}
-	others, wait := q.free(req, l, &b)
+	others, wait := q.free(req, l, &b, time.Time{})
 	if wait > 0 {
 		return nil
 	}

@@ -10,8 +10,9 @@ import (
 // flight carries one of its keys, and none that does begins before it.
 //
 // A slow statement is waited for no longer than carriesFor. One that stands aside may wait for a
-// lock of another process, and is waited for no longer than asideFor. Then Run passes over what it
-// finds locked.
+// lock of another process, and is waited for no longer than asideFor, once. Then Run passes over
+// what it finds locked. A request of the lane Options.Common waits for no such statement: those
+// behind it may need none of its keys. It moves to the lane of the key that is locked.
 
 const (
 	carriesFor = time.Second
@@ -28,8 +29,9 @@ func (l *lane[Q, A]) carried() {
 }
 
 // free returns the other keys of a request that a batch does not carry, and for how long statements
-// in flight are waited for that carry one of them; 0: for none.
-func (q *Queue[Q, A]) free(req Q, own *lane[Q, A], b *batch[Q, A]) (others []string, wait time.Duration) {
+// in flight are waited for that carry one of them; 0: for none. stood is when the request first
+// waited for one that stands aside.
+func (q *Queue[Q, A]) free(req Q, own *lane[Q, A], b *batch[Q, A], stood time.Time) (others []string, wait time.Duration) {
 	for _, key := range q.o.Others(req) {
 		l := q.lanes[key]
 		if l == own || l != nil && (slices.Contains(b.others, l) || slices.Contains(b.lanes, l)) {
@@ -39,11 +41,14 @@ func (q *Queue[Q, A]) free(req Q, own *lane[Q, A], b *batch[Q, A]) (others []str
 		if l == nil || l.flying == 0 {
 			continue
 		}
-		most := carriesFor
+		most, since := carriesFor, l.began
 		if l.blocked > 0 {
 			most = asideFor
+			if !stood.IsZero() {
+				since = stood
+			}
 		}
-		wait = max(wait, most-time.Since(l.began))
+		wait = max(wait, most-time.Since(since))
 	}
 	return others, wait
 }
@@ -60,13 +65,17 @@ func (q *Queue[Q, A]) carry(b *batch[Q, A], others []string) {
 
 // reserve has a batch carry the other keys of a call. It returns false if the call is to wait.
 func (q *Queue[Q, A]) reserve(c *call[Q, A], b *batch[Q, A]) bool {
-	others, wait := q.free(c.req, c.lane, b)
+	others, wait := q.free(c.req, c.lane, b, c.stood)
 	if wait <= 0 {
 		q.carry(b, others)
 		return true
 	}
 	q.stands = append(q.stands, c.lane)
-	if !slices.ContainsFunc(others, q.standsAside) { // such a wait is long, and stops no others
+	if slices.ContainsFunc(others, q.standsAside) { // such a wait is long, and stops no others
+		if c.stood.IsZero() {
+			c.stood = time.Now()
+		}
+	} else {
 		q.want(others)
 		for _, next := range c.lane.calls[:min(len(c.lane.calls), q.o.MaxBatch)] { // to be sent together
 			q.want(q.o.Others(next.req))
@@ -89,6 +98,23 @@ func (q *Queue[Q, A]) reserve(c *call[Q, A], b *batch[Q, A]) bool {
 func (q *Queue[Q, A]) standsAside(key string) bool {
 	l := q.lanes[key]
 	return l != nil && l.blocked > 0
+}
+
+// move has the first call of the lane Options.Common wait in the lane of one of its other keys,
+// whose calls wait for a lock. It returns false if there is none.
+func (q *Queue[Q, A]) move(from *lane[Q, A]) bool {
+	if q.o.Common == "" || from.key != q.o.Common {
+		return false
+	}
+	for _, key := range q.o.Others(from.head().req) {
+		if to := q.lanes[key]; to != nil && to.waits() {
+			c := from.pop()
+			c.sent, c.lane = false, to
+			to.push(c)
+			return true
+		}
+	}
+	return false
 }
 
 // want has no statement begin that carries one of these keys.

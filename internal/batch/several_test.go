@@ -215,3 +215,67 @@ func TestACartThatStandsAsideLetsItsOtherKeysGo(t *testing.T) {
 		r.wantsIdle(t)
 	})
 }
+
+// TestACartThatWaitsForALockStopsNoOtherCart: it waits in the lane of what is locked, for as long
+// as that takes. Carts that come later and share none of its locked keys are sent meanwhile.
+func TestACartThatWaitsForALockStopsNoOtherCart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newCartRig()
+		r.o.Common = "carts"
+		var ends []chan error
+		var locked []statement
+		for n, key := range []string{"a", "b"} {
+			ends = append(ends, r.do(t.Context(), key, 80+n), r.do(t.Context(), key, 90+n))
+			r.sends(t, 80+n).answer() // the only one that can't stand aside
+			locked = append(locked, r.sends(t, 90+n))
+			if !Yield(locked[n].ctx) {
+				t.Fatal("the statement can't stand aside")
+			}
+		}
+		for n := range 10 {
+			ends = append(ends, r.do(t.Context(), []string{"cart:a,x", "cart:x,b"}[n%2], n))
+			r.quiet(t)
+			ends = append(ends, r.do(t.Context(), "cart:x,y", 10+n))
+			r.sends(t, 10+n).answer()
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		gone := r.do(ctx, "cart:a,b", 50)
+		leave()
+		want(t, gone, context.Canceled)
+		locked[0].answer()
+		r.sends(t, 0, 2, 4, 6, 8).answer()
+		locked[1].answer()
+		r.sends(t, 1, 3, 5, 7, 9).answer()
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+		r.wantsIdle(t)
+	})
+}
+
+// TestACartWaitsOnceForStatementsAside: however often another one begins to wait for its key.
+func TestACartWaitsOnceForStatementsAside(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newCartRig()
+		ends := []chan error{r.do(t.Context(), "a", 8), r.do(t.Context(), "a", 0)}
+		r.sends(t, 8).answer()
+		a := r.sends(t, 0)
+		if !Yield(a.ctx) {
+			t.Fatal("the statement can't stand aside")
+		}
+		ends = append(ends, r.do(t.Context(), "cart:a,b", 1))
+		time.Sleep(asideFor / 2)
+		r.mu.Lock()
+		r.laneOf("a").carried() // another one has begun, and ends at once
+		r.laneOf("a").flying--
+		r.mu.Unlock()
+		time.Sleep(asideFor/2 + time.Millisecond)
+		r.sends(t, 1).answer()
+		a.answer()
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+		time.Sleep(carriesFor)
+		r.wantsIdle(t)
+	})
+}

@@ -109,5 +109,5 @@ func (q *Queue[Q, A]) IsBlocked(key string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lanes[key]
-	return l != nil && (l.blocked > 0 || l.resting)
+	return l != nil && l.waits()
 }

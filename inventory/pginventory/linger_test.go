@@ -1,7 +1,9 @@
 package pginventory
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,4 +53,48 @@ func TestABrieflyLockedSKUIsWaitedFor(t *testing.T) {
 		}
 	}
 	t.Errorf("passed over an SKU that was locked for a moment, %d times", tries)
+}
+
+// TestLingeringIsBoundedInAll: others lock many SKUs, one after the other for a moment each. A
+// transaction that lingers has another SKU locked no longer than if they had locked one.
+func TestLingeringIsBoundedInAll(t *testing.T) {
+	t.Parallel()
+	const n, each, most = 99, 15 * time.Millisecond, 700 * time.Millisecond
+	db, ctx := testdb.MigratedPostgres(t), t.Context()
+	_, err := db.Exec(ctx, "INSERT INTO dblock_stock (sku, bucket, available) VALUES ('k', 0, 9)")
+	require.NoError(t, err)
+	d, err := open(ctx, db, "", nil)
+	require.NoError(t, err)
+	ask := driver.ReadRequest{SKUs: []string{"k"}, WaitFor: "k", Lingers: true, Units: map[string]int64{"k": 1}}
+	others, err := db.Acquire(ctx)
+	require.NoError(t, err)
+	defer others.Release()
+	exec := func(query string, args ...any) {
+		_, err := others.Exec(ctx, query, args...)
+		require.NoError(t, err)
+	}
+	exec("BEGIN")
+	for i := n; i > 0; i-- { // those that are waited for last are locked first
+		sku := fmt.Sprintf("o%02d", i)
+		_, err := db.Exec(ctx, "INSERT INTO dblock_stock (sku, bucket, available) VALUES ($1, 0, 9)", sku)
+		require.NoError(t, err)
+		exec("SAVEPOINT " + sku)
+		exec("SELECT FROM dblock_stock WHERE sku = $1 FOR UPDATE", sku)
+	}
+	for i := range n {
+		sku := fmt.Sprintf("o%02d", i+1)
+		ask.SKUs, ask.Units[sku] = append(ask.SKUs, sku), 1
+	}
+	took := make(chan time.Duration, 1)
+	go func() {
+		began := time.Now()
+		_ = d.Transact(ctx, ask, func(driver.Books) driver.Plan { return driver.Plan{} })
+		took <- time.Since(began)
+	}()
+	for i := range n {
+		time.Sleep(each)
+		exec(fmt.Sprintf("ROLLBACK TO SAVEPOINT o%02d", i+1))
+	}
+	exec("ROLLBACK")
+	require.Less(t, <-took, most)
 }

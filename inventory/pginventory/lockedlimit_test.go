@@ -64,3 +64,57 @@ func TestALockedLimitStopsNoOtherCart(t *testing.T) {
 	stop()
 	waiting.Wait()
 }
+
+// TestALimitThatIsBeingInsertedStopsNoOtherOrder: another transaction has inserted the limit of a
+// buyer, whose carts wait. Other orders for an SKU of these carts are sold meanwhile.
+func TestALimitThatIsBeingInsertedStopsNoOtherOrder(t *testing.T) {
+	t.Parallel()
+	const orders, most = 50, 10 * time.Second
+	pool := testdb.MigratedPostgres(t)
+	store, err := pginventory.New(t.Context(), pool, inventory.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sku := range []string{"coupon", "hot"} {
+		if _, err := store.Restock(t.Context(), inventory.Adjustment{ID: sku, SKU: sku, Delta: 10_000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "INSERT INTO dblock_quota (sku, buyer, used, most) VALUES ('coupon', 'b', 0, 0)"); err != nil {
+		t.Fatal(err)
+	}
+	var waiting sync.WaitGroup
+	sell := func(r inventory.Request, more ...inventory.Line) {
+		var err error
+		if more == nil {
+			_, err = store.Reserve(t.Context(), r)
+		} else {
+			lines := append(more, inventory.Line{SKU: r.SKU, Qty: r.Qty, Limit: r.Limit})
+			_, err = store.ReserveAll(t.Context(), inventory.Cart{Key: r.Key, Buyer: r.Buyer, Lines: lines})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	began := time.Now()
+	for n := 0; n < orders && time.Since(began) < most; n++ {
+		limited := inventory.Request{Key: fmt.Sprint("single ", n), SKU: "coupon", Qty: 1, Buyer: "b", Limit: 1000}
+		waiting.Go(func() { sell(limited) })
+		cart := limited
+		cart.Key = fmt.Sprint("cart ", n)
+		waiting.Go(func() { sell(cart, inventory.Line{SKU: "hot", Qty: 1}) })
+		sell(inventory.Request{Key: fmt.Sprint("hot ", n), SKU: "hot", Qty: 1})
+		sell(inventory.Request{Key: fmt.Sprint("other ", n), SKU: "coupon", Qty: 1, Buyer: fmt.Sprint(n), Limit: 1})
+	}
+	if took := time.Since(began); took > most {
+		t.Errorf("%d orders took %v", 2*orders, took)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	waiting.Wait()
+}

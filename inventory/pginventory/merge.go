@@ -23,10 +23,13 @@ func (d *database) Transact(ctx context.Context, ask driver.ReadRequest, decide 
 		return err
 	}
 	defer conn.Release() // which closes it if the transaction is still open
-	var begin statements
-	begin.add(postgres.BeginReadCommitted)
-	begin.add(bound, waitOf(ctx, ask))
-	books, err := d.read(ctx, d.inBatch(conn), d.OnHost(conn), begin, ask)
+	books, err := d.begin(ctx, conn, ask)
+	if isQuotaOpen(err) {
+		postgres.RollbackConn(ctx, conn.Conn())
+		if ask.Quotas, err = d.closedQuotas(ctx, conn, ask.Quotas); err == nil {
+			books, err = d.begin(ctx, conn, ask)
+		}
+	}
 	if err != nil {
 		postgres.RollbackConn(ctx, conn.Conn())
 		return sqlerr.Unwritten(err)
@@ -44,6 +47,14 @@ func (d *database) Transact(ctx context.Context, ask driver.ReadRequest, decide 
 		postgres.RollbackConn(ctx, conn.Conn())
 	}
 	return err
+}
+
+// begin begins a transaction, and reads in it.
+func (d *database) begin(ctx context.Context, conn *pgxpool.Conn, ask driver.ReadRequest) (driver.Books, error) {
+	var begin statements
+	begin.add(postgres.BeginReadCommitted)
+	begin.add(bound, waitOf(ctx, ask))
+	return d.read(ctx, d.inBatch(conn), d.OnHost(conn), begin, ask)
 }
 
 // waitOf is how long a transaction waits for a lock, in milliseconds.
@@ -93,15 +104,13 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 	if ask.WaitQuotas {
 		quotas = pgdb.LockQuotas
 	}
-	books, trip := newBooks(ask), begin
+	books, trip, added := newBooks(ask), begin, ask.WaitQuotas
 	if len(ask.Quotas) > 0 {
-		skus, buyers := quotaColumns(ask.Quotas)
-		bounds := !ask.WaitQuotas && !driver.IsBrief(ctx) // an INSERT waits for another transaction's of the same row
-		if bounds {
-			trip.add(postgres.SetLockTimeout, lockTimeoutMs(driver.Briefly(ctx)))
+		if !ask.WaitQuotas {
+			trip.add(postgres.SetLockTimeout, quotaTimeout)
 		}
-		trip.add(pgdb.AddQuotas, skus, buyers)
-		if bounds {
+		trip.addMissing(ask.Quotas, func() { added = true })
+		if !ask.WaitQuotas {
 			trip.add(postgres.SetLockTimeout, waitOf(ctx, ask))
 		}
 	}
@@ -119,6 +128,9 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 	}
 	trip.addKeys(ask.Keys, &books)
 	if err := send(ctx, trip); err != nil {
+		if len(ask.Quotas) > 0 && !added && postgres.IsLocked(err) {
+			err = &quotaOpenError{err}
+		}
 		return driver.Books{}, err
 	}
 	skipped, err := d.skipped(ctx, on, ask, books.Stock)
@@ -140,13 +152,17 @@ func (d *database) read(ctx context.Context, send sender, on pgdb.DBTX, begin st
 	return books, err
 }
 
-// linger waits for the stock of SKUs that was found locked, and leaves it if that takes long.
+// linger waits for the stock of SKUs that was found locked. It leaves it if that takes long for all
+// of them together.
 func (d *database) linger(ctx context.Context, send sender, ask driver.ReadRequest, books *driver.Books, skus []string) error {
 	found := newBooks(ask)
 	var trip statements
 	trip.add("savepoint linger")
-	trip.add(postgres.SetLockTimeout, strconv.FormatInt(driver.InOrderTime.Milliseconds(), 10))
-	trip.addStock(pgdb.LockStock, found.Stock, skus)
+	trip.add(beginWait)
+	for _, sku := range skus {
+		trip.add(boundRest, driver.InOrderTime.Milliseconds())
+		trip.addStock(pgdb.LockStock, found.Stock, []string{sku})
+	}
 	trip.add(postgres.SetLockTimeout, lockTimeoutMs(ctx))
 	trip.addKeys(ask.Keys, &found)
 	err := send(ctx, trip)

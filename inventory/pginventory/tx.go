@@ -3,6 +3,8 @@ package pginventory
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,8 +75,12 @@ func oneByOne(on pgdb.DBTX) sender {
 	return func(ctx context.Context, all statements) error {
 		for _, s := range all {
 			if s.scan == nil {
-				if _, err := on.Exec(ctx, s.sql, s.args...); err != nil {
+				tag, err := on.Exec(ctx, s.sql, s.args...)
+				if err != nil {
 					return err
+				}
+				if s.done != nil {
+					s.done(tag.String())
 				}
 				continue
 			}
@@ -136,6 +142,15 @@ func lockTimeout(ctx context.Context) time.Duration {
 	return max(time.Millisecond, time.Until(deadline)*2/5)
 }
 
+// beginWait begins a time for several waits together. boundRest bounds the next one by what is left
+// of so many milliseconds, and by one if nothing is: then only a row that is free is locked.
+const (
+	beginWait = "select pg_catalog.set_config('dblock.wait_began', " + nowMs + "::text, true)"
+	boundRest = "select pg_catalog.set_config('lock_timeout', greatest(1::bigint, $1::bigint - " + nowMs +
+		" + pg_catalog.current_setting('dblock.wait_began')::bigint)::text, true)"
+	nowMs = "(extract(epoch from pg_catalog.clock_timestamp()) * 1000::numeric)::bigint"
+)
+
 // lockTimeoutMs is lockTimeout in milliseconds.
 func lockTimeoutMs(ctx context.Context) string {
 	return strconv.FormatInt(lockTimeout(ctx).Milliseconds(), 10)
@@ -193,4 +208,75 @@ func rollbackAndConfirm(ctx context.Context, conn *pgxpool.Conn) error {
 	batch.Queue("rollback")
 	batch.Queue(pgdb.ConfirmCommits)
 	return conn.SendBatch(ctx, &batch).Close()
+}
+
+// An INSERT of a quota waits for another transaction that has inserted the same one and has not
+// ended. No statement passes over such a row: it is not to be seen. So a batch waits for it for
+// quotaTimeout. Then the open quotas are found, one after the other, and the batch goes on without
+// them. To its orders they are locked.
+
+const (
+	quotaTimeout = "10" // milliseconds
+
+	// findTime is how long open quotas are looked for. Those that are left then are taken for open.
+	findTime = 50 * time.Millisecond
+)
+
+// quotaOpenError is how a batch ends that met an open quota. It has nothing locked.
+type quotaOpenError struct{ error }
+
+func (e *quotaOpenError) Unwrap() error { return e.error }
+
+func isQuotaOpen(err error) bool {
+	var open *quotaOpenError
+	return errors.As(err, &open)
+}
+
+// addMissing adds what makes quotas that are missing. done is called when it has made them.
+func (s *statements) addMissing(quotas []driver.Quota, done func()) {
+	skus, buyers := quotaColumns(quotas)
+	*s = append(*s, statement{sql: pgdb.AddQuotas, args: []any{skus, buyers}, done: func(string) { done() }})
+}
+
+// closedQuotas returns those quotas that no open transaction of others has inserted. It inserts
+// those that are missing, one by one, and takes them back.
+func (d *database) closedQuotas(ctx context.Context, conn *pgxpool.Conn, quotas []driver.Quota) ([]driver.Quota, error) {
+	began := time.Now()
+	there := make(map[driver.Quota]int64)
+	try := func(add func(*statements)) error {
+		var trip statements
+		trip.add(postgres.BeginReadCommitted)
+		trip.add(bound, keyTimeout)
+		add(&trip)
+		trip.add("rollback")
+		err := d.inBatch(conn)(ctx, trip)
+		if err != nil {
+			postgres.RollbackConn(ctx, conn.Conn())
+		}
+		return err
+	}
+	if err := try(func(trip *statements) { trip.addQuotas(pgdb.ReadQuotas, quotas, there) }); err != nil {
+		return nil, err
+	}
+	open := make(map[driver.Quota]bool)
+	missing := slices.DeleteFunc(slices.Clone(quotas), func(q driver.Quota) bool { _, known := there[q]; return known })
+	for len(missing) > 0 && time.Since(began) < findTime {
+		n := 0 // are not open
+		err := try(func(trip *statements) {
+			for i := range missing {
+				trip.addMissing(missing[i:i+1], func() { n++ })
+			}
+		})
+		switch missing = missing[n:]; {
+		case len(missing) > 0 && postgres.IsLocked(err):
+			open[missing[0]] = true
+			missing = missing[1:]
+		case err != nil:
+			return nil, err
+		}
+	}
+	for _, q := range missing {
+		open[q] = true
+	}
+	return slices.DeleteFunc(slices.Clone(quotas), func(q driver.Quota) bool { return open[q] }), nil
 }
