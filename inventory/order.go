@@ -16,7 +16,7 @@ type order struct {
 	lines []Line // sorted by SKU, no two the same; nil: the Request itself is the only one
 
 	open   bool   // another open transaction writes its key, as far as is known
-	behind string // the lane of a limit of its, whose orders wait for a lock; empty: there is none
+	behind string // the lane of a limit of its, whose orders wait for a lock; empty: there is none.
 	looked bool   // it is to be decided with what is recorded at hand: see seller.decide
 	swept  bool   // its buyer's expired holds were swept
 

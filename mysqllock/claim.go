@@ -23,7 +23,7 @@ import (
 //
 // Errors are those of LockRow, but for ErrNoRows. An *dblock.InvalidError is for a query that
 // already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or behind its
-// FROM, DISTINCT, an aggregate, a window function, or not just one table; and for one with a
+// FROM, DISTINCT, an aggregate, a window function, or not just one table. It is for one with a
 // backslash before a quote, as sql_mode decides whether the string ends there: pass it as an
 // argument. It is also for one that calls a stored function behind its FROM: the server would
 // select a row by other tables as they were before the lock. The tables, the functions and the plan

@@ -34,8 +34,8 @@ import (
 //   - by an operator, or by a cast with :: or CAST
 //   - in a policy of row level security
 //
-// Other calls can't be seen in the text, and are not refused: an implicit cast, the CHECK of a
-// column's domain, s.f with a parameter that is polymorphic, a record or has a default, and
+// Other calls can't be seen in the text, and are not refused: an implicit cast, and the CHECK of a
+// column's domain. So are s.f with a parameter that is polymorphic, a record or has a default, and
 // functions in C that run queries, as those of dblink do.
 func Claim[T any](
 	ctx context.Context, tx Tx, o dblock.RowLock, n int, row pgx.RowToFunc[T], query string, args ...any,

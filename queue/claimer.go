@@ -45,7 +45,7 @@ type claimer struct {
 	limit    int               // how many jobs a claim asks for at most
 	patience time.Duration     // how long a claim may take
 	refused  int               // claims in a row
-	suspect  driver.ID         // the next claim shows whether the server refuses it; zero: none
+	suspect  driver.ID         // the next claim shows whether the server refuses it; zero: none.
 	suspects []driver.Record   // the first ready jobs, since the last claim that was not refused
 	passed   passed[driver.ID] // jobs: see suspectFirst
 }
@@ -186,8 +186,8 @@ func (c *claimer) isRefused(b *syncBatch, is sqlerr.Class) (first, atOnce bool) 
 	return b.Claim.Max == 1, atOnce
 }
 
-// suspectFirst suspects the first job that is ready: the server has refused to have it claimed, by a
-// trigger of the host's, for example. The next claim shows whether it was another job. found is
+// suspectFirst suspects the first job that is ready: the server has refused to have it claimed, by
+// a trigger of the host's, for example. The next claim shows whether it was another job. found is
 // false if there is no such job, or too many are passed over.
 func (c *claimer) suspectFirst() (found bool) {
 	for _, r := range c.suspects {

@@ -11,7 +11,7 @@ import (
 // read.
 type Conditions struct {
 	Functions []string // names before a bracket, some of which are no function's
-	Members   []string // names behind a dot: Postgres calls a function of a row so, too
+	Members   []string // names behind a dot: Postgres calls a function of a row so, too.
 	Operators []string // of Postgres, those that its words stand for among them, and Cast
 	FromEnd   int      // where what follows the FROM begins
 
