@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	"testing"
 	"time"
 )
@@ -31,16 +30,6 @@ func TestOnlySlowStatementsKeepConnections(t *testing.T) {
 		}
 		if got := l.mayWait(now, step.took, wait); got != step.want {
 			t.Errorf("step %d: the server may wait: %v", i+1, got)
-		}
-	}
-}
-
-// TestLongReadsKeepNoConnections: a statement that reads much takes long without a wait.
-func TestLongReadsKeepNoConnections(t *testing.T) {
-	t.Parallel()
-	for ctx, want := range map[context.Context]time.Duration{t.Context(): time.Second, ReadsMuch(t.Context()): 0} {
-		if got := waited(ctx, time.Second); got != want {
-			t.Errorf("the server may have waited for %v, want %v", got, want)
 		}
 	}
 }

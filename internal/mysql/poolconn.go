@@ -117,26 +117,10 @@ func (l *left) mayWait(now time.Time, took, wait time.Duration) bool {
 	return now.UnixNano() < l.slow.Load()
 }
 
-type readsMuchKey struct{}
-
-// ReadsMuch is ctx for a statement that may take long though the server waits for nothing. That it
-// does is no reason to count its connection as in use.
-func ReadsMuch(ctx context.Context) context.Context {
-	return context.WithValue(ctx, readsMuchKey{}, true)
-}
-
-// waited is for how long the server may have waited in a statement that took so long.
-func waited(ctx context.Context, took time.Duration) time.Duration {
-	if ctx.Value(readsMuchKey{}) != nil {
-		return 0
-	}
-	return took
-}
-
 // linger gives back a connection whose caller has left during a statement that took so long.
 func (p Pool) linger(ctx context.Context, conn *sql.Conn, took time.Duration) {
 	wait := serverWait(ctx)
-	if !p.left.mayWait(time.Now(), waited(ctx, took), wait) {
+	if !p.left.mayWait(time.Now(), took, wait) {
 		_ = conn.Close()
 		return
 	}
