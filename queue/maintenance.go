@@ -38,6 +38,10 @@ const (
 // starved: of a connection of its pool, for example.
 var errSlow = errors.New("it was slow")
 
+// errAllRefused says that the server has refused all that this process has promoted for a while. It
+// may not refuse it to the user of another process.
+var errAllRefused = errors.New("all was refused")
+
 // maintainer does the maintenance of a worker.
 type maintainer struct {
 	w      *worker
@@ -49,10 +53,17 @@ type maintainer struct {
 func (m *maintainer) tasks() []maintenanceTask {
 	var all []maintenanceTask
 	if m.w.o.Promote >= 0 {
+		var promoted time.Time // when it last did
 		promote := func(ctx context.Context) error {
 			began := time.Now()
 			n, refused, err := m.q.promote(ctx)
 			m.refused("promoting a job", refused)
+			switch {
+			case n > 0:
+				promoted = time.Now()
+			case err == nil && refused != nil && time.Since(promoted) > refusedFor:
+				return errAllRefused
+			}
 			if err == nil && n < promoteStep && time.Since(began) >= slowPromotion {
 				return errSlow
 			}
@@ -193,22 +204,23 @@ func (m *maintainer) watch(t maintenanceTask, giveUp func()) (stop func()) {
 	return func() { close(done) }
 }
 
-// repeatOne calls giveUp after maxFailures failures in a row, and after one that took long. A task
-// that was slow has failed, too.
+// repeatOne calls giveUp after maxFailures failures in a row, after one that took long, and if all
+// was refused. A task that was slow has failed, too.
 func (m *maintainer) repeatOne(ctx context.Context, t maintenanceTask, giveUp func()) {
 	for failures := 0; ; {
 		began := time.Now()
 		stop := m.watch(t, giveUp)
 		err := t.do(ctx)
 		stop()
-		if err != nil && !errors.Is(err, errSlow) && ctx.Err() == nil {
+		isRefused := errors.Is(err, errAllRefused)
+		if err != nil && !errors.Is(err, errSlow) && !isRefused && ctx.Err() == nil {
 			m.q.trouble(t.doing, err)
 		}
 		failures++
 		if err == nil {
 			failures = 0
 		}
-		if failures == maxFailures || err != nil && time.Since(began) >= slowFailure {
+		if failures == maxFailures || isRefused || err != nil && time.Since(began) >= slowFailure {
 			giveUp()
 			failures = 0
 		}

@@ -21,7 +21,7 @@ const (
 	ofEachStep  = 100  // of each queue, in one statement
 	lookPause   = 10   // times as long as a look beside the backlog took: the next one begins after that
 
-	refusedFor   = 30 * time.Second // a job that the server refuses is due again after that.
+	refusedFor   = 15 * time.Second // a job that the server refuses is due again after that.
 	everDue      = 100 * 365 * 24 * time.Hour
 	sinceSlack   = time.Second      // jobs are committed a little later than their time
 	longestSince = 10 * time.Second // and the TTL: another process may have looked last, and be gone
