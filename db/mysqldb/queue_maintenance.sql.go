@@ -328,12 +328,14 @@ func (q *Queries) LockScheduled(ctx context.Context, db DBTX, runUs int64, jobID
 }
 
 const PostponeJob = `-- name: PostponeJob :exec
-UPDATE dblock_queue_scheduled s SET s.run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
+INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key, retry)
+SELECT TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)), s.job_id, s.queue, s.priority, s.group_key, s.retry
+FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
   AND s.job_id = ?
 `
 
-// A job that the server refuses to make ready is due again after a while.
+// A later row of a job that the server refuses to make ready. The caller has locked the old row.
 func (q *Queries) PostponeJob(ctx context.Context, db DBTX, afterUs int64, runUs int64, jobID []byte) error {
 	_, err := db.ExecContext(ctx, PostponeJob, afterUs, runUs, jobID)
 	return err

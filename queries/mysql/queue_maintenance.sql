@@ -19,9 +19,11 @@ WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
 ORDER BY s.run_at, s.job_id
 LIMIT ?;
 
--- A job that the server refuses to make ready is due again after a while.
+-- A later row of a job that the server refuses to make ready. The caller has locked the old row.
 -- name: PostponeJob :exec
-UPDATE dblock_queue_scheduled s SET s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), +UTC_TIMESTAMP(6))
+INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key, retry)
+SELECT TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), +UTC_TIMESTAMP(6)), s.job_id, s.queue, s.priority, s.group_key, s.retry
+FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(run_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
   AND s.job_id = sqlc.arg(job_id);
 

@@ -223,9 +223,25 @@ func (m maintenance) DueJobs(ctx context.Context, after driver.DueCursor, most i
 	return due, err
 }
 
-// Postpone is one statement.
+// Postpone makes a new row, and deletes the old one: services have no right to update them.
 func (m maintenance) Postpone(ctx context.Context, j driver.DueCursor, after time.Duration) error {
-	return m.d.q.PostponeJob(ctx, m.d.on(m.d.db), after.Microseconds(), j.RunAt.UnixMicro(), j.Job[:])
+	place := []any{j.RunAt.UnixMicro(), j.Job[:]}
+	return m.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		found := false
+		err = mysql.QueryAll(ctx, on, mysqldb.LockScheduled, maxReads, place, func(row *sql.Rows) error {
+			found = true
+			var locked mysqldb.DueJobsRow
+			return row.Scan(&locked.RunUs, &locked.JobID, &locked.Queue, &locked.Priority)
+		})
+		if err != nil || !found {
+			return false, err
+		}
+		if err := m.d.q.PostponeJob(ctx, on, after.Microseconds(), j.RunAt.UnixMicro(), j.Job[:]); err != nil {
+			return false, err
+		}
+		_, err = mysql.ExecAll(ctx, on, mysqldb.Unschedule, maxReads, place)
+		return true, err
+	})
 }
 
 // DueGroups reads the first rows after a cursor.
