@@ -98,8 +98,8 @@ func (c *claimer) nextClaim() time.Time {
 	return c.nextPoll
 }
 
-// request makes the request of a claim, which is sent now.
-// trial is a job that the server refused before; zero: none.
+// request makes the request of a claim, which is sent now. trial is a job that the server refused
+// before, or the suspect; zero: none.
 func (c *claimer) request(now time.Time, id driver.ID, most int, beat int64) (r *driver.ClaimRequest, hinted bool, trial driver.ID) {
 	c.asking++
 	c.coming += most
@@ -173,17 +173,28 @@ func (c *claimer) late(r *driver.ClaimRequest) {
 // may be to blame.
 func (c *claimer) isRefused(b *syncBatch, is sqlerr.Class) (first, atOnce bool) {
 	c.refused++
+	if !is.MayBeOfOne() {
+		c.untried(b.trial)
+		return false, false
+	}
 	atOnce = is == sqlerr.BadInput || is == sqlerr.Duplicate
 	if b.trial != (driver.ID{}) {
 		c.passed.add(b.trial, time.Now())
 		return false, atOnce
 	}
 	isConflict := is == sqlerr.Retryable || is == sqlerr.Busy
-	if !is.MayBeOfOne() || isConflict && c.refused < conflictsToPart {
+	if isConflict && c.refused < conflictsToPart {
 		return false, false
 	}
 	c.limit = 1
 	return b.Claim.Max == 1, atOnce
+}
+
+// untried has a job be on trial again, as a claim showed nothing of it.
+func (c *claimer) untried(trial driver.ID) {
+	if its, known := c.passed[trial]; known {
+		c.passed[trial] = pass{its.times, time.Now()}
+	}
 }
 
 // suspectFirst suspects the first job that is ready: the server has refused to have it claimed, by

@@ -60,6 +60,8 @@ func (s *syncer) unsent(b *syncBatch, err error, cut bool) {
 		}
 		if len(b.ends) == 0 {
 			first, atOnce = s.claims.isRefused(b, is)
+		} else {
+			s.claims.untried(b.trial)
 		}
 	}
 	again := is == sqlerr.Retryable && s.claims.refused < conflictsToPart || apart || passed
