@@ -346,7 +346,7 @@ func (g *groupPromotion) refuse(group driver.Group, why error) {
 	}
 	g.p.mu.Lock()
 	defer g.p.mu.Unlock()
-	if len(g.p.refused) < maxPassed {
+	if _, known := g.p.refused[group]; known || len(g.p.refused) < maxPassed {
 		g.p.refused.add(group, time.Now())
 	}
 }

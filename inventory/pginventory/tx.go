@@ -142,8 +142,8 @@ func lockTimeout(ctx context.Context) time.Duration {
 	return max(time.Millisecond, time.Until(deadline)*2/5)
 }
 
-// beginWait begins a time for several waits together. boundRest bounds the next one by what is left
-// of so many milliseconds, and by one if nothing is: then only a row that is free is locked.
+// beginWait begins the time that several waits share, in milliseconds. boundRest bounds the next
+// wait by what is left of it. If nothing is left, the bound is 1 ms.
 const (
 	beginWait = "select pg_catalog.set_config('dblock.wait_began', " + nowMs + "::text, true)"
 	boundRest = "select pg_catalog.set_config('lock_timeout', greatest(1::bigint, $1::bigint - " + nowMs +
