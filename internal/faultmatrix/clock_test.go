@@ -3,6 +3,7 @@ package faultmatrix
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,8 +20,9 @@ const stepLine = "\tsec += [4]int64{0, 3600, -3600, 86400}[mono/500_000_000%4]\n
 
 const nowLine = "\tsec, nsec, mono := runtimeNow()\n"
 
-// steppingProgram builds the workers' program with a wall clock that steps, in a new folder.
-func steppingProgram(ctx context.Context, dir string) (program string, err error) {
+// steppingProgram builds the workers' program with a wall clock that steps, in a new folder. The
+// first time that takes minutes: nearly every package is compiled anew.
+func steppingProgram(ctx context.Context) (program string, err error) {
 	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return "", err
@@ -34,9 +36,15 @@ func steppingProgram(ctx context.Context, dir string) (program string, err error
 	if !found {
 		return "", fmt.Errorf("%s has another time.Now than expected", source)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp("", "dblock-matrix-program-")
+	if err != nil {
 		return "", err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
 	stepping, overlay := filepath.Join(dir, "time.go"), filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(stepping, []byte(before+"func Now() Time {\n"+nowLine+stepLine+after), 0o600); err != nil {
 		return "", err
@@ -49,7 +57,7 @@ func steppingProgram(ctx context.Context, dir string) (program string, err error
 		return "", err
 	}
 	program = filepath.Join(dir, "worker")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay", overlay, "-o", program, "github.com/dblock-go/dblock/internal/faultmatrix")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-trimpath", "-overlay", overlay, "-o", program, "github.com/dblock-go/dblock/internal/faultmatrix")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}

@@ -58,11 +58,6 @@ func newEnv(ctx context.Context, s servers, f Fault) (e *env, err error) {
 	if e.dir, err = os.MkdirTemp("", "dblock-matrix-"); err != nil {
 		return e, err
 	}
-	if f.ClockSteps {
-		if e.program, err = steppingProgram(ctx, e.dir+"-program"); err != nil {
-			return e, err
-		}
-	}
 	if e.log, err = openLog(filepath.Join(e.dir, "supervisor"), -1); err != nil {
 		return e, err
 	}
@@ -210,7 +205,7 @@ func (e *env) close() error {
 		errs = append(errs, e.admin.Close())
 	}
 	if e.dir != "" {
-		errs = append(errs, os.RemoveAll(e.dir), os.RemoveAll(e.dir+"-program"))
+		errs = append(errs, os.RemoveAll(e.dir))
 	}
 	return errors.Join(errs...)
 }

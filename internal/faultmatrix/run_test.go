@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -30,6 +32,13 @@ type Run struct {
 
 // runOnce runs the workload under a fault, in a database of its own.
 func runOnce(ctx context.Context, s servers, f Fault) (r Run, err error) {
+	program := ""
+	if f.ClockSteps {
+		if program, err = steppingProgram(ctx); err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(filepath.Dir(program))) }()
+	}
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	e, err := newEnv(ctx, s, f)
@@ -37,6 +46,7 @@ func runOnce(ctx context.Context, s servers, f Fault) (r Run, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
+	e.program = program
 	if err := e.start(ctx); err != nil {
 		return r, err
 	}

@@ -85,7 +85,7 @@ func (e Inventory) Cuts(t *testing.T) {
 // AnOrderCutAnywhere sells one order a trial, each of an SKU of its own.
 func (cutTests) AnOrderCutAnywhere(t *testing.T, s *env) {
 	suite.Everywhere(t, suite.Cuts(false, true), func(c suite.Cut, k int) (bool, error) {
-		key := fmt.Sprintf("%v %d", c, k)
+		key := fmt.Sprintf("%v %d %v", c, k, c.Timeout)
 		if err := restock(t, s.Store, key, key, 10); err != nil {
 			return false, err
 		}
@@ -99,10 +99,10 @@ func (cutTests) AnOrderCutAnywhere(t *testing.T, s *env) {
 
 // cut orders in a Store of its own, which the cut strikes. Then it orders again in an undisturbed
 // Store, which waits for the end of the first order. The two answers agree.
-func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (disturbed bool, err error) {
+func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (struck bool, err error) {
 	o, d := s.o, &faultconn.Dialer{}
 	if c.Slow() {
-		o.Timeout = suite.CutTimeout
+		o.Timeout = c.Timeout
 	}
 	store, closePool, err := s.e.OpenOn(t.Context(), s.DSN, d, o)
 	if err != nil {
@@ -115,25 +115,23 @@ func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (distur
 	}
 	d.Arm(k, c.Mode, giveUp)
 	_, told := store.Reserve(ctx, r)
-	struck := d.Disarm()
+	struck = d.Disarm()
 	d.Release()
 	giveUp()
 	suite.ClosePool(d, closePool)
 	again, err := s.Reserve(t.Context(), r)
 	if told == nil && !again.Replayed || suite.Definite(told) && again.Replayed {
-		err = errors.Join(err, fmt.Errorf("the first answer is %v, the second %+v", told, again))
+		err = fmt.Errorf("the first answer is %v, the second %+v", told, again)
 	}
-	if !excused(c, struck, told) {
-		err = errors.Join(err, fmt.Errorf("struck %v, and an error without need: %w", struck, told))
+	late := suite.IsUnknown(told) || errors.Is(told, dblock.ErrBusy) || errors.Is(told, dblock.ErrUnavailable)
+	switch excused := c.Slow() && late || c.Cancels() && errors.Is(told, context.Canceled); {
+	case err != nil, told == nil, struck && excused: // a cut connection excuses no error
+	case late && !struck:
+		return false, suite.ErrLate
+	default:
+		err = fmt.Errorf("struck %v, and an error without need: %w", struck, told)
 	}
-	return struck || told != nil, err
-}
-
-// excused reports whether the cut excuses an error. A single cut connection excuses none. A timeout
-// as short as that of the slow cuts can also pass on a machine that is busy.
-func excused(c suite.Cut, struck bool, err error) bool {
-	late := suite.IsUnknown(err) || errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable)
-	return err == nil || c.Slow() && late || struck && c.Cancels() && errors.Is(err, context.Canceled)
+	return struck, err
 }
 
 // waiter is a context that reports the first wait for its end: a Store waits once it has the call

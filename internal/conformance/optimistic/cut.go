@@ -167,7 +167,7 @@ func (faultTests[DB]) AWriteCutAnywhere(t *testing.T, b *env[DB]) {
 				defer x.end()
 				ctx, cancel := context.WithCancel(t.Context())
 				if c.Slow() { // it ends with its context
-					ctx, cancel = context.WithTimeout(t.Context(), suite.CutTimeout)
+					ctx, cancel = context.WithTimeout(t.Context(), c.Timeout)
 				}
 				defer cancel()
 				x.dialer.Arm(k, c.Mode, cancel)
