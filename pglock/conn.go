@@ -17,7 +17,7 @@ const ownConns = 4
 func newDriver(schema *postgres.Schema, pool, heartbeats *postgres.Pool) *leaseDriver {
 	return &leaseDriver{
 		Members: postgres.NewMembers(schema, heartbeats, pool), pool: pool, heartbeats: heartbeats, schema: schema, db: schema.On(pool),
-		lists: make(turns, 1), gets: make(turns, 1), sweeps: make(turns, 1),
+		gets: make(turns, 1), sweeps: make(turns, 1),
 	}
 }
 

@@ -19,7 +19,7 @@ type leaseDriver struct {
 	schema     *postgres.Schema
 	db         pgdb.DBTX // pool, with the tables in schema
 
-	lists, gets, sweeps turns
+	gets, sweeps turns
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do
 

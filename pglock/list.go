@@ -18,10 +18,6 @@ func (d *leaseDriver) List(ctx context.Context, key string) ([]lease.HeldLease, 
 	if key != "" {
 		return d.holdersOf(ctx, key)
 	}
-	if err := d.lists.take(ctx); err != nil {
-		return nil, err
-	}
-	defer d.lists.give()
 	rows, err := d.q.ListHeld(ctx, d.db)
 	if err != nil {
 		return nil, err

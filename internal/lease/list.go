@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/root"
@@ -20,16 +22,40 @@ func ByKey(a, b HeldLease) int {
 }
 
 // Admin is what operators read and change.
-type Admin struct{ *base }
+type Admin struct {
+	*base
+	lists *batch.Queue[struct{}, []HeldLease]
+}
+
+const (
+	maxLists     = 2           // at once
+	listPatience = time.Second // a list that takes longer than that has another one begin beside it
+)
+
+// newAdmin makes an Admin. Callers that ask for the list during a statement share the next one. So
+// a statement outlives callers that leave, and few are under way, however many callers come and go.
+func newAdmin(b *base) *Admin {
+	a := &Admin{base: b}
+	a.lists = batch.New(batch.Options[struct{}, []HeldLease]{
+		Run: func(_ context.Context, calls []struct{}, _ bool) ([]batch.Result[[]HeldLease], error) {
+			ctx, cancel := context.WithTimeout(a.ending, longBound)
+			defer cancel()
+			listed, err := a.Inspector.List(ctx, "")
+			return slices.Repeat([]batch.Result[[]HeldLease]{{Value: listed}}, len(calls)), err
+		},
+		Key:         func(struct{}) string { return "" },
+		Late:        func(struct{}, batch.Result[[]HeldLease]) {},
+		MaxInFlight: maxLists, PerKey: maxLists, Patience: listPatience,
+	})
+	return a
+}
 
 // List reads what is held.
 func (a *Admin) List(ctx context.Context) ([]dblock.HeldLock, error) {
 	if err := a.notClosed(); err != nil {
 		return nil, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, longBound)
-	defer cancel()
-	listed, err := a.Inspector.List(bounded, "")
+	listed, err := a.lists.Do(ctx, struct{}{})
 	if err != nil {
 		return nil, a.notRead(ctx, err, "the list of held locks")
 	}
@@ -76,6 +102,9 @@ func (t *tasks) notClosed() error {
 func (a *Admin) notRead(ctx context.Context, err error, what string) error {
 	if ctx.Err() != nil {
 		return ctxerr.Of(ctx)
+	}
+	if closed := a.notClosed(); closed != nil {
+		return closed
 	}
 	return sqlerr.Wrap(a.Traits.Classify(err).Harmless(), err, what+" was not read", "")
 }

@@ -76,7 +76,7 @@ func New[Of any](of *Share[Of], o Options) *Locker {
 		Backend: of.backend, tasks: newTasks(), o: o, member: of.Member, waits: of.waits, reconciler: of.reconciler,
 	}
 	b.queues = &waitQueues{clock: o.Clock, ending: b.ending, byName: make(map[string]*waitQueue)}
-	l := &Locker{Admin: &Admin{b}}
+	l := &Locker{Admin: newAdmin(b)}
 	l.exclusive = &exclusive{newHolds(l, newRequester(&pauser{b}))}
 	l.sets, l.sharing, l.fair = newSets(l.exclusive), &sharing{exclusive: l.exclusive}, newFairQueue(l.exclusive)
 	l.unlisten = b.member.Listen(member.Listener{Observer: o.Observer, Log: o.Log})
@@ -251,7 +251,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	if err := clock.Await(ctx, clock.After(x.tasks.all.Wait), "operations are still under way"); err != nil {
 		return err
 	}
-	return errors.Join(l.fair.tickets.Close(ctx), l.sets.requests.Close(ctx), x.requester.close(ctx))
+	return errors.Join(l.fair.tickets.Close(ctx), l.sets.requests.Close(ctx), l.lists.Close(ctx), x.requester.close(ctx))
 }
 
 // close refuses further tasks.
