@@ -24,7 +24,7 @@ func ByKey(a, b HeldLease) int {
 // Admin is what operators read and change.
 type Admin struct {
 	*base
-	lists *batch.Queue[struct{}, []HeldLease]
+	lists *batch.Queue[context.Context, []HeldLease]
 }
 
 const (
@@ -33,21 +33,39 @@ const (
 )
 
 // newAdmin makes an Admin. Callers that ask for the list during a statement share the next one. So
-// a statement outlives callers that leave, and few are under way, however many callers come and go.
+// few are under way, however many callers come and go.
 func newAdmin(b *base) *Admin {
 	a := &Admin{base: b}
-	a.lists = batch.New(batch.Options[struct{}, []HeldLease]{
-		Run: func(_ context.Context, calls []struct{}, _ bool) ([]batch.Result[[]HeldLease], error) {
+	a.lists = batch.New(batch.Options[context.Context, []HeldLease]{
+		Run: func(_ context.Context, callers []context.Context, _ bool) ([]batch.Result[[]HeldLease], error) {
 			ctx, cancel := context.WithTimeout(a.ending, longBound)
 			defer cancel()
+			go endBehind(ctx, callers, cancel)
 			listed, err := a.Inspector.List(ctx, "")
-			return slices.Repeat([]batch.Result[[]HeldLease]{{Value: listed}}, len(calls)), err
+			return slices.Repeat([]batch.Result[[]HeldLease]{{Value: listed}}, len(callers)), err
 		},
-		Key:         func(struct{}) string { return "" },
-		Late:        func(struct{}, batch.Result[[]HeldLease]) {},
+		Key:         func(context.Context) string { return "" },
+		Late:        func(context.Context, batch.Result[[]HeldLease]) {},
 		MaxInFlight: maxLists, PerKey: maxLists, Patience: listPatience,
 	})
 	return a
+}
+
+// endBehind ends a list that all callers have left, after listPatience: the connection of a
+// statement that is cut off is of no use for a while.
+func endBehind(list context.Context, callers []context.Context, end context.CancelFunc) {
+	for _, caller := range callers {
+		select {
+		case <-caller.Done():
+		case <-list.Done():
+			return
+		}
+	}
+	select {
+	case <-time.After(listPatience):
+		end()
+	case <-list.Done():
+	}
 }
 
 // List reads what is held.
@@ -55,7 +73,7 @@ func (a *Admin) List(ctx context.Context) ([]dblock.HeldLock, error) {
 	if err := a.notClosed(); err != nil {
 		return nil, err
 	}
-	listed, err := a.lists.Do(ctx, struct{}{})
+	listed, err := a.lists.Do(ctx, ctx)
 	if err != nil {
 		return nil, a.notRead(ctx, err, "the list of held locks")
 	}
