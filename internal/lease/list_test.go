@@ -35,7 +35,7 @@ func TestListsAreShared(t *testing.T) {
 			}
 			cancel()
 		}
-		if n := p.called()["List"]; n > 5 {
+		if n := p.called()["List"]; n > 10 {
 			t.Errorf("%d statements in %v", n, 75*hurry)
 		}
 		lock := acquire(t, l)
