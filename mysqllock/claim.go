@@ -26,9 +26,9 @@ import (
 // FROM, DISTINCT, an aggregate, a window function, or not just one table. It is for one with a
 // backslash before a quote, as sql_mode decides whether the string ends there: pass it as an
 // argument. It is also for one that calls a stored function behind its FROM: the server would
-// select a row by other tables as they were before the lock. The tables, the functions and the plan
-// are looked at the first time that a text is seen, and after a HeldError, which is for a plan that
-// has changed to an index_merge since.
+// select a row by other tables as they were before the lock. A *ScanError is for a query that reads
+// several partitions, too: the server locks a row of each. The tables, the functions and the plan
+// are looked at the first time that a text is seen.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {
@@ -47,10 +47,7 @@ func Claim[T any](
 	if err := allow(ctx, tx, query, n, args, o.Scan); err != nil {
 		return nil, txError(ctx, name, err)
 	}
-	answer, err := mysql.Query(ctx, tx, rowlock.Claim(query, n, lock), args...)
+	answer, err := mysql.Query(ctx, tx, steady(rowlock.Claim(query, n, lock)), args...)
 	rows, err := collect(answer, err, scan)
-	if mysql.IsLocked(err) { // the plan has changed to one that waits: the next call looks at it
-		verdicts.remove(claimVerdict(query, o.Scan))
-	}
 	return rows, txError(ctx, name, err)
 }

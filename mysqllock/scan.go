@@ -25,16 +25,10 @@ type ScanError struct {
 	Statement string // what would have been run, without its lock
 	Reason    string // what the server would do
 	Index     string // which index to make
-
-	always bool // also if RowLock.Scan is set
 }
 
 func (e *ScanError) Error() string {
-	text := fmt.Sprintf("dblock: %s would lock rows that it does not return: %s; make %s", e.Statement, e.Reason, e.Index)
-	if e.always {
-		return text
-	}
-	return text + ", or set RowLock.Scan"
+	return fmt.Sprintf("dblock: %s would lock rows that it does not return: %s; make %s, or set RowLock.Scan", e.Statement, e.Reason, e.Index)
 }
 
 // access is how the rows of a table are locked.
@@ -102,7 +96,7 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, 
 		if _, err := planOf(ctx, tx, statement, []any{key}); err != nil { // there may be no such column
 			return err
 		}
-		return &ScanError{statement, "no index begins with the column", fmt.Sprintf("an index: CREATE INDEX … ON %s (%s)", from, where), false}
+		return &ScanError{statement, "no index begins with the column", fmt.Sprintf("an index: CREATE INDEX … ON %s (%s)", from, where)}
 	}
 	// All statements that lock these rows have to read the same index, or they would lock in
 	// different orders.
@@ -129,7 +123,7 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, 
 	for _, step := range plan {
 		if step.reads() {
 			reason := fmt.Sprintf("the index %s can't be searched for a %T: the column has another type, or another collation", a.index, key)
-			return &ScanError{statement, reason, "the value one of the column's type", false}
+			return &ScanError{statement, reason, "the value one of the column's type"}
 		}
 	}
 	return nil
@@ -172,8 +166,10 @@ func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, sca
 	if err := aggregatesNothing(ctx, tx, query, conditions.FromEnd, args); err != nil {
 		return err
 	}
-	if seen, err := explain(ctx, tx, query, n, args, scan); err != nil || !seen {
-		return err
+	if !scan {
+		if seen, err := explain(ctx, tx, query, n, args); err != nil || !seen {
+			return err
+		}
 	}
 	verdicts.put(verdict, access{})
 	return nil
@@ -221,11 +217,27 @@ func callsNoOwn(ctx context.Context, tx *sql.Tx, c rowlock.Conditions) error {
 	return &dblock.InvalidError{Field: "query", Reason: "the function " + called + " may read other tables: " + rowlock.StaleReason}
 }
 
-// explain refuses a query that reads more rows than it returns, unless it may scan, and one that
-// the server runs without SKIP LOCKED. seen: the plan is of more than that there is no such row
-// today.
-func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) (seen bool, err error) {
-	plan, err := planOf(ctx, tx, rowlock.Claim(query, n, ""), args)
+// These have the server read one index, in its order, and lock what fits at once. Else it would
+// merge indexes, or read a range of one before the rows (MRR): then it waits for what others have
+// locked. Or it would lock a range before it filters it. Each comment is one to the other server.
+const (
+	steadyMariaDB = "/*M! SET STATEMENT optimizer_switch = 'index_merge=off,mrr=off,rowid_filter=off' FOR */ "
+	steadyMySQL   = "SET_VAR(optimizer_switch = 'index_merge=off,mrr=off') "
+)
+
+// steady adds these settings to a query that begins with SELECT. A hint of its own goes on.
+func steady(query string) string {
+	selects, rest := rowlock.MySQL.CutSelect(query)
+	if own := strings.TrimLeft(rest, " \t\r\n"); strings.HasPrefix(own, "/*+") {
+		return steadyMariaDB + selects + " /*+ " + steadyMySQL + own[len("/*+"):]
+	}
+	return steadyMariaDB + selects + " /*+ " + steadyMySQL + "*/" + rest
+}
+
+// explain refuses a query that reads more rows than it returns. seen: the plan is of more than that
+// there is no such row today.
+func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (seen bool, err error) {
+	plan, err := planOf(ctx, tx, steady(rowlock.Claim(query, n, "")), args)
 	if err != nil {
 		return false, err
 	}
@@ -233,22 +245,35 @@ func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, s
 	seen = true
 	for _, step := range plan {
 		switch {
-		case step.access == "index_merge":
-			const reason = "it merges indexes (index_merge), and waits for entries that others have locked"
-			return false, &ScanError{query, reason, index + ", or a query of each part of an OR", true}
-		case scan:
 		case strings.Contains(step.extra, "Using filesort") || strings.Contains(step.extra, "Using temporary"):
-			return false, &ScanError{query, "all that fits is locked before it is sorted", index, false}
-		case step.reads() && step.usable == "" && strings.Contains(step.extra, "Using where"):
-			return false, &ScanError{query, "no index serves its WHERE, and the table is read from its begin", index, false}
+			return false, &ScanError{query, "all that fits is locked before it is sorted", index}
+		case strings.Contains(step.partitions, ","):
+			return false, &ScanError{query, "it reads several partitions, and locks rows of each", "its WHERE name one partition"}
+		case step.reads() && strings.Contains(step.extra, "Using where"):
+			merges := false
+			if step.usable != "" {
+				if merges, err = mergesIndexes(ctx, tx, query, n, args); err != nil {
+					return false, err
+				}
+			}
+			if merges || step.usable == "" {
+				return false, &ScanError{query, "no index serves its WHERE, and the table is read from its begin", index}
+			}
 		}
 		seen = seen && step.access != ""
 	}
 	return seen, nil
 }
 
+// mergesIndexes reports that only several indexes together would serve a query, as the parts of an
+// OR do.
+func mergesIndexes(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (bool, error) {
+	plan, err := planOf(ctx, tx, rowlock.Claim(query, n, ""), args)
+	return slices.ContainsFunc(plan, func(step planStep) bool { return step.access == "index_merge" }), err
+}
+
 // planStep is a line of EXPLAIN.
-type planStep struct{ access, usable, extra string }
+type planStep struct{ access, usable, partitions, extra string }
 
 // reads reports that the whole table is read, or the whole of an index.
 func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index" }
@@ -256,10 +281,14 @@ func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index"
 // planOf explains a statement without its lock: the server may read a row by its key to make a
 // plan, and would lock it.
 func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]planStep, error) {
-	lines, err := mysql.ShowOf(ctx, tx, "EXPLAIN FORMAT=TRADITIONAL "+statement, args...)
+	settings, statement := "", statement
+	if rest, steady := strings.CutPrefix(statement, steadyMariaDB); steady {
+		settings, statement = steadyMariaDB, rest
+	}
+	lines, err := mysql.ShowOf(ctx, tx, settings+"EXPLAIN /*!80000 FORMAT=TRADITIONAL */ /*M! PARTITIONS */ "+statement, args...)
 	steps := make([]planStep, len(lines))
 	for i, line := range lines {
-		steps[i] = planStep{line["type"], line["possible_keys"], line["Extra"]}
+		steps[i] = planStep{line["type"], line["possible_keys"], line["partitions"], line["Extra"]}
 	}
 	return steps, err
 }

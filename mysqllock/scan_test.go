@@ -150,20 +150,10 @@ func TestClaimsWithoutAnIndexAreRefused(t *testing.T) {
 	})
 }
 
-// TestClaimsThatMergeIndexesAreRefused: the server passes over no row then, and waits. A plan that
-// has changed is looked at after the first wait.
-func TestClaimsThatMergeIndexesAreRefused(t *testing.T) {
+// TestClaimsMergeNoIndexes: the server would pass over no row then, and wait. Where no one index
+// serves the query, it is a scan.
+func TestClaimsMergeNoIndexes(t *testing.T) {
 	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
-		claim := func(tx *sql.Tx, scan bool, where string) error {
-			_, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{Scan: scan}, 1, one, "SELECT id FROM "+table+" WHERE "+where)
-			return err
-		}
-		const both, known = "sold = 3 AND price = 3", "price = 3 AND sold = 3"
-		short := begin()
-		if err := claim(short, true, known); err != nil {
-			t.Fatal("a short table: ", err)
-		}
-		_ = short.Rollback()
 		rows := make([]string, 3000)
 		for i := range rows {
 			rows[i] = fmt.Sprintf("(%d, 'a', %d, %d)", i+4, i%50, i%40)
@@ -177,24 +167,77 @@ func TestClaimsThatMergeIndexesAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, scan := range []bool{false, true} {
-			err := claim(begin(), scan, both)
-			isScan(t, err, "index_merge")
-			if err != nil && strings.Contains(err.Error(), "RowLock.Scan") {
-				t.Errorf("a scan waits as well: %v", err)
+		bounded := func() *sql.Tx {
+			tx := begin()
+			if _, err := tx.ExecContext(t.Context(), "SET innodb_lock_wait_timeout = 1"); err != nil {
+				t.Fatal(err)
+			}
+			return tx
+		}
+		for selects, scan := range map[string]bool{
+			"SELECT id FROM %s WHERE sold = 3 AND price = 3": false, "SELECT id FROM %s WHERE sold = 4 OR price = 5": true,
+			"# of one\nselect/*+ NO_MRR() */ id FROM %s WHERE sold = ? AND price = 6": false,
+		} {
+			query, args := fmt.Sprintf(selects, table), []any{}
+			if strings.Contains(query, "?") {
+				args = append(args, 6)
+			}
+			claim := func(tx *sql.Tx, scan bool) ([]int64, error) {
+				return mysqllock.Claim(t.Context(), tx, dblock.RowLock{Scan: scan}, 1, one, query, args...)
+			}
+			if scan {
+				if _, err := claim(begin(), false); err != nil { // MySQL may read the table for one row
+					isScan(t, err, "no index serves its WHERE")
+				}
+			}
+			tx, other := bounded(), bounded()
+			first, err := claim(tx, scan)
+			second, err2 := claim(other, scan)
+			_, _ = tx.Rollback(), other.Rollback()
+			if err := errors.Join(err, err2); err != nil || len(first) != 1 || len(second) != 1 || first[0] == second[0] {
+				t.Errorf("%s: two claims got %v and %v, %v", query, first, second, err)
 			}
 		}
-		first, second := begin(), begin()
-		if _, err := second.ExecContext(t.Context(), "SET innodb_lock_wait_timeout = 1"); err != nil {
-			t.Fatal(err)
+		var waits int // the control
+		first, second := bounded(), bounded()
+		for _, tx := range []*sql.Tx{first, second} {
+			rows, err := tx.QueryContext(t.Context(), "SELECT id FROM "+table+" WHERE sold = 3 AND price = 3 LIMIT 1 FOR UPDATE SKIP LOCKED")
+			if err == nil {
+				for rows.Next() {
+				}
+				err = errors.Join(rows.Err(), rows.Close())
+			}
+			if err != nil {
+				waits++
+			}
 		}
-		if err := claim(first, true, known); err != nil {
-			t.Fatal(err)
+		if waits != 1 {
+			t.Errorf("the control: %d of 2 plain statements waited", waits)
 		}
-		if err := claim(second, true, known); !errors.Is(err, dblock.ErrNotAcquired) {
-			t.Errorf("the control: %v", err)
+	})
+}
+
+// TestClaimsOfPartitionsAreScans: the server locks a row of each partition for the one that it
+// returns.
+func TestClaimsOfPartitionsAreScans(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		for _, statement := range []string{
+			"CREATE TABLE parted (id BIGINT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 4", "INSERT INTO parted SELECT id FROM " + table,
+		} {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
 		}
-		isScan(t, claim(begin(), true, known), "index_merge")
+		claim := func(scan bool, where string) error {
+			tx := begin()
+			defer func() { _ = tx.Rollback() }()
+			_, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{Scan: scan}, 1, one, "SELECT id FROM parted "+where)
+			return err
+		}
+		isScan(t, claim(false, "ORDER BY id"), "several partitions")
+		if err := errors.Join(claim(true, "ORDER BY id"), claim(false, "WHERE id = 3")); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -136,6 +136,16 @@ func (d Dialect) words(query string) (words []string) {
 	return words
 }
 
+// CutSelect cuts a query behind its first word.
+func (d Dialect) CutSelect(query string) (selects, rest string) {
+	at := 0
+	for at < len(query) && d.identifier(query[at:]) == 0 {
+		at += max(1, d.skip(query[at:]))
+	}
+	at += d.identifier(query[at:])
+	return query[:at], query[at:]
+}
+
 // upper and lower fold ASCII, as servers do.
 func upper(s string) string {
 	return strings.Map(func(r rune) rune {
