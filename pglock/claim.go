@@ -27,8 +27,9 @@ import (
 // other than A to Z without quotes.
 //
 // A function of your own, in SQL or a procedural language, reads other tables as they were before
-// the lock: two claims may get the row that one of them has booked in another table. An
-// *dblock.InvalidError is for a query that calls one behind its FROM:
+// the lock: two claims may get the row that one of them has booked in another table. Those of
+// extensions are taken to read none. An *dblock.InvalidError is for a query that calls one behind
+// its FROM:
 //
 //   - as f(…), or as s.f if its only parameter has the row type of the table
 //   - by an operator, or by a cast with :: or CAST

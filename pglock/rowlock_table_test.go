@@ -86,6 +86,10 @@ func TestClaimsReadNoOtherTable(t *testing.T) {
 		CREATE FUNCTION same(BIGINT, BIGINT) RETURNS boolean LANGUAGE sql AS 'SELECT $1 = $2 AND is_free($1)';
 		CREATE OPERATOR ==== (FUNCTION = same, LEFTARG = BIGINT, RIGHTARG = BIGINT);
 		CREATE DOMAIN free_id AS BIGINT CHECK (is_free(VALUE));
+		CREATE SCHEMA elsewhere; GRANT USAGE ON SCHEMA elsewhere TO PUBLIC;
+		CREATE FUNCTION elsewhere.abs(BIGINT) RETURNS BIGINT LANGUAGE sql AS 'SELECT count(*) FROM booking WHERE id = $1';
+		CREATE OPERATOR elsewhere.= (FUNCTION = same, LEFTARG = BIGINT, RIGHTARG = BIGINT);
+		CREATE FUNCTION abs(TEXT) RETURNS TEXT LANGUAGE sql AS 'SELECT $1'; ALTER EXTENSION plpgsql ADD FUNCTION abs(TEXT);
 		CREATE TABLE hidden (id BIGINT PRIMARY KEY); INSERT INTO hidden VALUES (1); ALTER TABLE hidden ENABLE ROW LEVEL SECURITY;
 		CREATE POLICY free ON hidden USING (NOT EXISTS (SELECT FROM booking b WHERE b.id = hidden.id));
 		CREATE TABLE tenants (id BIGINT PRIMARY KEY); INSERT INTO tenants VALUES (1); ALTER TABLE tenants ENABLE ROW LEVEL SECURITY;
@@ -102,6 +106,8 @@ func TestClaimsReadNoOtherTable(t *testing.T) {
 		"SELECT id FROM seat WHERE id::free_id > 0":                  dblock.ErrInvalid,
 		"SELECT id FROM seat WHERE CAST(id AS free_id) > 0":          dblock.ErrInvalid,
 		"SELECT id FROM seat WHERE free_id '1' = id":                 dblock.ErrInvalid,
+		"SELECT id FROM seat WHERE elsewhere . abs(id) = 0":          dblock.ErrInvalid,
+		"SELECT id FROM seat WHERE id OPERATOR(elsewhere.=) 1":       dblock.ErrInvalid,
 		"SELECT id::free_id FROM seat WHERE id > 0":                  nil,
 		"SELECT id FROM hidden":                                      dblock.ErrInvalid,
 		"SELECT id FROM tenants":                                     nil,

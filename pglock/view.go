@@ -25,24 +25,36 @@ import (
 const tableFacts = relations + facets + `NULL::text`
 
 // claimFacts are tableFacts of a claim, and a function that may read other tables. Such is one of
-// the database's own in SQL or a procedural language. The query calls it by its name, as a column
-// of a row, or by an operator, or a policy calls it. A cast may call any cast function, and any
-// function in a CHECK of a domain. The server cuts long names, as name[] does.
-const claimFacts = relations + `, own AS (
-    SELECT p.oid, p.proname::text AS name, p.pronargs AS args, p.proargtypes[0] AS first FROM pg_catalog.pg_proc p
+// the database's own in SQL or a procedural language, but for those of extensions. The query calls
+// it by its name, as a column of a row, or by an operator, or a policy calls it. A cast may call
+// any cast function, and any function in a CHECK of a domain. The server cuts long names, as name[]
+// does. What the query names is in a schema of the search_path, or in one that it names: what
+// others make elsewhere, as in their temporary schema, is none of its concern.
+const claimFacts = relations + `, home AS (
+    SELECT n.oid FROM pg_catalog.pg_namespace n
+    WHERE n.nspname = ANY (pg_catalog.current_schemas(true)) OR n.nspname::text = ANY ($6::text[]::name[]::text[])
+), own AS (
+    SELECT p.oid, p.proname::text AS name, p.pronargs AS args, p.proargtypes[0] AS first, p.pronamespace AS home FROM pg_catalog.pg_proc p
     JOIN pg_catalog.pg_language l ON l.oid = p.prolang
-    WHERE p.oid >= 16384::oid AND l.lanname::text NOT IN ('internal'::text, 'c'::text)
+    WHERE p.oid >= 16384::oid AND l.lanname::text NOT IN ('internal'::text, 'c'::text) AND NOT EXISTS (
+        SELECT FROM pg_catalog.pg_depend d
+        WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass::oid AND d.objid = p.oid AND d.deptype = 'e')
 )` + facets + `(SELECT found.what FROM (
-        SELECT pg_catalog.concat('the function '::text, own.name) FROM own
+        SELECT pg_catalog.concat('the function '::text, own.name) FROM own JOIN home ON home.oid = own.home
         WHERE own.name = ANY ($3::text[]::name[]::text[]) OR own.args = 1::int2 AND own.name = ANY ($4::text[]::name[]::text[]) AND own.first IN (SELECT rel.type FROM rel)
         UNION ALL
         SELECT pg_catalog.concat('the operator '::text, o.oprname::text) FROM pg_catalog.pg_operator o JOIN own ON own.oid = o.oprcode::oid
+        JOIN home ON home.oid = o.oprnamespace
         WHERE o.oprname::text = ANY ($5::text[])
         UNION ALL
         SELECT pg_catalog.concat('the cast to '::text, pg_catalog.format_type(c.casttarget, NULL::int4)) FROM pg_catalog.pg_cast c
-        JOIN own ON own.oid = c.castfunc WHERE '::'::text = ANY ($5::text[])
+        JOIN own ON own.oid = c.castfunc
+        JOIN pg_catalog.pg_type s ON s.oid = c.castsource JOIN home ON home.oid = s.typnamespace
+        JOIN pg_catalog.pg_type t ON t.oid = c.casttarget JOIN home there ON there.oid = t.typnamespace
+        WHERE '::'::text = ANY ($5::text[])
         UNION ALL
         SELECT pg_catalog.concat('the domain '::text, pg_catalog.format_type(k.contypid, NULL::int4)) FROM pg_catalog.pg_constraint k
+        JOIN home ON home.oid = k.connamespace
         WHERE '::'::text = ANY ($5::text[]) AND k.contypid <> 0::oid AND EXISTS (
             SELECT FROM own, pg_catalog.regexp_matches(k.conbin::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
             WHERE own.oid = called.id[1]::oid)
@@ -100,7 +112,7 @@ func (v *view) look() (query string, args []any) {
 		return tableFacts, []any{v.table, v.column}
 	}
 	text := func(names []string) []string { return append([]string{}, names...) }
-	return claimFacts, []any{v.table, v.column, text(v.claim.Functions), text(v.claim.Members), text(v.claim.Operators)}
+	return claimFacts, []any{v.table, v.column, text(v.claim.Functions), text(v.claim.Members), text(v.claim.Operators), text(v.claim.Homes)}
 }
 
 // viewOf looks at a table. Where tx has batches and the operator of the column is known from

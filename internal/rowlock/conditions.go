@@ -12,6 +12,7 @@ import (
 type Conditions struct {
 	Functions []string // names before a bracket, some of which are no function's
 	Members   []string // names behind a dot: Postgres calls a function of a row so, too.
+	Homes     []string // names before a dot, some of which are schemas
 	Operators []string // of Postgres, those that its words stand for among them, and Cast
 	FromEnd   int      // where what follows the FROM begins
 
@@ -105,6 +106,9 @@ func (r *conditionReader) next(s string) int {
 	}
 	name, word := r.name, r.word
 	r.name, r.word, r.dotted = "", "", s[0] == '.'
+	if r.dotted && r.behind && name != "" {
+		r.found.Homes = append(r.found.Homes, name)
+	}
 	switch s[0] {
 	case '(':
 		r.depth++
