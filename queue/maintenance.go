@@ -32,6 +32,10 @@ const (
 
 	slowPromotion = time.Second     // of few jobs
 	slowFailure   = 3 * time.Second // which is enough for another process to be elected
+
+	// longestPatience is how long all may be refused before another process is to be elected. It
+	// begins with refusedFor, and doubles each time.
+	longestPatience = 10 * time.Minute
 )
 
 // errSlow says that a task was done, and took long for what there was to do. This process may be
@@ -53,15 +57,17 @@ type maintainer struct {
 func (m *maintainer) tasks() []maintenanceTask {
 	var all []maintenanceTask
 	if m.w.o.Promote >= 0 {
-		var promoted time.Time // when it last did
+		var promoted time.Time // when it last did, or all was refused
+		patience := refusedFor // with refusals
 		promote := func(ctx context.Context) error {
 			began := time.Now()
 			n, refused, err := m.q.promote(ctx)
 			m.refused("promoting a job", refused)
 			switch {
-			case n > 0:
-				promoted = time.Now()
-			case err == nil && refused != nil && time.Since(promoted) > refusedFor:
+			case n > 0: // the server does not refuse this process
+				promoted, patience = time.Now(), longestPatience
+			case err == nil && refused != nil && time.Since(promoted) > patience:
+				promoted, patience = time.Now(), min(2*patience, longestPatience)
 				return errAllRefused
 			}
 			if err == nil && n < promoteStep && time.Since(began) >= slowPromotion {

@@ -376,22 +376,23 @@ func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refu
 		err = p.db.again(ctx, doing, func(ctx context.Context) error { return step(ctx, promoteStep) })
 	}
 	if p.db.mayBeOfOne(err) {
-		return p.promoteInParts(ctx, r)
+		return p.promoteInParts(ctx, since, r)
 	}
 	return n, more, err
 }
 
-// promoteInParts promotes the first jobs without a group that are due. One that the server refuses
-// alone is put off, so that it stops no others.
-func (p *promoter) promoteInParts(ctx context.Context, r *refusal) (promoted int, more bool, err error) {
+// promoteInParts promotes the first jobs without a group whose time came within since. One that the
+// server refuses alone is put off, so that it stops no others. One that is locked is not.
+func (p *promoter) promoteInParts(ctx context.Context, since time.Duration, r *refusal) (promoted int, more bool, err error) {
 	var due []driver.DueCursor
 	err = p.db.patiently(ctx, "looking for due jobs", func(ctx context.Context) (err error) {
-		due, err = p.db.driver.Maintenance().DueJobs(ctx, driver.DueCursor{}, promoteStep)
+		due, err = p.db.driver.Maintenance().DueJobs(ctx, since, promoteStep)
 		return err
 	})
 	if err != nil {
 		return 0, false, p.db.explain(sqlerr.Unwritten(err), "looking for due jobs")
 	}
+	var locked error
 	err = inParts(p.db, due, func(jobs []driver.DueCursor) error {
 		return p.db.again(ctx, "promoting", func(ctx context.Context) error {
 			n, err := p.send(ctx, &driver.PromoteRequest{Jobs: jobs, Max: len(jobs)})
@@ -399,6 +400,10 @@ func (p *promoter) promoteInParts(ctx context.Context, r *refusal) (promoted int
 			return err
 		})
 	}, func(j driver.DueCursor, why error) error {
+		if p.db.driver.IsLocked(why) || p.db.classify(why) == sqlerr.Retryable {
+			locked = why
+			return nil
+		}
 		r.add(j.Job, why)
 		err := p.db.again(ctx, "putting off a job that the server refuses", func(ctx context.Context) error {
 			return p.db.driver.Maintenance().Postpone(ctx, j, pace.Jitter(refusedFor))
@@ -408,5 +413,8 @@ func (p *promoter) promoteInParts(ctx context.Context, r *refusal) (promoted int
 		}
 		return err
 	})
+	if promoted == 0 && err == nil {
+		err = locked
+	}
 	return promoted, len(due) == promoteStep, err
 }

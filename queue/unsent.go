@@ -165,7 +165,10 @@ func (s *syncer) cancelEnds(b *syncBatch, jobs []driver.ID) {
 		s.out.returns(b, b.ends)
 	}
 	s.requests = true // to be deleted once the jobs have ended
-	s.claims.woken = s.claims.woken || b.Claim != nil
+	if b.Claim != nil {
+		s.claims.woken = true
+		s.claims.untried(b.trial)
+	}
 	s.mu.Unlock()
 	if b.Claim != nil {
 		s.q.reconciler.claims.drop(b.Claim.Claim)

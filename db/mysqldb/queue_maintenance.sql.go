@@ -10,57 +10,6 @@ import (
 	"database/sql"
 )
 
-const DueAfter = `-- name: DueAfter :many
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
-FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
-WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
-  AND (s.run_at > TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
-       OR s.run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
-          AND s.job_id > ?)
-ORDER BY s.run_at, s.job_id
-LIMIT ?
-`
-
-type DueAfterParams struct {
-	AfterUs  int64
-	AfterJob []byte
-	Limit    int32
-}
-
-type DueAfterRow struct {
-	RunUs int64
-	JobID []byte
-}
-
-// The first jobs without a group whose time has come, behind one of them. It locks none.
-func (q *Queries) DueAfter(ctx context.Context, db DBTX, arg DueAfterParams) ([]DueAfterRow, error) {
-	rows, err := db.QueryContext(ctx, DueAfter,
-		arg.AfterUs,
-		arg.AfterUs,
-		arg.AfterJob,
-		arg.Limit,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DueAfterRow
-	for rows.Next() {
-		var i DueAfterRow
-		if err := rows.Scan(&i.RunUs, &i.JobID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const DueGrouped = `-- name: DueGrouped :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.group_key
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
@@ -266,6 +215,44 @@ func (q *Queries) DueOfQueue(ctx context.Context, db DBTX, queue []byte, retry b
 	var items []DueOfQueueRow
 	for rows.Next() {
 		var i DueOfQueueRow
+		if err := rows.Scan(&i.RunUs, &i.JobID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const DueUnlocked = `-- name: DueUnlocked :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
+FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
+  AND s.run_at > TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
+ORDER BY s.run_at, s.job_id
+LIMIT ?
+`
+
+type DueUnlockedRow struct {
+	RunUs int64
+	JobID []byte
+}
+
+// The same jobs. It locks none.
+func (q *Queries) DueUnlocked(ctx context.Context, db DBTX, agoUs int64, limit int32) ([]DueUnlockedRow, error) {
+	rows, err := db.QueryContext(ctx, DueUnlocked, agoUs, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueUnlockedRow
+	for rows.Next() {
+		var i DueUnlockedRow
 		if err := rows.Scan(&i.RunUs, &i.JobID); err != nil {
 			return nil, err
 		}

@@ -15,8 +15,8 @@ import (
 const DueJobs = `-- name: DueJobs :many
 SELECT s.run_at, s.job_id FROM dblock_queue_scheduled s
 WHERE s.run_at <= statement_timestamp() AND s.group_key IS NULL
-  AND (s.run_at, s.job_id) > ($1::timestamptz, $2::uuid)
-ORDER BY s.run_at, s.job_id LIMIT $3
+  AND s.run_at > statement_timestamp() - $1::float8 * interval '1 microsecond'
+ORDER BY s.run_at, s.job_id LIMIT $2
 `
 
 type DueJobsRow struct {
@@ -24,9 +24,9 @@ type DueJobsRow struct {
 	JobID pgtype.UUID
 }
 
-// The first jobs without a group whose time has come, behind one of them.
-func (q *Queries) DueJobs(ctx context.Context, db DBTX, afterAt time.Time, afterJob pgtype.UUID, most int32) ([]DueJobsRow, error) {
-	rows, err := db.Query(ctx, DueJobs, afterAt, afterJob, most)
+// The first jobs without a group whose time has come. It locks none.
+func (q *Queries) DueJobs(ctx context.Context, db DBTX, sinceUs float64, most int32) ([]DueJobsRow, error) {
+	rows, err := db.Query(ctx, DueJobs, sinceUs, most)
 	if err != nil {
 		return nil, err
 	}

@@ -8,14 +8,12 @@ ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
--- The first jobs without a group whose time has come, behind one of them. It locks none.
--- name: DueAfter :many
+-- The same jobs. It locks none.
+-- name: DueUnlocked :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
-  AND (s.run_at > TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
-       OR s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
-          AND s.job_id > sqlc.arg(after_job))
+  AND s.run_at > TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ago_us) AS SIGNED), +UTC_TIMESTAMP(6))
 ORDER BY s.run_at, s.job_id
 LIMIT ?;
 

@@ -213,9 +213,9 @@ func (m maintenance) Adopt(ctx context.Context, r *driver.AdoptRequest) (claims 
 // afterMicros returns the time of a cursor; 0 for the zero cursor.
 func afterMicros(after driver.DueCursor) int64 { return max(after.RunAt.UnixMicro(), 0) }
 
-// DueJobs reads the first rows after a cursor.
-func (m maintenance) DueJobs(ctx context.Context, after driver.DueCursor, most int) ([]driver.DueCursor, error) {
-	rows, err := m.d.q.DueAfter(ctx, m.d.on(m.d.db), mysqldb.DueAfterParams{AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: int32(most)})
+// DueJobs reads the first rows.
+func (m maintenance) DueJobs(ctx context.Context, since time.Duration, most int) ([]driver.DueCursor, error) {
+	rows, err := m.d.q.DueUnlocked(ctx, m.d.on(m.d.db), -since.Microseconds(), int32(most))
 	due := make([]driver.DueCursor, len(rows))
 	for i, r := range rows {
 		due[i] = driver.DueCursor{RunAt: time.UnixMicro(r.RunUs), Job: idOf(r.JobID)}

@@ -18,7 +18,7 @@ var readsWhole = map[string][]string{
 
 // Statements that take the first ones of a key as they stand there.
 var readsInOrder = []string{
-	"ClaimJobs", "ClaimsOf", "DueJobs", "DueGrouped", "PruneHistory", "OldestReady", "ListReady", "ListScheduled", "ListBlocked", "ListDead",
+	"ClaimJobs", "ClaimsOf", "DueJobs", "DueUnlocked", "DueGrouped", "PruneHistory", "OldestReady", "ListReady", "ListScheduled", "ListBlocked", "ListDead",
 	"ListHistory", "OldDead",
 }
 

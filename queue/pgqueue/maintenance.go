@@ -139,9 +139,9 @@ func (m maintenance) CancelRequests(ctx context.Context, of member.ID, after dri
 	return requests, sqlerr.Unwritten(err)
 }
 
-// DueJobs reads the first rows after a cursor.
-func (m maintenance) DueJobs(ctx context.Context, after driver.DueCursor, most int) ([]driver.DueCursor, error) {
-	rows, err := m.d.q.DueJobs(ctx, m.d.db, after.RunAt, postgres.UUID(after.Job), int32(most))
+// DueJobs reads the first rows.
+func (m maintenance) DueJobs(ctx context.Context, since time.Duration, most int) ([]driver.DueCursor, error) {
+	rows, err := m.d.q.DueJobs(ctx, m.d.db, float64(since.Microseconds()), int32(most))
 	due := make([]driver.DueCursor, len(rows))
 	for i, r := range rows {
 		due[i] = driver.DueCursor{RunAt: r.RunAt, Job: r.JobID.Bytes}

@@ -1,8 +1,13 @@
 package pgqueue_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/pgqueue"
@@ -29,6 +34,59 @@ func TestALockedTableOfDelayedJobsStopsNoOthers(t *testing.T) {
 		if _, err := q.Enqueue(ctx, task); err != nil {
 			t.Errorf("%+v: %v", task, err)
 		}
+	}
+	if err := q.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestALockedTablePutsOffNoJob: a delayed job that comes due while the table of those that are
+// ready is locked is due at once when that has ended. A job that a CHECK refuses is put off.
+func TestALockedTablePutsOffNoJob(t *testing.T) {
+	t.Parallel()
+	host, ctx := testdb.MigratedPostgres(t), t.Context()
+	exec := func(query string) {
+		t.Helper()
+		if _, err := host.Exec(ctx, query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("ALTER TABLE dblock_queue_ready ADD CONSTRAINT host CHECK (priority <> 7)")
+	hasty := host.Config()
+	hasty.ConnConfig.RuntimeParams["lock_timeout"] = "50ms"
+	pool, err := pgxpool.NewWithConfig(ctx, hasty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	q, err := pgqueue.New(ctx, pool, queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, priority := range []int16{0, 0, 7} {
+		if _, err := q.Enqueue(ctx, queue.Task{Kind: "mail", Priority: priority, Delay: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("UPDATE dblock_queue_scheduled SET run_at = now() - interval '1 s'")
+	tx, err := host.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "LOCK TABLE dblock_queue_ready IN SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := q.Promote(ctx); n != 0 || !errors.Is(err, dblock.ErrBusy) {
+		t.Errorf("behind the lock %d jobs are promoted, %v", n, err)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := q.Promote(ctx); n != 2 || err == nil {
+		t.Errorf("after the lock %d of 2 jobs are promoted, %v", n, err)
+	}
+	if n, err := q.Promote(ctx); n != 0 || err != nil {
+		t.Errorf("then %d jobs are promoted, %v", n, err)
 	}
 	if err := q.Close(ctx); err != nil {
 		t.Error(err)

@@ -12,8 +12,8 @@ type Maintenance interface {
 	// Promote has jobs be ready whose time has come, and returns how many.
 	Promote(ctx context.Context, r *PromoteRequest) (promoted int, err error)
 
-	// DueJobs returns the first jobs after a cursor that have no group, and whose time has come.
-	DueJobs(ctx context.Context, after DueCursor, most int) ([]DueCursor, error)
+	// DueJobs returns the first jobs that have no group, and whose time came within since.
+	DueJobs(ctx context.Context, since time.Duration, most int) ([]DueCursor, error)
 
 	// Postpone has a job without a group be due after a while, if it is still scheduled.
 	Postpone(ctx context.Context, j DueCursor, after time.Duration) error
