@@ -11,7 +11,7 @@ import (
 //
 // A slow statement is waited for no longer than carriesFor. One that stands aside may wait for a
 // lock of another process, and is waited for no longer than asideFor, once. Then Run passes over
-// what it finds locked. A request of the lane Options.Common waits for no such statement: those
+// what it finds locked. A request whose Key is Options.Common waits for no such statement: those
 // behind it may need none of its keys. It moves to the lane of the key that is locked.
 
 const (
@@ -71,11 +71,11 @@ func (q *Queue[Q, A]) reserve(c *call[Q, A], b *batch[Q, A]) bool {
 		return true
 	}
 	q.stands = append(q.stands, c.lane)
-	if slices.ContainsFunc(others, q.standsAside) { // such a wait is long, and stops no others
-		if c.stood.IsZero() {
-			c.stood = time.Now()
-		}
-	} else {
+	aside := slices.ContainsFunc(others, q.standsAside)
+	if aside && c.stood.IsZero() {
+		c.stood = time.Now()
+	}
+	if !aside || time.Since(c.stood) >= asideFor { // else the wait is long, and stops no others
 		q.want(others)
 		for _, next := range c.lane.calls[:min(len(c.lane.calls), q.o.MaxBatch)] { // to be sent together
 			q.want(q.o.Others(next.req))
@@ -100,18 +100,17 @@ func (q *Queue[Q, A]) standsAside(key string) bool {
 	return l != nil && l.blocked > 0
 }
 
-// move has the first call of the lane Options.Common wait in the lane of one of its other keys,
-// whose calls wait for a lock. It returns false if there is none.
+// move has the first call of a lane, if its Key is Options.Common, wait in the lane of another of
+// its keys, whose calls wait for a lock. It returns false if there is none.
 func (q *Queue[Q, A]) move(from *lane[Q, A]) bool {
-	if q.o.Common == "" || from.key != q.o.Common {
-		return false
-	}
-	for _, key := range q.o.Others(from.head().req) {
-		if to := q.lanes[key]; to != nil && to.waits() {
-			c := from.pop()
-			c.sent, c.lane = false, to
-			to.push(c)
-			return true
+	if req := from.head().req; q.o.Common != "" && q.o.Key(req) == q.o.Common {
+		for _, key := range q.o.Others(req) {
+			if to := q.lanes[key]; to != nil && to != from && to.waits() {
+				c := from.pop()
+				c.sent, c.lane = false, to
+				to.push(c)
+				return true
+			}
 		}
 	}
 	return false

@@ -279,3 +279,34 @@ func TestACartWaitsOnceForStatementsAside(t *testing.T) {
 		r.wantsIdle(t)
 	})
 }
+
+// TestACartLeavesALaneThatIsFree: it waits for one of its keys in the lane of another one, which is
+// free again. Calls behind it are sent.
+func TestACartLeavesALaneThatIsFree(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newCartRig()
+		r.o.Common = "carts"
+		var ends []chan error
+		var locked []statement
+		for n, key := range []string{"a", "b"} {
+			ends = append(ends, r.do(t.Context(), key, 80+n), r.do(t.Context(), key, 90+n))
+			r.sends(t, 80+n).answer() // the only one that can't stand aside
+			locked = append(locked, r.sends(t, 90+n))
+			if !Yield(locked[n].ctx) {
+				t.Fatal("the statement can't stand aside")
+			}
+		}
+		ends = append(ends, r.do(t.Context(), "cart:a,b", 1), r.do(t.Context(), "a", 2))
+		r.quiet(t)
+		locked[0].answer()
+		r.sends(t, 2).answer()
+		ends = append(ends, r.do(t.Context(), "a", 3))
+		r.sends(t, 3).answer()
+		locked[1].answer()
+		r.sends(t, 1).answer()
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+		r.wantsIdle(t)
+	})
+}
