@@ -55,10 +55,10 @@ func Claim[T any](
 	tables, _ := rowlock.Postgres.Tables(query)
 	conditions := rowlock.Postgres.Conditions(query)
 	v := &view{table: tables[0], claim: &conditions}
-	if _, v.pending = tx.(batcher); !v.pending {
-		if err := v.query(ctx, tx); err != nil {
-			return nil, txError(ctx, "rows of a claim", err)
-		}
+	if _, ok := tx.(batcher); ok && claims.get(v.table, query) != "" {
+		v.pending = true
+	} else if err := v.query(ctx, tx); err != nil { // it looks first: what is refused locks no rows
+		return nil, txError(ctx, "rows of a claim", err)
 	}
 	var rows []T
 	read := func(answer pgx.Rows) error {
@@ -66,7 +66,11 @@ func Claim[T any](
 		return err
 	}
 	if err := aroundSavepoint(ctx, tx, v, nil, nil, read, rowlock.Claim(query, n, lock), args); err != nil {
+		claims.put(v.table, query, "")
 		return nil, txError(ctx, "rows of a claim", err)
+	}
+	if !v.pending {
+		claims.put(v.table, query, "yes")
 	}
 	return rows, nil
 }

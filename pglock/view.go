@@ -142,10 +142,13 @@ func (v *view) read(answer pgx.Rows) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := v.lockable(); err != nil {
+		return err
+	}
 	if !v.pending && v.column != "" {
 		v.keep()
 	}
-	return v.lockable()
+	return nil
 }
 
 // lockable refuses a table of which some rows can't be locked.
@@ -191,8 +194,10 @@ func (v *view) after(err error) (again bool, _ error) {
 	return v.equal != used, nil
 }
 
-// operators are the operators that compare columns, by the names of table and column.
-var operators known
+var (
+	operators known // that compare columns, by the names of table and column
+	claims    known // that were seen to lock what they return: "yes", by table and query
+)
 
 const undefinedFunction = "42883" // an operator is one, too
 
@@ -210,11 +215,11 @@ func (k *known) get(table, column string) string {
 	return k.all[[2]string{table, column}]
 }
 
-func (k *known) put(table, column, operator string) {
+func (k *known) put(table, column, fact string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.all == nil || len(k.all) >= maxKnown {
 		k.all = map[[2]string]string{}
 	}
-	k.all[[2]string{table, column}] = operator
+	k.all[[2]string{table, column}] = fact
 }
