@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysql"
 )
 
 // List reads what is held, of all keys or of one, in one statement, and so in one snapshot.
@@ -16,7 +17,7 @@ func (d *leaseDriver) List(ctx context.Context, key string) ([]lease.HeldLease, 
 	if key != "" {
 		return d.holdersOf(ctx, key)
 	}
-	rows, err := read(ctx, d.conns, func(on mysqldb.DBTX) ([]mysqldb.ListHeldRow, error) {
+	rows, err := read(mysql.OfFew(ctx), d.conns, func(on mysqldb.DBTX) ([]mysqldb.ListHeldRow, error) {
 		return d.q.ListHeld(ctx, on)
 	})
 	if err != nil {

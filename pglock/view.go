@@ -30,42 +30,49 @@ const tableFacts = relations + facets + `NULL::text`
 // any cast function, and any function in a CHECK of a domain. The server cuts long names, as name[]
 // does. What the query names is in a schema of the search_path, or in one that it names: what
 // others make elsewhere, as in their temporary schema, is none of its concern.
-const claimFacts = relations + `, home AS (
+//
+// It reads the catalogs by their indexes: there may be thousands of functions.
+const claimFacts = relations + `, home AS MATERIALIZED (
     SELECT n.oid FROM pg_catalog.pg_namespace n
     WHERE n.nspname = ANY (pg_catalog.current_schemas(true)) OR n.nspname::text = ANY ($6::text[]::name[]::text[])
-), own AS (
-    SELECT p.oid, p.proname::text AS name, p.pronargs AS args, p.proargtypes[0] AS first, p.pronamespace AS home FROM pg_catalog.pg_proc p
-    JOIN pg_catalog.pg_language l ON l.oid = p.prolang
-    WHERE p.oid >= 16384::oid AND l.lanname::text NOT IN ('internal'::text, 'c'::text) AND NOT EXISTS (
+), called(id, what) AS (
+    SELECT p.oid, pg_catalog.concat('the function '::text, p.proname::text) FROM pg_catalog.pg_proc p JOIN home ON home.oid = p.pronamespace
+    WHERE p.proname = ANY ($3::text[]::name[])
+    UNION ALL
+    SELECT p.oid, pg_catalog.concat('the function '::text, p.proname::text) FROM pg_catalog.pg_proc p JOIN home ON home.oid = p.pronamespace
+    WHERE p.proname = ANY ($4::text[]::name[]) AND p.pronargs = 1::int2 AND p.proargtypes[0] IN (SELECT rel.type FROM rel)
+    UNION ALL
+    SELECT o.oprcode::oid, pg_catalog.concat('the operator '::text, o.oprname::text) FROM pg_catalog.pg_operator o
+    JOIN home ON home.oid = o.oprnamespace WHERE o.oprname = ANY ($5::text[]::name[])
+    UNION ALL
+    SELECT c.castfunc, pg_catalog.concat('the cast to '::text, pg_catalog.format_type(c.casttarget, NULL::int4)) FROM pg_catalog.pg_cast c
+    JOIN pg_catalog.pg_type s ON s.oid = c.castsource JOIN home ON home.oid = s.typnamespace
+    JOIN pg_catalog.pg_type t ON t.oid = c.casttarget JOIN home there ON there.oid = t.typnamespace
+    WHERE '::'::text = ANY ($5::text[])
+    UNION ALL
+    SELECT COALESCE(o.oprcode::oid, d.refobjid), pg_catalog.concat('the domain '::text, pg_catalog.format_type(k.contypid, NULL::int4))
+    FROM pg_catalog.pg_constraint k JOIN home ON home.oid = k.connamespace
+    JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass::oid AND d.objid = k.oid
+        AND d.refclassid IN ('pg_catalog.pg_proc'::pg_catalog.regclass::oid, 'pg_catalog.pg_operator'::pg_catalog.regclass::oid)
+    LEFT JOIN pg_catalog.pg_operator o ON o.oid = d.refobjid AND d.refclassid = 'pg_catalog.pg_operator'::pg_catalog.regclass::oid
+    WHERE '::'::text = ANY ($5::text[]) AND k.contypid <> 0::oid
+    UNION ALL
+    SELECT f.id, pg_catalog.concat('a policy of row level security on '::text, rel.name) FROM rel
+    JOIN pg_catalog.pg_policy p ON p.polrelid = rel.oid
+    CROSS JOIN LATERAL (
+        SELECT m.id[1]::oid FROM pg_catalog.regexp_matches(p.polqual::text, 'funcid ([0-9]+)'::text, 'g'::text) AS m(id)
+        UNION ALL
+        SELECT NULL::oid WHERE p.polqual::text ~ '[{]SUBLINK'::text
+    ) AS f(id)
+    WHERE rel.oid = pg_catalog.to_regclass($1::text)::oid AND pg_catalog.row_security_active(rel.oid)
+)` + facets + `(SELECT called.what FROM called
+    WHERE called.id IS NULL OR called.id >= 16384::oid AND EXISTS (
+        SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+        WHERE p.oid = called.id AND l.lanname::text NOT IN ('internal'::text, 'c'::text))
+    AND NOT EXISTS (
         SELECT FROM pg_catalog.pg_depend d
-        WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass::oid AND d.objid = p.oid AND d.deptype = 'e')
-)` + facets + `(SELECT found.what FROM (
-        SELECT pg_catalog.concat('the function '::text, own.name) FROM own JOIN home ON home.oid = own.home
-        WHERE own.name = ANY ($3::text[]::name[]::text[]) OR own.args = 1::int2 AND own.name = ANY ($4::text[]::name[]::text[]) AND own.first IN (SELECT rel.type FROM rel)
-        UNION ALL
-        SELECT pg_catalog.concat('the operator '::text, o.oprname::text) FROM pg_catalog.pg_operator o JOIN own ON own.oid = o.oprcode::oid
-        JOIN home ON home.oid = o.oprnamespace
-        WHERE o.oprname::text = ANY ($5::text[])
-        UNION ALL
-        SELECT pg_catalog.concat('the cast to '::text, pg_catalog.format_type(c.casttarget, NULL::int4)) FROM pg_catalog.pg_cast c
-        JOIN own ON own.oid = c.castfunc
-        JOIN pg_catalog.pg_type s ON s.oid = c.castsource JOIN home ON home.oid = s.typnamespace
-        JOIN pg_catalog.pg_type t ON t.oid = c.casttarget JOIN home there ON there.oid = t.typnamespace
-        WHERE '::'::text = ANY ($5::text[])
-        UNION ALL
-        SELECT pg_catalog.concat('the domain '::text, pg_catalog.format_type(k.contypid, NULL::int4)) FROM pg_catalog.pg_constraint k
-        JOIN home ON home.oid = k.connamespace
-        WHERE '::'::text = ANY ($5::text[]) AND k.contypid <> 0::oid AND EXISTS (
-            SELECT FROM own, pg_catalog.regexp_matches(k.conbin::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
-            WHERE own.oid = called.id[1]::oid)
-        UNION ALL
-        SELECT pg_catalog.concat('a policy of row level security on '::text, rel.name) FROM rel
-        JOIN pg_catalog.pg_policy p ON p.polrelid = rel.oid
-        WHERE rel.oid = pg_catalog.to_regclass($1::text)::oid AND pg_catalog.row_security_active(rel.oid) AND
-            (p.polqual::text ~ '[{]SUBLINK'::text OR EXISTS (
-            SELECT FROM own, pg_catalog.regexp_matches(p.polqual::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
-            WHERE own.oid = called.id[1]::oid))
-    ) AS found(what) LIMIT 1)`
+        WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass::oid AND d.objid = called.id AND d.deptype = 'e')
+    LIMIT 1)`
 
 const (
 	relations = `WITH RECURSIVE part AS (

@@ -28,8 +28,9 @@ type Admin struct {
 }
 
 const (
-	maxLists     = 2           // at once
-	listPatience = time.Second // a list that takes longer than that has another one begin beside it
+	maxLists     = 2               // at once
+	listPatience = time.Second     // a list that takes longer than that has another one begin beside it
+	listsBehind  = 3 * time.Second // a list goes on for that long when all callers have left
 )
 
 // newAdmin makes an Admin. Callers that ask for the list during a statement share the next one. So
@@ -51,8 +52,8 @@ func newAdmin(b *base) *Admin {
 	return a
 }
 
-// endBehind ends a list that all callers have left, after listPatience: the connection of a
-// statement that is cut off is of no use for a while.
+// endBehind ends a list that all callers have left, after listsBehind: the connection of a statement
+// that is cut off is of no use for a while.
 func endBehind(list context.Context, callers []context.Context, end context.CancelFunc) {
 	for _, caller := range callers {
 		select {
@@ -62,7 +63,7 @@ func endBehind(list context.Context, callers []context.Context, end context.Canc
 		}
 	}
 	select {
-	case <-time.After(listPatience):
+	case <-time.After(listsBehind):
 		end()
 	case <-list.Done():
 	}

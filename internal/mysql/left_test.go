@@ -28,8 +28,11 @@ func TestOnlySlowStatementsKeepConnections(t *testing.T) {
 		for range step.well {
 			l.endedWell()
 		}
-		if got := l.mayWait(now, step.took, wait); got != step.want {
+		if got := l.mayWait(now, step.took, wait, false); got != step.want {
 			t.Errorf("step %d: the server may wait: %v", i+1, got)
 		}
+	}
+	if !l.mayWait(now, slowStatement, wait, true) || l.mayWait(now, quick, wait, false) {
+		t.Error("a slow statement of few says something of others, or nothing of itself")
 	}
 }

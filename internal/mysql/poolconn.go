@@ -108,19 +108,30 @@ func (l *left) endedWell() {
 }
 
 // mayWait reports whether the server may wait for a lock, after a caller has left during a
-// statement that took so long. wait is for how long it does.
-func (l *left) mayWait(now time.Time, took, wait time.Duration) bool {
-	if took >= slowStatement {
+// statement that took so long. wait is for how long it does. A statement of few says nothing of
+// others.
+func (l *left) mayWait(now time.Time, took, wait time.Duration, ofFew bool) bool {
+	switch {
+	case took < slowStatement:
+	case ofFew:
+		return true
+	default:
 		l.well.Store(0)
 		l.slow.Store(now.Add(slowFor * wait).UnixNano())
 	}
 	return now.UnixNano() < l.slow.Load()
 }
 
+type ofFewKey struct{}
+
+// OfFew is ctx for a statement of which few are under way at once, however many callers leave. It
+// may take long though the server waits for nothing.
+func OfFew(ctx context.Context) context.Context { return context.WithValue(ctx, ofFewKey{}, true) }
+
 // linger gives back a connection whose caller has left during a statement that took so long.
 func (p Pool) linger(ctx context.Context, conn *sql.Conn, took time.Duration) {
 	wait := serverWait(ctx)
-	if !p.left.mayWait(time.Now(), took, wait) {
+	if !p.left.mayWait(time.Now(), took, wait, ctx.Value(ofFewKey{}) != nil) {
 		_ = conn.Close()
 		return
 	}
