@@ -143,7 +143,7 @@ func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again boo
 		}
 		open = append(open, &all[i])
 	}
-	e.insertCalls(ctx, open, wait, new(sqlerr.Trial))
+	e.insertCalls(ctx, open, wait, new(insertion))
 	results := make([]batch.Result[[]driver.Duplicate], len(calls))
 	for i := range all {
 		results[i] = all[i].Result
@@ -151,9 +151,21 @@ func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again boo
 	return results, nil
 }
 
+// insertion is what the statements for a batch have in common.
+type insertion struct {
+	sqlerr.Trial
+	busy error // of one that has waited for the key of all: no other one waits as long
+}
+
 // insertCalls runs one statement, and more if that fails because of some of the calls.
-func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait time.Duration, trial *sqlerr.Trial) {
+func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait time.Duration, in *insertion) {
 	if len(calls) == 0 {
+		return
+	}
+	if in.busy != nil {
+		for _, c := range calls {
+			c.Err = in.busy
+		}
 		return
 	}
 	jobs := calls[0].jobs
@@ -168,7 +180,7 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 	from, to := 0, 0
 	switch {
 	case err == nil:
-		trial.Worked()
+		in.Worked()
 	case errors.As(err, &locked) && len(calls) > lastFew && !hasKeys(calls):
 		to = len(calls) / 2
 	case errors.As(err, &locked):
@@ -179,13 +191,14 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 			}
 			return
 		}
-	case wait == 0 && e.db.classify(err) == sqlerr.Busy: // all have waited for the same key
+	case wait == 0 && e.db.classify(err) == sqlerr.Busy:
+		in.busy = err
 	default:
-		from, to = trial.Split(len(calls), e.db.classify(err))
+		from, to = in.Split(len(calls), e.db.classify(err))
 	}
 	if to > 0 {
-		e.insertCalls(ctx, slices.Clone(calls[from:to]), wait, trial)
-		e.insertCalls(ctx, slices.Concat(calls[:from], calls[to:]), wait, trial)
+		e.insertCalls(ctx, slices.Clone(calls[from:to]), wait, in)
+		e.insertCalls(ctx, slices.Concat(calls[:from], calls[to:]), wait, in)
 		return
 	}
 	for _, c := range calls {

@@ -111,26 +111,38 @@ type lockedForever struct {
 	waited int // statements
 }
 
-func (e *lockedForever) Enqueue(context.Context, *driver.EnqueueRequest) ([]driver.Duplicate, error) {
+func (e *lockedForever) Enqueue(_ context.Context, r *driver.EnqueueRequest) ([]driver.Duplicate, error) {
+	if slices.ContainsFunc(r.Jobs, func(j driver.Insert) bool { return j.Kind == "refused" }) {
+		return nil, errRefused
+	}
 	e.waited++
 	return nil, dblock.ErrBusy
 }
 
-func (*lockedForever) Classify(error) sqlerr.Class { return sqlerr.Busy }
+func (*lockedForever) Classify(err error) sqlerr.Class {
+	if errors.Is(err, errRefused) {
+		return sqlerr.BadInput
+	}
+	return sqlerr.Busy
+}
 
 // TestCallsThatHaveWaitedAreNotDivided: a statement that has waited for a key for Options.Timeout
-// is answered for all its calls. None waits once more.
+// is answered for all its calls. None waits once more, though the server refuses some of them.
 func TestCallsThatHaveWaitedAreNotDivided(t *testing.T) {
 	t.Parallel()
 	e := &lockedForever{}
 	q := &enqueuer{db: newStatements(e, time.Second), o: &Options{Timeout: time.Second}}
 	var calls []*keyedResult
-	for range 20 {
-		calls = append(calls, &keyedResult{keyedCall: callOf("hot")})
+	for n := range 20 {
+		call := callOf("hot")
+		if n%7 == 3 {
+			call.jobs[0].Kind = "refused"
+		}
+		calls = append(calls, &keyedResult{keyedCall: call})
 	}
-	q.insertCalls(t.Context(), calls, 0, new(sqlerr.Trial))
+	q.insertCalls(t.Context(), calls, 0, new(insertion))
 	for i, c := range calls {
-		if !errors.Is(c.Err, dblock.ErrBusy) {
+		if !errors.Is(c.Err, dblock.ErrBusy) && !errors.Is(c.Err, errRefused) {
 			t.Errorf("call %d: %+v", i, c.Result)
 		}
 	}

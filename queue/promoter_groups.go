@@ -220,4 +220,3 @@ func (g *groupPromotion) pass(groups []driver.Group, locked bool) {
 		}
 	}
 }
-
