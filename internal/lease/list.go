@@ -52,8 +52,8 @@ func newAdmin(b *base) *Admin {
 	return a
 }
 
-// endBehind ends a list that all callers have left, after listsBehind: the connection of a statement
-// that is cut off is of no use for a while.
+// endBehind ends a list that all callers have left, after listsBehind: the connection of a
+// statement that is cut off is of no use for a while.
 func endBehind(list context.Context, callers []context.Context, end context.CancelFunc) {
 	for _, caller := range callers {
 		select {
