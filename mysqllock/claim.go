@@ -26,9 +26,9 @@ import (
 // FROM, DISTINCT, an aggregate, a window function, or not just one table. It is for one with a
 // backslash before a quote, as sql_mode decides whether the string ends there: pass it as an
 // argument. It is also for one that calls a stored function behind its FROM: the server would
-// select a row by other tables as they were before the lock. A *ScanError is for a query that reads
-// several partitions, too: the server locks a row of each. The tables, the functions and the plan
-// are looked at the first time that a text is seen.
+// select a row by other tables as they were before the lock. And it is for one that the server runs
+// by a spatial index. A *ScanError is for one that reads several partitions, too. The tables, the
+// functions and the plan are looked at the first time that a text is seen.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {

@@ -154,10 +154,13 @@ func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, sca
 		return nil
 	}
 	tables, _ := rowlock.MySQL.Tables(query)
+	var spatial []string
 	for _, from := range tables {
-		if _, err := lockable(ctx, tx, from); err != nil {
+		table, err := lockable(ctx, tx, from)
+		if err != nil {
 			return err
 		}
+		spatial = append(spatial, table.Spatial...)
 	}
 	conditions := rowlock.MySQL.Conditions(query)
 	if err := callsNoOwn(ctx, tx, conditions); err != nil {
@@ -166,8 +169,8 @@ func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, sca
 	if err := aggregatesNothing(ctx, tx, query, conditions.FromEnd, args); err != nil {
 		return err
 	}
-	if !scan {
-		if seen, err := explain(ctx, tx, query, n, args); err != nil || !seen {
+	if !scan || len(spatial) > 0 {
+		if seen, err := explain(ctx, tx, query, n, args, scan, spatial); err != nil || !seen {
 			return err
 		}
 	}
@@ -234,9 +237,10 @@ func steady(query string) string {
 	return steadyMariaDB + selects + " /*+ " + steadyMySQL + "*/" + rest
 }
 
-// explain refuses a query that reads more rows than it returns. seen: the plan is of more than that
-// there is no such row today.
-func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (seen bool, err error) {
+// explain refuses a query that reads a spatial index, where the server waits, and unless it may
+// scan, one that reads more rows than it returns. seen: the plan is of more than that there is no
+// such row today.
+func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool, spatial []string) (seen bool, err error) {
 	plan, err := planOf(ctx, tx, steady(rowlock.Claim(query, n, "")), args)
 	if err != nil {
 		return false, err
@@ -245,6 +249,10 @@ func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (
 	seen = true
 	for _, step := range plan {
 		switch {
+		case slices.Contains(spatial, step.index):
+			return false, &dblock.InvalidError{Field: "query", Reason: fmt.Sprintf(
+				"the server reads the spatial index %[1]s, and waits there for what others have locked: add IGNORE INDEX (%[1]s)", step.index)}
+		case scan:
 		case strings.Contains(step.extra, "Using filesort") || strings.Contains(step.extra, "Using temporary"):
 			return false, &ScanError{query, "all that fits is locked before it is sorted", index}
 		case strings.Contains(step.partitions, ","):
@@ -273,7 +281,7 @@ func mergesIndexes(ctx context.Context, tx *sql.Tx, query string, n int, args []
 }
 
 // planStep is a line of EXPLAIN.
-type planStep struct{ access, usable, partitions, extra string }
+type planStep struct{ access, usable, index, partitions, extra string }
 
 // reads reports that the whole table is read, or the whole of an index.
 func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index" }
@@ -288,7 +296,7 @@ func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]pl
 	lines, err := mysql.ShowOf(ctx, tx, settings+"EXPLAIN /*!80000 FORMAT=TRADITIONAL */ /*M! PARTITIONS */ "+statement, args...)
 	steps := make([]planStep, len(lines))
 	for i, line := range lines {
-		steps[i] = planStep{line["type"], line["possible_keys"], line["partitions"], line["Extra"]}
+		steps[i] = planStep{line["type"], line["possible_keys"], line["key"], line["partitions"], line["Extra"]}
 	}
 	return steps, err
 }

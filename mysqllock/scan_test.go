@@ -217,6 +217,35 @@ func TestClaimsMergeNoIndexes(t *testing.T) {
 	})
 }
 
+// TestClaimsBySpatialIndexesAreRefused: MariaDB waits there for rows that others have locked.
+func TestClaimsBySpatialIndexesAreRefused(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		for _, statement := range []string{
+			"CREATE TABLE cab (id BIGINT PRIMARY KEY, at POINT NOT NULL /*!80003 SRID 0 */, SPATIAL KEY `by place` (at))",
+			"INSERT INTO cab SELECT a.id * 3 + b.id, POINT(a.id, b.id) FROM " + table + " a, " + table + " b",
+		} {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		claim := func(scan bool, hint string) error {
+			tx := begin()
+			defer func() { _ = tx.Rollback() }()
+			_, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{Scan: scan}, 1, one,
+				"SELECT id FROM cab "+hint+" WHERE MBRContains(ST_GeomFromText('POLYGON((0 0,1 0,1 1,0 1,0 0))'), at)")
+			return err
+		}
+		for _, scan := range []bool{false, true} {
+			if err := claim(scan, "FORCE INDEX (`by place`)"); !errors.Is(err, dblock.ErrInvalid) {
+				t.Errorf("by the index, scan %t: %v", scan, err)
+			}
+		}
+		if err := claim(true, "IGNORE INDEX (`by place`)"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestClaimsOfPartitionsAreScans: the server locks a row of each partition for the one that it
 // returns.
 func TestClaimsOfPartitionsAreScans(t *testing.T) {

@@ -59,6 +59,7 @@ type Table struct {
 	View        bool
 	Partitioned bool
 	Columns     []string // those that are stored, short ones first
+	Spatial     []string // spatial indexes
 }
 
 // InspectTable reads SHOW CREATE TABLE, which finds temporary tables too. from is the table's name,
@@ -134,6 +135,12 @@ func (t *Table) read(create string) {
 		}
 		if t.Engine != "" {
 			t.Partitioned = t.Partitioned || strings.HasPrefix(strings.TrimLeft(line, " /*!0123456789"), "PARTITION BY")
+			continue
+		}
+		if key, ok := strings.CutPrefix(line, "  SPATIAL KEY "); ok {
+			if name, _, ok := column("  " + key); ok {
+				t.Spatial = append(t.Spatial, name)
+			}
 			continue
 		}
 		name, definition, ok := column(line)

@@ -105,7 +105,7 @@ func (r *conditionReader) next(s string) int {
 		return len(Cast)
 	}
 	name, word := r.name, r.word
-	r.name, r.word, r.dotted = "", "", s[0] == '.'
+	r.name, r.word, r.dotted = "", "", s[0] == '.' && !isNumber(name)
 	if r.dotted && r.behind && name != "" {
 		r.found.Homes = append(r.found.Homes, name)
 	}

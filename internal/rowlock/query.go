@@ -43,7 +43,7 @@ func (d Dialect) CheckQuery(query string) error {
 		if i+1 < len(words) {
 			next = words[i+1]
 		}
-		if before == "." { // t.limit is a column
+		if before == "." && !isNumber(words[max(0, i-2)]) { // t.limit is a column
 			continue
 		}
 		if reason := d.objection(before, word, next); reason != "" {
@@ -145,6 +145,9 @@ func (d Dialect) CutSelect(query string) (selects, rest string) {
 	at += d.identifier(query[at:])
 	return query[:at], query[at:]
 }
+
+// isNumber reports that a word is one: a point behind it is its own.
+func isNumber(word string) bool { return word != "" && strings.Trim(word, "0123456789") == "" }
 
 // upper and lower fold ASCII, as servers do.
 func upper(s string) string {
