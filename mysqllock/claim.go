@@ -28,8 +28,8 @@ import (
 // argument. It is also for one that calls a stored function behind its FROM: the server would
 // select a row by other tables as they were before the lock. And it is for one that the server runs
 // by a spatial index. A *ScanError is for one that reads several partitions, too. The tables, the
-// functions and the plan are looked at the first time that a text is seen; at SERIALIZABLE that look
-// may wait for a locked row.
+// functions and the plan are looked at the first time that a text is seen. At SERIALIZABLE that
+// look may wait for a locked row.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {

@@ -22,8 +22,8 @@ const (
 	// A first start may have to recover from a crash on a busy disk.
 	readyTimeout = 2 * time.Minute
 
-	// Whatever accepts the connection and then says nothing is not our server.
-	attemptTimeout = 2 * time.Second
+	// Whatever accepts the connection and then says nothing is not our server, or is very busy.
+	attemptTimeout = 10 * time.Second
 )
 
 // local is a server that runs from a folder of ours.

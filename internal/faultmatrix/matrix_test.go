@@ -16,8 +16,9 @@ import (
 // Kind is a product.
 type Kind = devdb.Kind
 
-// parallel is how many runs share a server.
-const parallel = 4
+// parallel is how many runs share a server. Each has three processes, and more runs at once would
+// only make each of them late.
+const parallel = 2
 
 // Options of Measure.
 type Options struct {

@@ -15,7 +15,7 @@ import (
 
 const (
 	faultTime = 1500 * time.Millisecond // longer than the TTL
-	runLimit  = 4 * time.Minute
+	runLimit  = 10 * time.Minute
 
 	// slowLook is how much of the time counts that a look takes. Where looks take longer, the
 	// machine is overloaded, and what is looked for takes longer, too.
@@ -129,7 +129,7 @@ func (e *env) drain(ctx context.Context, t *tables) {
 		"b.job_id = j.job_id) AND NOT EXISTS (SELECT 1 FROM dblock_queue_claim c WHERE " + claimed +
 		") THEN 1 END) FROM dblock_queue_job j"
 	left, nowhere := -1, 0
-	ended := soon(ctx, 30*time.Second, func() bool {
+	ended := soon(ctx, time.Minute, func() bool {
 		err := e.admin.QueryRowContext(ctx, jobs).Scan(&left, &nowhere)
 		return err == nil && (left == 0 || nowhere > 0)
 	})
@@ -141,7 +141,7 @@ func (e *env) drain(ctx context.Context, t *tables) {
 			"dblock_queue_scheduled), ', claims ', (SELECT count(*) FROM dblock_queue_claim), ', attempt ', coalesce(max(attempt), 0)) FROM dblock_queue_job")
 		t.lost = append(t.lost, fmt.Sprintf("%d jobs have not ended: %q %v", left, where, err))
 	}
-	free := soon(ctx, 10*time.Second, func() bool {
+	free := soon(ctx, 30*time.Second, func() bool {
 		err := e.admin.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM dblock_queue_claim) + (SELECT count(*) FROM dblock_queue_unique) + "+
 			"(SELECT coalesce(sum(taken), 0) FROM dblock_queue_key)").Scan(&left)
 		return err == nil && left == 0
@@ -153,7 +153,7 @@ func (e *env) drain(ctx context.Context, t *tables) {
 
 // findLeaks has another process acquire each key, while the control still holds its own.
 func (e *env) findLeaks(ctx context.Context, t *tables) {
-	const patience = 20 * time.Second
+	const patience = time.Minute // a leak lasts
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(leaseKeys)+3)*patience)
 	defer cancel()
 	leak := func(key string, err error) {
@@ -199,7 +199,7 @@ func (e *env) findLeaks(ctx context.Context, t *tables) {
 
 // findConnections counts those that the workers have not closed.
 func (e *env) findConnections(ctx context.Context, t *tables) {
-	if soon(ctx, 10*time.Second, func() bool { return e.link.open() == 0 }) {
+	if soon(ctx, 30*time.Second, func() bool { return e.link.open() == 0 }) {
 		return
 	}
 	last := "SELECT concat(state, ': ', query) FROM pg_stat_activity WHERE usename = '%s'"
