@@ -48,7 +48,7 @@ func Claim[T any](
 	if err := allow(ctx, tx, query, n, args, o.Scan); err != nil {
 		return nil, txError(ctx, name, err)
 	}
-	answer, err := mysql.Query(ctx, tx, steady(rowlock.Claim(query, n, lock)), args...)
+	answer, err := mysql.Query(ctx, tx, steadyMariaDB+steady(rowlock.Claim(query, n, lock)), args...)
 	rows, err := collect(answer, err, scan)
 	return rows, txError(ctx, name, err)
 }

@@ -93,7 +93,7 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, 
 		}
 	}
 	if len(names) == 0 {
-		if _, err := planOf(ctx, tx, statement, []any{key}); err != nil { // there may be no such column
+		if _, err := planOf(ctx, tx, "", statement, []any{key}); err != nil { // there may be no such column
 			return err
 		}
 		return &ScanError{statement, "no index begins with the column", fmt.Sprintf("an index: CREATE INDEX … ON %s (%s)", from, where)}
@@ -116,7 +116,7 @@ func (a *access) find(ctx context.Context, tx *sql.Tx, table mysql.Table, from, 
 		return err
 	}
 	// Whether the values are of a kind by which the index can be searched.
-	plan, err := planOf(ctx, tx, fmt.Sprintf("SELECT %s FROM %s FORCE INDEX (%s) WHERE %s = ?", where, from, a.index, where), []any{key})
+	plan, err := planOf(ctx, tx, "", fmt.Sprintf("SELECT %s FROM %s FORCE INDEX (%s) WHERE %s = ?", where, from, a.index, where), []any{key})
 	if err != nil {
 		return err
 	}
@@ -228,20 +228,20 @@ const (
 	steadyMySQL   = "SET_VAR(optimizer_switch = 'index_merge=off,mrr=off') "
 )
 
-// steady adds these settings to a query that begins with SELECT. A hint of its own goes on.
+// steady adds the settings of MySQL to a query that begins with SELECT. A hint of its own goes on.
 func steady(query string) string {
 	selects, rest := rowlock.MySQL.CutSelect(query)
 	if own := strings.TrimLeft(rest, " \t\r\n"); strings.HasPrefix(own, "/*+") {
-		return steadyMariaDB + selects + " /*+ " + steadyMySQL + own[len("/*+"):]
+		return selects + " /*+ " + steadyMySQL + own[len("/*+"):]
 	}
-	return steadyMariaDB + selects + " /*+ " + steadyMySQL + "*/" + rest
+	return selects + " /*+ " + steadyMySQL + "*/" + rest
 }
 
 // explain refuses a query that reads a spatial index, where the server waits, and unless it may
 // scan, one that reads more rows than it returns. seen: the plan is of more than that there is no
 // such row today.
 func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool, spatial []string) (seen bool, err error) {
-	plan, err := planOf(ctx, tx, steady(rowlock.Claim(query, n, "")), args)
+	plan, err := planOf(ctx, tx, steadyMariaDB, steady(rowlock.Claim(query, n, "")), args)
 	if err != nil {
 		return false, err
 	}
@@ -276,7 +276,7 @@ func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, s
 // mergesIndexes reports that only several indexes together would serve a query, as the parts of an
 // OR do.
 func mergesIndexes(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (bool, error) {
-	plan, err := planOf(ctx, tx, rowlock.Claim(query, n, ""), args)
+	plan, err := planOf(ctx, tx, "", rowlock.Claim(query, n, ""), args)
 	return slices.ContainsFunc(plan, func(step planStep) bool { return step.access == "index_merge" }), err
 }
 
@@ -288,11 +288,7 @@ func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index"
 
 // planOf explains a statement without its lock: the server may read a row by its key to make a
 // plan, and would lock it.
-func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]planStep, error) {
-	settings, statement := "", statement
-	if rest, steady := strings.CutPrefix(statement, steadyMariaDB); steady {
-		settings, statement = steadyMariaDB, rest
-	}
+func planOf(ctx context.Context, tx *sql.Tx, settings, statement string, args []any) ([]planStep, error) {
 	lines, err := mysql.ShowOf(ctx, tx, settings+"EXPLAIN /*!80000 FORMAT=TRADITIONAL */ /*M! PARTITIONS */ "+statement, args...)
 	steps := make([]planStep, len(lines))
 	for i, line := range lines {

@@ -33,8 +33,8 @@ const (
 	slowPromotion = time.Second     // of few jobs
 	slowFailure   = 3 * time.Second // which is enough for another process to be elected
 
-	// longestPatience is how long all may be refused before another process is to be elected. It
-	// begins with refusedFor, and doubles each time.
+	// longestPatience is how long all may be refused before another process is to be elected, if
+	// this one has promoted a job. Else that begins with refusedFor, and doubles each time.
 	longestPatience = 10 * time.Minute
 )
 

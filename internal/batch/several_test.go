@@ -11,6 +11,20 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
+// lock has a statement of each key stand aside.
+func (r *rig) lock(t *testing.T, keys ...string) (locked []statement, ends []chan error) {
+	t.Helper()
+	for n, key := range keys {
+		ends = append(ends, r.do(t.Context(), key, 80+n), r.do(t.Context(), key, 90+n))
+		r.sends(t, 80+n).answer() // the only one that can't stand aside
+		locked = append(locked, r.sends(t, 90+n))
+		if !Yield(locked[n].ctx) {
+			t.Fatal("the statement can't stand aside")
+		}
+	}
+	return locked, ends
+}
+
 // newCartRig is a rig whose requests with a key such as "cart:a,b" contend for a and b, and share a
 // lane.
 func newCartRig() *rig {
@@ -222,16 +236,7 @@ func TestACartThatWaitsForALockStopsNoOtherCart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newCartRig()
 		r.o.Common = "carts"
-		var ends []chan error
-		var locked []statement
-		for n, key := range []string{"a", "b"} {
-			ends = append(ends, r.do(t.Context(), key, 80+n), r.do(t.Context(), key, 90+n))
-			r.sends(t, 80+n).answer() // the only one that can't stand aside
-			locked = append(locked, r.sends(t, 90+n))
-			if !Yield(locked[n].ctx) {
-				t.Fatal("the statement can't stand aside")
-			}
-		}
+		locked, ends := r.lock(t, "a", "b")
 		for n := range 10 {
 			ends = append(ends, r.do(t.Context(), []string{"cart:a,x", "cart:x,b"}[n%2], n))
 			r.quiet(t)
@@ -286,16 +291,7 @@ func TestACartLeavesALaneThatIsFree(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newCartRig()
 		r.o.Common = "carts"
-		var ends []chan error
-		var locked []statement
-		for n, key := range []string{"a", "b"} {
-			ends = append(ends, r.do(t.Context(), key, 80+n), r.do(t.Context(), key, 90+n))
-			r.sends(t, 80+n).answer() // the only one that can't stand aside
-			locked = append(locked, r.sends(t, 90+n))
-			if !Yield(locked[n].ctx) {
-				t.Fatal("the statement can't stand aside")
-			}
-		}
+		locked, ends := r.lock(t, "a", "b")
 		ends = append(ends, r.do(t.Context(), "cart:a,b", 1), r.do(t.Context(), "a", 2))
 		r.quiet(t)
 		locked[0].answer()
