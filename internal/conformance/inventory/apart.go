@@ -44,9 +44,10 @@ func (mergeTests) ARefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
 			want = dblock.ErrBusy
 		}
 		isOnes := func(r inventory.Request, err error) {
+			late := want == dblock.ErrConflict && errors.Is(err, dblock.ErrOutcomeUnknown) // its last try
 			if r.Buyer != "banned" {
 				assert.NoError(t, err, "%s: %s", name, r.Key)
-			} else if name != "a primary key" { // on MariaDB it is refused after a while, or busy
+			} else if name != "a primary key" && !late { // on MariaDB it is refused after a while, or busy
 				assert.ErrorIs(t, err, want, "%s: %s", name, r.Key)
 			} else {
 				assert.Error(t, err, r.Key)

@@ -18,23 +18,22 @@ func (ownTests) ALockedTableIsBusyInTime(t *testing.T, e Inventory) {
 	for _, table := range []string{"dblock_stock", "dblock_reservation", "dblock_quota"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			s := e.env(t, inventory.Options{Timeout: timeout})
+			s := e.env(t, inventory.Options{})
 			s.stock(t, "x", 1000)
+			store := s.open(t, inventory.Options{Timeout: timeout})
 			var n atomic.Int64
-			reserve := func(ctx context.Context) error {
+			calls := map[string]func(context.Context) error{"reserve": func(ctx context.Context) error {
 				r := order(fmt.Sprint("behind ", n.Add(1)), "x", 1)
 				r.Limit = 10
-				return suite.Second(s.Reserve(ctx, r))
-			}
-			calls := map[string]func(context.Context) error{"reserve": reserve}
+				return suite.Second(store.Reserve(ctx, r))
+			}}
 			if table != "dblock_quota" {
-				calls["audit"] = func(ctx context.Context) error { return suite.Second(s.Audit(ctx, "x")) }
+				calls["audit"] = func(ctx context.Context) error { return suite.Second(store.Audit(ctx, "x")) }
 			}
 			if table == "dblock_reservation" {
-				calls["cancel"] = func(ctx context.Context) error {
-					return suite.Second(s.Cancel(ctx, fmt.Sprint("gone ", n.Add(1))))
-				}
-				calls["sweep"] = func(ctx context.Context) error { return suite.Second(s.Sweep(ctx, 10)) }
+				gone := func() string { return fmt.Sprint("gone ", n.Add(1)) }
+				calls["cancel"] = func(ctx context.Context) error { return suite.Second(store.Cancel(ctx, gone())) }
+				calls["sweep"] = func(ctx context.Context) error { return suite.Second(store.Sweep(ctx, 10)) }
 			}
 			s.BehindATable(t, table, conns, 2*timeout, calls)
 			s.sells(t, order("after", "x", 1))

@@ -91,8 +91,8 @@ const (
 )
 
 // BehindATable has another session lock a table, and makes calls that need it. Some give up soon
-// and begin again. Never more sessions wait than the pool may have connections, and soon none that
-// has waited for long. A call without a deadline returns within longest; 0: none is made.
+// and begin again. No more sessions wait than the pool may have, but for a few that end, and soon
+// none that has waited for long. A call without a deadline ends within longest; 0: none is made.
 func (d *DB) BehindATable(t *testing.T, table string, conns int64, longest time.Duration, calls map[string]func(context.Context) error) {
 	t.Helper()
 	waits := "SELECT count(*) FROM " + devdb.Processlist + " WHERE db = DATABASE() AND state LIKE 'Waiting%'"
@@ -131,7 +131,7 @@ func (d *DB) BehindATable(t *testing.T, table string, conns int64, longest time.
 		case <-time.After(hurry):
 		}
 	}
-	assert.LessOrEqual(t, most, conns, "sessions that wait")
+	assert.LessOrEqual(t, most, conns+conns/4, "sessions that wait or are to end")
 	d.Until(t, waits+long, 0)
 	release()
 }
