@@ -5,6 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Server is a running server.
@@ -16,6 +20,9 @@ type Server struct {
 	admin string       // DSN of a user that may create databases
 	local *local       // nil for a server that we did not start
 	stop  func() error // for a server that a caller has started for us; may be nil
+
+	mu   sync.Mutex
+	idle []*pgx.Conn // of the admin's, which nothing uses
 }
 
 func (s *Server) describe() string {
@@ -91,6 +98,11 @@ func newName() (string, error) {
 // Close stops the server if Start started it, and removes its folder. A server that was given by a
 // DSN keeps running. Closing twice is safe.
 func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for conn := s.takeIdle(); conn != nil; conn = s.takeIdle() {
+		_ = conn.Close(ctx)
+	}
 	if s.local != nil {
 		return s.local.close()
 	}
