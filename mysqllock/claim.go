@@ -21,15 +21,17 @@ import (
 // read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are
 // locked as well, and block inserts.
 //
+// Behind its FROM, query may only read the row itself. The server reads other tables as they were
+// before the lock, and two claims would get a row that one of them has booked in another table. A
+// sub-select there is refused. A stored function that reads tables is not seen: don't use one.
+//
 // Errors are those of LockRow, but for ErrNoRows. An *dblock.InvalidError is for a query that
 // already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or behind its
 // FROM, DISTINCT, an aggregate, a window function, or not just one table. It is for one with a
 // backslash before a quote, as sql_mode decides whether the string ends there: pass it as an
-// argument. It is also for one that calls a stored function behind its FROM: the server would
-// select a row by other tables as they were before the lock. And it is for one that the server runs
-// by a spatial index. A *ScanError is for one that reads several partitions, too. The tables, the
-// functions and the plan are looked at the first time that a text is seen. At SERIALIZABLE that
-// look may wait for a locked row.
+// argument. And it is for one that the server runs by a spatial index. A *ScanError is for one that
+// reads several partitions, too. The tables and the plan are looked at the first time that a text
+// is seen. At SERIALIZABLE that look may wait for a locked row.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {

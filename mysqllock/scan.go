@@ -162,11 +162,7 @@ func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, sca
 		}
 		spatial = append(spatial, table.Spatial...)
 	}
-	conditions := rowlock.MySQL.Conditions(query)
-	if err := callsNoOwn(ctx, tx, conditions); err != nil {
-		return err
-	}
-	if err := aggregatesNothing(ctx, tx, query, conditions.FromEnd, args); err != nil {
+	if err := aggregatesNothing(ctx, tx, query, args); err != nil {
 		return err
 	}
 	if !scan || len(spatial) > 0 {
@@ -180,44 +176,14 @@ func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, sca
 
 // aggregatesNothing runs a query over no rows. It returns one if it aggregates them, by whatever
 // function.
-func aggregatesNothing(ctx context.Context, tx *sql.Tx, query string, fromEnd int, args []any) error {
+func aggregatesNothing(ctx context.Context, tx *sql.Tx, query string, args []any) error {
 	const none = "\nJOIN (SELECT 1 AS dblock_none) AS dblock_none ON FALSE\n"
+	fromEnd := rowlock.MySQL.FromEnd(query)
 	lines, err := mysql.ShowOf(ctx, tx, rowlock.Claim(query[:fromEnd]+none+query[fromEnd:], 1, ""), args...)
 	if err != nil || len(lines) == 0 {
 		return err
 	}
 	return &dblock.InvalidError{Field: "query", Reason: "an aggregate makes other rows of those that would be locked"}
-}
-
-// callsNoOwn refuses stored functions, which may read other tables. A name with that of a database
-// before it can only be one.
-func callsNoOwn(ctx context.Context, tx *sql.Tx, c rowlock.Conditions) error {
-	if len(c.Functions) == 0 {
-		return nil
-	}
-	const own = "SELECT ROUTINE_NAME AS named FROM information_schema.ROUTINES" +
-		" WHERE ROUTINE_SCHEMA = DATABASE() AND ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_NAME IN "
-	var called string
-	for some := range slices.Chunk(c.Functions, 100) {
-		var names []any
-		for _, name := range some {
-			names = append(names, name)
-			if slices.Contains(c.Members, name) {
-				called = name
-			}
-		}
-		lines, err := mysql.ShowOf(ctx, tx, own+"("+strings.Repeat("?, ", len(names)-1)+"?) LIMIT 1", names...)
-		if err != nil {
-			return err
-		}
-		for _, line := range lines {
-			called = line["named"]
-		}
-	}
-	if called == "" {
-		return nil
-	}
-	return &dblock.InvalidError{Field: "query", Reason: "the function " + called + " may read other tables: " + rowlock.StaleReason}
 }
 
 // These have the server read one index, in its order, and lock what fits at once. Else it would

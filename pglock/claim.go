@@ -20,24 +20,16 @@ import (
 // dblock.MaxSetKeys. A claim ends with tx: write the new holder into the row itself before you
 // commit, and have query read that.
 //
+// Behind its FROM, query may only read the row itself. The server reads other tables as they were
+// before the lock, and two claims would get a row that one of them has booked in another table. A
+// sub-select there is refused. A function of your own that reads tables is not seen, whether query
+// calls it or an operator, a cast, a domain or a policy of row level security: don't use one.
+//
 // Errors are those of LockRow, but for ErrNoRows and HeldError. An *dblock.InvalidError is for a
 // query that already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or
 // behind its FROM, an aggregate, or not just one table. It is also for one with a backslash before
-// a quote (pass the string as an argument), and for a name behind FROM that has a capital letter
+// a quote (pass the string as an argument), and for a name in its FROM that has a capital letter
 // other than A to Z without quotes.
-//
-// A function of your own, in SQL or a procedural language, reads other tables as they were before
-// the lock: two claims may get the row that one of them has booked in another table. Those of
-// extensions are taken to read none. An *dblock.InvalidError is for a query that calls one behind
-// its FROM:
-//
-//   - as f(…), or as s.f if its only parameter has the row type of the table
-//   - by an operator, or by a cast with :: or CAST
-//   - in a policy of row level security
-//
-// Other calls can't be seen in the text, and are not refused: an implicit cast, and the CHECK of a
-// column's domain. So are s.f with a parameter that is polymorphic, a record or has a default, and
-// functions in C that run queries, as those of dblink do.
 func Claim[T any](
 	ctx context.Context, tx Tx, o dblock.RowLock, n int, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {
@@ -53,11 +45,8 @@ func Claim[T any](
 		return nil, err
 	}
 	tables, _ := rowlock.Postgres.Tables(query)
-	conditions := rowlock.Postgres.Conditions(query)
-	v := &view{table: tables[0], claim: &conditions}
-	if _, ok := tx.(batcher); ok && claims.get(v.table, query) != "" {
-		v.pending = true
-	} else if err := v.query(ctx, tx); err != nil { // it looks first: what is refused locks no rows
+	v, err := viewOf(ctx, tx, tables[0], "")
+	if err != nil {
 		return nil, txError(ctx, "rows of a claim", err)
 	}
 	var rows []T
@@ -66,11 +55,7 @@ func Claim[T any](
 		return err
 	}
 	if err := aroundSavepoint(ctx, tx, v, nil, nil, read, rowlock.Claim(query, n, lock), args); err != nil {
-		claims.put(v.table, query, "")
 		return nil, txError(ctx, "rows of a claim", err)
-	}
-	if !v.pending {
-		claims.put(v.table, query, "yes")
 	}
 	return rows, nil
 }

@@ -50,11 +50,12 @@ func (d Dialect) CheckQuery(query string) error {
 			return refused(reason)
 		}
 	}
+	reason := d.clauses(query).reason
 	switch tables, nested := d.Tables(query); {
 	case nested:
 		return refused(notNested)
-	case d.Conditions(query).reason != "":
-		return refused(d.Conditions(query).reason)
+	case reason != "":
+		return refused(reason)
 	case len(tables) == 0:
 		return refused("its FROM has no table: there are no rows to lock")
 	case len(tables) > 1:

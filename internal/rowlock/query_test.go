@@ -4,8 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
@@ -32,7 +30,8 @@ func TestCheckQuery(t *testing.T) {
 		{"SELECT id FROM seat WHERE id NOT IN (TABLE sold)", false, false},
 		{"SELECT id FROM seat ORDER BY (/**/table sold)", false, false},
 		{"SELECT id FROM seat s WHERE s.select = 1 AND s.table = 2 AND tables = 3", true, true},
-		{"SELECT id FROM seat WHERE Query_To_XML ('', true, false, '') IS NULL", false, true},
+		{"SELECT s.from, s.join, s.over FROM seat s WHERE s.over = s.join", true, true},
+		{"SELECT id FROM seat WHERE u & 1 = 0", true, true},
 		{"SELECT a IS DISTINCT FROM b, (SELECT 1) FROM seat", true, true},
 		{"SELECT s.id FROM seat s LEFT JOIN booking b ON b.id = s.id WHERE b.id IS NULL", false, false},
 		{"SELECT s.id FROM seat s, event e WHERE e.id = s.event", false, false},
@@ -42,7 +41,7 @@ func TestCheckQuery(t *testing.T) {
 		{"SELECT id FROM seat WHERE LEFT(name, 1) = 'a'", true, true},
 		{"SELECT id FROM seat /*!50000 WHERE EXISTS (SELECT 1 FROM b) */", true, false},
 		{"SELECT id FROM seat /*M! WHERE a */", true, false},
-		{`SELECT id FROM seat WHERE U&"isfr\0065e"(id)`, false, true},
+		{`SELECT id FROM U&"se\0061t"`, false, true},
 		{"SELECT id FROM seat WHERE note = '(select)' AND selected = 1", true, true},
 		{"SELECT count(*) FROM seat", false, false},
 		{"SELECT max, counted FROM seat WHERE max = 1", true, true},
@@ -70,7 +69,7 @@ func TestCheckQuery(t *testing.T) {
 		{"SELECT id AS x$a$ FROM seat LIMIT 1 -- $a$", false, false},
 		{"SELECT id FROM Öffnung", false, true},
 		{`SELECT id AS Öffnung FROM "Öffnung" WHERE "Ö" = plätze`, true, true},
-		{"SELECT id FROM seat WHERE Свободно(id)", false, true},
+		{"SELECT id FROM seat WHERE Свободно", true, true},
 		{"SELECT id FROM seat, seat AS other", false, false},
 		{"SELECT id FROM shop.where, event", false, false},
 		{"SELECT id FROM seat # ; limit", false, true},
@@ -111,26 +110,6 @@ func TestCheckQuery(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestConditions(t *testing.T) {
-	t.Parallel()
-	got := rowlock.Postgres.Conditions(`SELECT f(a), g.h FROM shop.seat s WHERE IsFree (s.id) AND "Free"/* x */(id) AND s.lent ` +
-		`AND a @> b AND c = -1 -- end
-		ORDER BY lower(name)`)
-	assert.Equal(t, []string{"isfree", "Free", "lower"}, got.Functions)
-	assert.Equal(t, []string{"seat", "id", "lent"}, got.Members)
-	assert.Equal(t, []string{"@>", "=", "-"}, got.Operators)
-	for condition, want := range map[string][]string{
-		"a IN (1)": {"=", "<>"}, "CASE a WHEN b THEN c END": {"="}, "a::point[]": {rowlock.Cast}, "date 'now' > a": {rowlock.Cast, ">"},
-		"cast(a AS b)": {rowlock.Cast}, "a NOT BETWEEN b AND c": {"<=", ">=", "<", ">"},
-	} {
-		assert.Equal(t, want, rowlock.Postgres.Conditions("SELECT a::b FROM t WHERE "+condition).Operators, condition)
-	}
-	got = rowlock.MySQL.Conditions("SELECT f(a) FROM seat s WHERE IsFree(s.id) AND `Free`(id) # (")
-	assert.Equal(t, []string{"IsFree", "Free"}, got.Functions)
-	assert.Equal(t, []string{"id"}, got.Members)
-	assert.Empty(t, got.Operators)
 }
 
 func FuzzCheckQuery(f *testing.F) {

@@ -24,6 +24,7 @@ type reader struct {
 	scopes []scope // one a bracket
 	parts  []string
 	dotted bool // a dot came after the last part
+	column bool // a dot came last, which is no number's
 	last   string
 	tables []string
 	nested bool
@@ -50,6 +51,9 @@ func (r *reader) next(s string) int {
 	if n := r.d.identifier(s); n > 0 {
 		r.word(s[:n], top)
 		return n
+	}
+	if s[0] > ' ' {
+		r.column = s[0] == '.' && !isNumber(r.last)
 	}
 	switch s[0] {
 	case '.':
@@ -87,14 +91,14 @@ func (r *reader) word(word string, top *scope) {
 		return
 	}
 	r.finish()
-	before := r.last
-	r.last = upper(word)
+	before, column := r.last, r.column
+	r.last, r.column = upper(word), false
 	switch r.last {
 	case "SELECT":
 		r.nested = r.nested || len(r.scopes) > 1 && !top.other
 		*top = scope{other: top.other}
 	case "FROM":
-		if before != "DISTINCT" { // IS DISTINCT FROM compares
+		if before != "DISTINCT" && !column { // IS DISTINCT FROM compares
 			top.from, top.wanted = true, true
 		}
 	case "JOIN", "STRAIGHT_JOIN":
