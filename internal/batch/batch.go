@@ -231,19 +231,24 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division)
 			q.deliver(c, Result[A]{Err: err})
 		case !results[i].Alone:
 			q.deliver(c, results[i])
-		case c.alone && time.Since(c.since) >= q.o.MaxWait:
+		case q.isLate(c), c.alone && q.o.MaxWait == 0:
 			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
 		case c.settled.Load(): // its caller has left, and nothing was decided
 			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
 		default:
 			c.behind = results[i].Behind
-			if !c.alone {
+			if c.since.IsZero() {
 				c.since = d.began
 			}
 			skipped = append(skipped, c)
 		}
 	}
 	return skipped
+}
+
+// isLate reports whether a call has waited for locks for MaxWait.
+func (q *Queue[Q, A]) isLate(c *call[Q, A]) bool {
+	return q.o.MaxWait > 0 && !c.since.IsZero() && time.Since(c.since) >= q.o.MaxWait
 }
 
 // inTime answers the calls that have waited for locks for too long. Other lanes were before theirs

@@ -19,7 +19,7 @@ type call[Q, A any] struct {
 	alone     bool // it may share a statement with its own key only
 
 	behind string    // where it is to wait; empty: in the lane of its own key
-	since  time.Time // when it was first answered Alone
+	since  time.Time // when it first moved, or was answered Alone
 	due    time.Time // when it waits no longer for statements with its other keys; zero: it does not.
 	stood  time.Time // when it first waited for one of them that stands aside
 }

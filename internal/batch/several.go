@@ -101,16 +101,22 @@ func (q *Queue[Q, A]) standsAside(key string) bool {
 }
 
 // move has the first call of a lane, if its Key is Options.Common, wait in the lane of another of
-// its keys, whose calls wait for a lock. It returns false if there is none.
+// its keys, whose calls wait for a lock. It returns false if there is none, or if the call has
+// waited for so long that it is to be sent: its keys may be locked in turns.
 func (q *Queue[Q, A]) move(from *lane[Q, A]) bool {
-	if req := from.head().req; q.o.Common != "" && q.o.Key(req) == q.o.Common {
-		for _, key := range q.o.Others(req) {
-			if to := q.lanes[key]; to != nil && to != from && to.waits() {
-				c := from.pop()
-				c.sent, c.lane = false, to
-				to.push(c)
-				return true
+	c := from.head()
+	if q.o.Common == "" || q.o.Key(c.req) != q.o.Common || q.isLate(c) {
+		return false
+	}
+	for _, key := range q.o.Others(c.req) {
+		if to := q.lanes[key]; to != nil && to != from && to.waits() {
+			from.pop()
+			c.sent, c.lane = false, to
+			if c.since.IsZero() {
+				c.since = time.Now()
 			}
+			to.push(c)
+			return true
 		}
 	}
 	return false

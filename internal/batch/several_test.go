@@ -306,3 +306,31 @@ func TestACartLeavesALaneThatIsFree(t *testing.T) {
 		r.wantsIdle(t)
 	})
 }
+
+// TestACartWhoseKeysAreLockedInTurnsIsAnswered: it moves between their lanes for MaxWait.
+func TestACartWhoseKeysAreLockedInTurnsIsAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newCartRig()
+		r.o.Common, r.o.MaxWait = "carts", 4*time.Second
+		locked, ends := r.lock(t, "a", "b")
+		cart := r.do(t.Context(), "cart:a,b", 1)
+		for n := range 4 {
+			r.quiet(t)
+			time.Sleep(time.Second)
+			locked[n%2].answer()
+			if n < 3 {
+				again, more := r.lock(t, []string{"a", "b"}[n%2])
+				locked[n%2], ends = again[0], append(ends, more...)
+			}
+		}
+		time.Sleep(asideFor)
+		r.sends(t, 1).alone("a")
+		want(t, cart, dblock.ErrBusy)
+		locked[0].answer()
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+		time.Sleep(carriesFor)
+		r.wantsIdle(t)
+	})
+}
