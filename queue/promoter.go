@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/pace"
-	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
@@ -58,6 +56,9 @@ type promoter struct {
 	locked  map[driver.Group]int // groups that the last promotions found locked: how many did
 	refused passed[driver.Group]
 	waiting bool // for one of them, in the server's queue for its row
+
+	stuck  map[string]bool // queues that have a job without a group that is locked
+	trying bool            // one of them, beside the others
 }
 
 // send runs one statement, or transaction, and counts it once it is answered.
@@ -153,6 +154,10 @@ func (p *promoter) lookedAt(at time.Time) {
 // refuses one of them. more reports that there may be more of them.
 func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refusal) (n int, more bool, err error) {
 	const doing = "promoting"
+	stuck := p.tryStuck(ctx)
+	if len(stuck) > 0 {
+		return p.promoteInParts(ctx, &driver.DueRequest{Since: since, Queues: stuck, Max: promoteStep}, r)
+	}
 	step := func(ctx context.Context, rows int) (err error) {
 		n, err = p.send(ctx, &driver.PromoteRequest{Since: since, Max: rows})
 		more = n == rows
@@ -164,45 +169,7 @@ func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refu
 		err = p.db.again(ctx, doing, func(ctx context.Context) error { return step(ctx, promoteStep) })
 	}
 	if p.db.mayBeOfOne(err) {
-		return p.promoteInParts(ctx, since, r)
+		return p.promoteInParts(ctx, &driver.DueRequest{Since: since, Max: promoteStep}, r)
 	}
 	return n, more, err
-}
-
-// promoteInParts promotes the first jobs without a group whose time came within since. One that the
-// server refuses alone is put off, so that it stops no others. One that is locked is not.
-func (p *promoter) promoteInParts(ctx context.Context, since time.Duration, r *refusal) (promoted int, more bool, err error) {
-	var due []driver.DueCursor
-	err = p.db.patiently(ctx, "looking for due jobs", func(ctx context.Context) (err error) {
-		due, err = p.db.driver.Maintenance().DueJobs(ctx, since, promoteStep)
-		return err
-	})
-	if err != nil {
-		return 0, false, p.db.explain(sqlerr.Unwritten(err), "looking for due jobs")
-	}
-	var locked error
-	err = inParts(p.db, due, func(jobs []driver.DueCursor) error {
-		return p.db.again(ctx, "promoting", func(ctx context.Context) error {
-			n, err := p.send(ctx, &driver.PromoteRequest{Jobs: jobs, Max: len(jobs)})
-			promoted += n
-			return err
-		})
-	}, func(j driver.DueCursor, why error) error {
-		if p.db.driver.IsLocked(why) || p.db.classify(why) == sqlerr.Retryable {
-			locked = why
-			return nil
-		}
-		r.add(j.Job, why)
-		err := p.db.again(ctx, "putting off a job that the server refuses", func(ctx context.Context) error {
-			return p.db.driver.Maintenance().Postpone(ctx, j, pace.Jitter(refusedFor))
-		})
-		if p.db.mayBeOfOne(err) { // the server refuses that, too
-			return nil
-		}
-		return err
-	})
-	if promoted == 0 && err == nil {
-		err = locked
-	}
-	return promoted, len(due) == promoteStep, err
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
@@ -122,5 +124,88 @@ func TestABacklogStopsNoOtherQueue(t *testing.T) {
 	n, err := p.promotePlain(t.Context(), new(refusal))
 	if err != nil || n != 50_503 || d.rows.at != 49_500 {
 		t.Errorf("promoted %d, with %v; when the others were, %d were left", n, err, d.rows.at)
+	}
+}
+
+// stuckQueue is a driver of due jobs, those of some queues are locked.
+type stuckQueue struct {
+	lockedGroup
+	rows *stuckRows
+}
+
+func (d *stuckQueue) Maintenance() driver.Maintenance { return d.rows }
+
+type stuckRows struct {
+	driver.Maintenance
+	mu     sync.Mutex
+	due    []driver.DueJob
+	locked map[string]bool
+	waits  map[bool]int // statements that met a locked job: of some queues alone, or of others too
+}
+
+func (r *stuckRows) add(queue string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for range n {
+		r.due = append(r.due, driver.DueJob{DueCursor: driver.DueCursor{Job: driver.ID(member.NewID())}, Queue: queue})
+	}
+}
+
+func (r *stuckRows) DueJobs(_ context.Context, d *driver.DueRequest) (jobs []driver.DueJob, _ error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, j := range r.due {
+		if slices.Contains(d.Queues, j.Queue) == d.OfThese {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, nil
+}
+
+func (r *stuckRows) Promote(_ context.Context, p *driver.PromoteRequest) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	promotes := func(j driver.DueJob) bool { return p.Jobs == nil || slices.Contains(p.Jobs, j.DueCursor) }
+	met, others := false, false
+	for _, j := range r.due {
+		met = met || promotes(j) && r.locked[j.Queue]
+		others = others || promotes(j) && !r.locked[j.Queue]
+	}
+	if met {
+		r.waits[others]++
+		return 0, errLocked
+	}
+	before := len(r.due)
+	r.due = slices.DeleteFunc(r.due, promotes)
+	return before - len(r.due), nil
+}
+
+// TestALockedJobDelaysItsQueue, and no other, and for no longer than it is locked.
+func TestALockedJobDelaysItsQueue(t *testing.T) {
+	t.Parallel()
+	r := &stuckRows{locked: map[string]bool{"a": true}, waits: make(map[bool]int)}
+	var calls sync.WaitGroup
+	p := &promoter{db: newStatements(&stuckQueue{rows: r}, time.Minute), ttl: time.Minute, calls: &calls, announce: func() {}}
+	for round := range 20 {
+		r.add("a", 5)
+		r.add("b", 5)
+		n, _, err := p.promoteStep(t.Context(), everDue, new(refusal))
+		if err != nil || n != 5 {
+			t.Fatalf("round %d: %d jobs are promoted, %v", round, n, err)
+		}
+	}
+	calls.Wait()
+	if r.waits[true] > 10 {
+		t.Errorf("%d statements for other queues met a locked job", r.waits[true])
+	}
+	r.locked = nil
+	for range 3 {
+		if _, _, err := p.promoteStep(t.Context(), everDue, new(refusal)); err != nil {
+			t.Fatal(err)
+		}
+		calls.Wait()
+	}
+	if len(r.due) != 0 || len(p.stuck) != 0 {
+		t.Errorf("when none is locked, %d jobs are left, and %d queues are stuck", len(r.due), len(p.stuck))
 	}
 }

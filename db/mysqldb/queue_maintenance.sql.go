@@ -8,6 +8,7 @@ package mysqldb
 import (
 	"context"
 	"database/sql"
+	"strings"
 )
 
 const DueGrouped = `-- name: DueGrouped :many
@@ -230,22 +231,44 @@ func (q *Queries) DueOfQueue(ctx context.Context, db DBTX, queue []byte, retry b
 }
 
 const DueUnlocked = `-- name: DueUnlocked :many
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
   AND s.run_at > TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
+  AND CAST(? AS SIGNED) = (s.queue IN (/*SLICE:queues*/?))
 ORDER BY s.run_at, s.job_id
 LIMIT ?
 `
 
+type DueUnlockedParams struct {
+	AgoUs   int64
+	OfThese int64
+	Queues  [][]byte
+	Limit   int32
+}
+
 type DueUnlockedRow struct {
 	RunUs int64
 	JobID []byte
+	Queue []byte
 }
 
-// The same jobs. It locks none.
-func (q *Queries) DueUnlocked(ctx context.Context, db DBTX, agoUs int64, limit int32) ([]DueUnlockedRow, error) {
-	rows, err := db.QueryContext(ctx, DueUnlocked, agoUs, limit)
+// The same jobs: those of some queues, or of all others. It locks none.
+func (q *Queries) DueUnlocked(ctx context.Context, db DBTX, arg DueUnlockedParams) ([]DueUnlockedRow, error) {
+	query := DueUnlocked
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.AgoUs)
+	queryParams = append(queryParams, arg.OfThese)
+	if len(arg.Queues) > 0 {
+		for _, v := range arg.Queues {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:queues*/?", strings.Repeat(",?", len(arg.Queues))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:queues*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, arg.Limit)
+	rows, err := db.QueryContext(ctx, query, queryParams...)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +276,7 @@ func (q *Queries) DueUnlocked(ctx context.Context, db DBTX, agoUs int64, limit i
 	var items []DueUnlockedRow
 	for rows.Next() {
 		var i DueUnlockedRow
-		if err := rows.Scan(&i.RunUs, &i.JobID); err != nil {
+		if err := rows.Scan(&i.RunUs, &i.JobID, &i.Queue); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -13,20 +13,35 @@ import (
 )
 
 const DueJobs = `-- name: DueJobs :many
-SELECT s.run_at, s.job_id FROM dblock_queue_scheduled s
+SELECT s.run_at, s.job_id, s.queue FROM dblock_queue_scheduled s
 WHERE s.run_at <= statement_timestamp() AND s.group_key IS NULL
   AND s.run_at > statement_timestamp() - $1::float8 * interval '1 microsecond'
-ORDER BY s.run_at, s.job_id LIMIT $2
+  AND (s.queue = ANY ($2::text[])) = $3::bool
+ORDER BY s.run_at, s.job_id LIMIT $4
 `
+
+type DueJobsParams struct {
+	SinceUs float64
+	Queues  []string
+	OfThese bool
+	Most    int32
+}
 
 type DueJobsRow struct {
 	RunAt time.Time
 	JobID pgtype.UUID
+	Queue string
 }
 
-// The first jobs without a group whose time has come. It locks none.
-func (q *Queries) DueJobs(ctx context.Context, db DBTX, sinceUs float64, most int32) ([]DueJobsRow, error) {
-	rows, err := db.Query(ctx, DueJobs, sinceUs, most)
+// The first jobs without a group whose time has come: those of some queues, or of all others. It
+// locks none.
+func (q *Queries) DueJobs(ctx context.Context, db DBTX, arg DueJobsParams) ([]DueJobsRow, error) {
+	rows, err := db.Query(ctx, DueJobs,
+		arg.SinceUs,
+		arg.Queues,
+		arg.OfThese,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +49,7 @@ func (q *Queries) DueJobs(ctx context.Context, db DBTX, sinceUs float64, most in
 	var items []DueJobsRow
 	for rows.Next() {
 		var i DueJobsRow
-		if err := rows.Scan(&i.RunAt, &i.JobID); err != nil {
+		if err := rows.Scan(&i.RunAt, &i.JobID, &i.Queue); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -8,12 +8,13 @@ ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
--- The same jobs. It locks none.
+-- The same jobs: those of some queues, or of all others. It locks none.
 -- name: DueUnlocked :many
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
   AND s.run_at > TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ago_us) AS SIGNED), +UTC_TIMESTAMP(6))
+  AND CAST(sqlc.arg(of_these) AS SIGNED) = (s.queue IN (sqlc.slice(queues)))
 ORDER BY s.run_at, s.job_id
 LIMIT ?;
 

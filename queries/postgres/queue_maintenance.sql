@@ -16,11 +16,13 @@ WITH head AS MATERIALIZED (
 )
 SELECT count(*) FROM due;
 
--- The first jobs without a group whose time has come. It locks none.
+-- The first jobs without a group whose time has come: those of some queues, or of all others. It
+-- locks none.
 -- name: DueJobs :many
-SELECT s.run_at, s.job_id FROM dblock_queue_scheduled s
+SELECT s.run_at, s.job_id, s.queue FROM dblock_queue_scheduled s
 WHERE s.run_at <= statement_timestamp() AND s.group_key IS NULL
   AND s.run_at > statement_timestamp() - sqlc.arg(since_us)::float8 * interval '1 microsecond'
+  AND (s.queue = ANY (sqlc.arg(queues)::text[])) = sqlc.arg(of_these)::bool
 ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most);
 
 -- Those of some jobs are ready that are still there, and that no other transaction has locked.

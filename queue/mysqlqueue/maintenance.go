@@ -213,12 +213,19 @@ func (m maintenance) Adopt(ctx context.Context, r *driver.AdoptRequest) (claims 
 // afterMicros returns the time of a cursor; 0 for the zero cursor.
 func afterMicros(after driver.DueCursor) int64 { return max(after.RunAt.UnixMicro(), 0) }
 
-// DueJobs reads the first rows.
-func (m maintenance) DueJobs(ctx context.Context, since time.Duration, most int) ([]driver.DueCursor, error) {
-	rows, err := m.d.q.DueUnlocked(ctx, m.d.on(m.d.db), -since.Microseconds(), int32(most))
-	due := make([]driver.DueCursor, len(rows))
+// DueJobs reads the first rows. No queue has an empty name, which a list needs that has no other.
+func (m maintenance) DueJobs(ctx context.Context, r *driver.DueRequest) ([]driver.DueJob, error) {
+	p := mysqldb.DueUnlockedParams{AgoUs: -r.Since.Microseconds(), Queues: [][]byte{{}}, Limit: int32(r.Max)}
+	for _, queue := range r.Queues {
+		p.Queues = append(p.Queues, []byte(queue))
+	}
+	if r.OfThese {
+		p.OfThese = 1
+	}
+	rows, err := m.d.q.DueUnlocked(ctx, m.d.on(m.d.db), p)
+	due := make([]driver.DueJob, len(rows))
 	for i, r := range rows {
-		due[i] = driver.DueCursor{RunAt: time.UnixMicro(r.RunUs), Job: idOf(r.JobID)}
+		due[i] = driver.DueJob{DueCursor: driver.DueCursor{RunAt: time.UnixMicro(r.RunUs), Job: idOf(r.JobID)}, Queue: string(r.Queue)}
 	}
 	return due, err
 }

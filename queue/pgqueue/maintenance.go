@@ -140,11 +140,13 @@ func (m maintenance) CancelRequests(ctx context.Context, of member.ID, after dri
 }
 
 // DueJobs reads the first rows.
-func (m maintenance) DueJobs(ctx context.Context, since time.Duration, most int) ([]driver.DueCursor, error) {
-	rows, err := m.d.q.DueJobs(ctx, m.d.db, float64(since.Microseconds()), int32(most))
-	due := make([]driver.DueCursor, len(rows))
+func (m maintenance) DueJobs(ctx context.Context, r *driver.DueRequest) ([]driver.DueJob, error) {
+	rows, err := m.d.q.DueJobs(ctx, m.d.db, pgdb.DueJobsParams{
+		SinceUs: float64(r.Since.Microseconds()), Queues: append([]string{}, r.Queues...), OfThese: r.OfThese, Most: int32(r.Max),
+	})
+	due := make([]driver.DueJob, len(rows))
 	for i, r := range rows {
-		due[i] = driver.DueCursor{RunAt: r.RunAt, Job: r.JobID.Bytes}
+		due[i] = driver.DueJob{DueCursor: driver.DueCursor{RunAt: r.RunAt, Job: r.JobID.Bytes}, Queue: r.Queue}
 	}
 	return due, err
 }

@@ -12,8 +12,8 @@ type Maintenance interface {
 	// Promote has jobs be ready whose time has come, and returns how many.
 	Promote(ctx context.Context, r *PromoteRequest) (promoted int, err error)
 
-	// DueJobs returns the first jobs that have no group, and whose time came within since.
-	DueJobs(ctx context.Context, since time.Duration, most int) ([]DueCursor, error)
+	// DueJobs returns the first jobs that have no group, and whose time has come.
+	DueJobs(ctx context.Context, r *DueRequest) ([]DueJob, error)
 
 	// Postpone has a job without a group be due after a while, if it is still scheduled.
 	Postpone(ctx context.Context, j DueCursor, after time.Duration) error
@@ -63,6 +63,20 @@ type PromoteRequest struct {
 	Groups []Group
 	After  DueCursor
 	Wait   time.Duration
+}
+
+// DueRequest is which jobs to look for.
+type DueRequest struct {
+	Since   time.Duration // their time came within that
+	Queues  []string      // theirs, if OfThese, else those of all others
+	OfThese bool
+	Max     int
+}
+
+// DueJob is a job whose time has come.
+type DueJob struct {
+	DueCursor
+	Queue string
 }
 
 // Group is a key of jobs of a queue.
