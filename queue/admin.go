@@ -73,11 +73,12 @@ const reviveRests = 4
 const reviveStep = 200 // dead jobs that one statement retries
 
 // RetryAll is Retry of all jobs of a queue ("": the default one) that are dead when it is called,
-// the last ones first. It passes over those whose unique key another job has, or an open
-// transaction is taking, and those that the server refuses to write: err is that of the first of
+// the last ones first. It passes over those whose unique key another job has, or that another
+// transaction has locked, and those that the server refuses to write: err is that of the first of
 // these. It returns how many it retried; one that dies again is not retried again.
 //
-// Errors: dblock.ErrInvalid, and those of the database; some are retried then.
+// Errors: dblock.ErrInvalid; dblock.ErrBusy, if it retried none, and some were locked; and those of
+// the database; some are retried then.
 func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err error) {
 	if err := q.begin(); err != nil {
 		return 0, err
@@ -97,7 +98,7 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 	}()
 	var before time.Time // a job that dies again dies later
 	var last driver.ID
-	var refused refusal
+	var refused, locked refusal
 	for {
 		var dead []driver.Record
 		err := q.db.patiently(ctx, "listing dead jobs", func(ctx context.Context) (err error) {
@@ -110,10 +111,13 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 			return retried, q.db.explain(sqlerr.Unwritten(err), "listing dead jobs")
 		}
 		if len(dead) == 0 {
+			if retried == 0 && refused.err == nil {
+				return 0, locked.err
+			}
 			return retried, refused.err
 		}
 		before, last = dead[len(dead)-1].At, dead[len(dead)-1].ID
-		n, err := q.reviveEach(ctx, dead, &refused)
+		n, err := q.reviveEach(ctx, dead, &refused, &locked)
 		retried += n
 		if err != nil {
 			return retried, err
@@ -123,7 +127,7 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 
 // reviveEach revives jobs: in parts, if the server refuses one of them, or one has to wait for
 // another transaction. It passes over these.
-func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record, refused *refusal) (revived int, err error) {
+func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record, refused, locked *refusal) (revived int, err error) {
 	ids := make([]driver.ID, len(dead))
 	for i, r := range dead {
 		ids[i] = r.ID
@@ -131,12 +135,13 @@ func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record, refused *r
 	err = inParts(q.db, ids, func(ids []driver.ID) error {
 		n, err := q.revive(ctx, ids)
 		revived += n
-		if len(ids) == 1 && q.driver.IsLocked(err) {
-			return nil
-		}
 		return err
 	}, func(id driver.ID, why error) error {
-		refused.add(id, why)
+		if q.driver.IsLocked(why) {
+			locked.add(id, why)
+		} else {
+			refused.add(id, why)
+		}
 		return nil
 	})
 	return revived, err

@@ -228,3 +228,54 @@ func TestPruneHistoryDeletesAll(t *testing.T) {
 		t.Errorf("deleted %d, with %v; %d are left", n, err, d.rows.left)
 	}
 }
+
+// deadLocked is a driver of dead jobs, some of which are locked.
+type deadLocked struct {
+	lockedGroup
+	dead   int
+	locked map[driver.ID]bool
+}
+
+func (d *deadLocked) Admin() driver.Admin { return deadAdmin{d: d} }
+
+type deadAdmin struct {
+	driver.Admin
+	d *deadLocked
+}
+
+func (a deadAdmin) List(_ context.Context, r *driver.ListRequest) (dead []driver.Record, err error) {
+	for n := range a.d.dead {
+		if r.Before.IsZero() {
+			dead = append(dead, driver.Record{ID: driver.ID{byte(n)}, At: time.Unix(1, 0)})
+		}
+	}
+	return dead, nil
+}
+
+func (a deadAdmin) RetryJob(_ context.Context, ids []driver.ID) (int, error) {
+	for _, id := range ids {
+		if a.d.locked[id] {
+			return 0, errLocked
+		}
+	}
+	return len(ids), nil
+}
+
+// TestRetryAllSaysWhatIsLocked: it passes over a job that is locked, and has an error if it retried
+// none.
+func TestRetryAllSaysWhatIsLocked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ dead, locked, retried int }{{20, 0, 20}, {20, 1, 19}, {3, 3, 0}, {200, 200, 0}} {
+		d := &deadLocked{dead: c.dead, locked: make(map[driver.ID]bool)}
+		for n := range c.locked {
+			d.locked[driver.ID{byte(n)}] = true
+		}
+		q := &Queue{driver: d, managing: newSemaphore(), db: newStatements(d, time.Minute)}
+		q.notices = &notices{q: q, workers: make(map[*worker]struct{})}
+		q.notices.sender = newSender(func(context.Context, []driver.Notification) error { return nil }, func(string, error) {})
+		n, err := q.RetryAll(t.Context(), "")
+		if n != c.retried || errors.Is(err, errLocked) != (c.retried == 0) || err != nil && c.retried > 0 {
+			t.Errorf("%+v: %d are retried, %v", c, n, err)
+		}
+	}
+}

@@ -808,8 +808,10 @@ SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
 WHERE d.queue = ? AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
 ORDER BY d.queue, d.died_at, d.job_id
 LIMIT ?
+FOR UPDATE SKIP LOCKED
 `
 
+// Dead jobs of a queue that died long ago. It passes over those that are locked.
 func (q *Queries) OldDead(ctx context.Context, db DBTX, queue []byte, agoUs int64, limit int32) ([][]byte, error) {
 	rows, err := db.QueryContext(ctx, OldDead, queue, agoUs, limit)
 	if err != nil {

@@ -222,11 +222,13 @@ FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.group_key IS NOT NULL AND
 -- name: DeleteDead :execrows
 DELETE FROM dblock_queue_dead WHERE job_id = sqlc.arg(job_id);
 
+-- Dead jobs of a queue that died long ago. It passes over those that are locked.
 -- name: OldDead :many
 SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
 WHERE d.queue = sqlc.arg(queue) AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ago_us) AS SIGNED), +UTC_TIMESTAMP(6))
 ORDER BY d.queue, d.died_at, d.job_id
-LIMIT ?;
+LIMIT ?
+FOR UPDATE SKIP LOCKED;
 
 -- name: PurgeDead :execrows
 DELETE d

@@ -353,11 +353,13 @@ func (m maintenance) Prune(ctx context.Context, r *driver.PruneRequest) (pruned 
 			return m.d.q.PruneHistory(ctx, on, -int64(r.Age/driver.Day), int32(r.Max))
 		})
 	case driver.DeadJobs:
-		old, err := m.d.q.OldDead(ctx, m.d.on(m.d.db), []byte(r.Queue), -r.Age.Microseconds(), int32(r.Max))
-		if err != nil || len(old) == 0 {
-			return 0, err
-		}
-		return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) { return byKeys(ctx, on, mysqldb.PurgeDead, old) })
+		return m.prune(ctx, func(on mysqldb.DBTX) (int64, error) {
+			old, err := m.d.q.OldDead(ctx, on, []byte(r.Queue), -r.Age.Microseconds(), int32(r.Max))
+			if err != nil || len(old) == 0 {
+				return 0, err
+			}
+			return byKeys(ctx, on, mysqldb.PurgeDead, old)
+		})
 	case driver.GoneMembers:
 		gone, err := m.d.q.ExpiredMembers(ctx, m.d.on(m.d.db), []byte{}, r.Age.Microseconds(), int32(r.Max))
 		if err != nil || len(gone) == 0 {
