@@ -68,6 +68,8 @@ type enqueuer struct {
 	plain   *batch.Queue[keyedCall, []driver.Duplicate] // calls without keys
 	keyed   *batch.Queue[keyedCall, []driver.Duplicate]
 	large   *batch.Queue[keyedCall, []driver.Duplicate] // calls without keys that share no statement
+	apart   *batch.Queue[keyedCall, []driver.Duplicate] // calls without keys of a queue that is stuck
+	stuck   stuckQueues
 }
 
 func newEnqueuer(q *Queue) *enqueuer {
@@ -87,10 +89,12 @@ func (e *enqueuer) enqueue(ctx context.Context, tasks []Task) ([]ID, error) {
 	case driver.HasKeys(jobs):
 		c.locked = c.several && e.keyed.IsBlocked(c.lane) || slices.ContainsFunc(lanes, e.keyed.IsBlocked)
 		dups, err = e.keyed.Do(ctx, c)
-	case weight(jobs) <= maxMergedBytes:
-		dups, err = e.plain.Do(ctx, c)
-	default:
+	case weight(jobs) > maxMergedBytes:
 		dups, err = e.large.Do(ctx, c)
+	case e.stuck.hasOneOf(jobs):
+		dups, err = e.apart.Do(ctx, c)
+	default:
+		dups, err = e.plain.Do(ctx, c)
 	}
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
@@ -122,7 +126,7 @@ func (e *enqueuer) enqueueIn(ctx context.Context, tx *driver.CallerTx, tasks []T
 
 // close refuses further calls, and waits for those that are under way.
 func (e *enqueuer) close(ctx context.Context) error {
-	return errors.Join(e.plain.Close(ctx), e.keyed.Close(ctx), e.large.Close(ctx))
+	return errors.Join(e.plain.Close(ctx), e.keyed.Close(ctx), e.large.Close(ctx), e.apart.Close(ctx))
 }
 
 // prepare checks and encodes all tasks before anything is sent.

@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/batch"
@@ -22,7 +24,9 @@ import (
 // lane waits on the server; if too many lanes wait, the lane asks again from time to time.
 //
 // A statement of tasks without keys may wait, too: for what a trigger or an index of the host's
-// needs. Then its calls are divided, and the last few are each sent again in a lane of its own.
+// needs, or if another transaction has locked the rows of a queue. Then its calls are divided by
+// their queues, and the last few are each sent again in a lane of its own. Further calls for that
+// queue are sent apart from those of others for a while: the queue is stuck.
 //
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
@@ -105,6 +109,7 @@ func (e *enqueuer) makeQueues() {
 	}
 	e.plain = batch.New(options(maxMerged, inFlight, plainWaiters))
 	e.large = batch.New(options(1, largeInFlight, largeWaiters))
+	e.apart = batch.New(options(maxMerged, inFlight, plainWaiters))
 	keyed := options(maxMerged, inFlight, keyedWaiters)
 	keyed.Weight, keyed.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
 	keyed.Others = func(c keyedCall) []string { return c.groups }
@@ -143,7 +148,7 @@ func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again boo
 		}
 		open = append(open, &all[i])
 	}
-	e.insertCalls(ctx, open, wait, new(insertion))
+	e.insertCalls(ctx, open, wait, &insertion{began: time.Now()})
 	results := make([]batch.Result[[]driver.Duplicate], len(calls))
 	for i := range all {
 		results[i] = all[i].Result
@@ -154,7 +159,8 @@ func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again boo
 // insertion is what the statements for a batch have in common.
 type insertion struct {
 	sqlerr.Trial
-	busy error // of one that has waited for the key of all: no other one waits as long
+	began time.Time
+	busy  error // of one that has waited for the key of all: no other one waits as long
 }
 
 // insertCalls runs one statement, and more if that fails because of some of the calls.
@@ -181,11 +187,16 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 	switch {
 	case err == nil:
 		in.Worked()
-	case errors.As(err, &locked) && len(calls) > lastFew && !hasKeys(calls):
-		to = len(calls) / 2
 	case errors.As(err, &locked):
-		slices.SortStableFunc(calls, func(a, b *keyedResult) int { return cmp.Compare(a.lane, b.lane) })
-		if to = divide(calls); to == len(calls) {
+		slices.SortStableFunc(calls, func(a, b *keyedResult) int { return cmp.Compare(a.needs(), b.needs()) })
+		to = divide(calls)
+		if one := calls[0].needs(); to == len(calls) && !hasKeys(calls) {
+			e.stuck.add(one, time.Now().Add(e.o.Timeout))
+			if len(calls) > lastFew && time.Since(in.began) < e.o.Timeout {
+				to = len(calls) / 2
+			}
+		}
+		if to == len(calls) {
 			for _, c := range calls {
 				c.waits()
 			}
@@ -214,8 +225,41 @@ func hasKeys(calls []*keyedResult) bool {
 	return slices.ContainsFunc(calls, func(c *keyedResult) bool { return c.lane != noLane })
 }
 
-// divide returns where calls are divided, which are sorted by their lanes: in the middle, or beside
-// it, so that calls stay together that have the same keys. It returns their number if they all do.
+// needs is what a call may wait for: its keys, or else the rows of the queue of its tasks.
+func (c keyedCall) needs() string {
+	if c.lane != noLane {
+		return c.lane
+	}
+	return c.jobs[0].Queue
+}
+
+// stuckQueues are queues of which a statement of tasks without keys waited, until when they count.
+type stuckQueues struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+func (s *stuckQueues) add(queue string, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.until == nil {
+		s.until = make(map[string]time.Time)
+	}
+	s.until[queue] = until
+}
+
+// hasOneOf reports whether jobs are of such a queue.
+func (s *stuckQueues) hasOneOf(jobs []driver.Insert) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(s.until, func(_ string, until time.Time) bool { return until.Before(now) })
+	return len(s.until) > 0 && slices.ContainsFunc(jobs, func(j driver.Insert) bool { return !s.until[j.Queue].IsZero() })
+}
+
+// divide returns where calls are divided, which are sorted by what they need: in the middle, or
+// beside it, so that calls stay together that need the same. It returns their number if they all
+// do.
 func divide(calls []*keyedResult) int {
 	half := len(calls) / 2
 	for i := range len(calls) {
@@ -223,7 +267,7 @@ func divide(calls []*keyedResult) int {
 		if i%2 == 1 {
 			at = half + i/2 + 1
 		}
-		if at > 0 && at < len(calls) && calls[at-1].lane != calls[at].lane {
+		if at > 0 && at < len(calls) && calls[at-1].needs() != calls[at].needs() {
 			return at
 		}
 	}

@@ -414,3 +414,67 @@ func TestCallsWithAGroupInCommonGoOneAfterTheOther(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// lockedQueue is a driver on whose server the rows of the queue "a" are locked. A statement waits
+// for a second at least.
+type lockedQueue struct{ lockedRow }
+
+func (*lockedQueue) Enqueue(ctx context.Context, r *driver.EnqueueRequest) ([]driver.Duplicate, error) {
+	if !slices.ContainsFunc(r.Jobs, func(j driver.Insert) bool { return j.Queue == "a" }) {
+		return nil, nil
+	}
+	var wait <-chan time.Time
+	if r.Wait > 0 {
+		wait = time.After(time.Second)
+	}
+	select {
+	case <-wait:
+	case <-ctx.Done():
+	}
+	return nil, errLocked
+}
+
+// TestAQueueThatIsLockedStopsNoOther: a crowd of tasks for it waits, and of those for another queue
+// a few, once. In the control they share statements.
+func TestAQueueThatIsLockedStopsNoOther(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			const timeout = 10 * time.Second
+			q := &enqueuer{db: newStatements(&lockedQueue{}, timeout), o: &Options{Timeout: timeout, MaxQueue: 1000}}
+			q.makeQueues()
+			var made atomic.Int64
+			call := func(queue string) error {
+				n := made.Add(1)
+				c, _ := newKeyedCall([]driver.Insert{{ID: driver.ID{byte(n >> 8), byte(n)}, Kind: "k", Queue: queue}})
+				of := q.plain
+				if apart && q.stuck.hasOneOf(c.jobs) {
+					of = q.apart
+				}
+				_, err := of.Do(t.Context(), c)
+				return err
+			}
+			var all sync.WaitGroup
+			var refused, late atomic.Int64
+			for range 200 {
+				all.Go(func() { _ = call("a") })
+				for range 4 {
+					all.Go(func() {
+						began := time.Now()
+						if call("b") != nil {
+							refused.Add(1)
+						}
+						if time.Since(began) > timeout/2 {
+							late.Add(1)
+						}
+					})
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			all.Wait()
+			if refused.Load() > 0 && apart || late.Load() > 0 == apart {
+				t.Errorf("apart: %v: %d of 800 are refused, %d are late", apart, refused.Load(), late.Load())
+			}
+		})
+	}
+}
