@@ -37,3 +37,27 @@ func TestALookReadsItsTablesOnly(t *testing.T) {
 		t.Error("the control reads a part only")
 	}
 }
+
+// TestALookIsNotCompiled: the server expects little work of it, however many partitions other
+// tables have. It compiles statements of a cost of 100,000.
+func TestALookIsNotCompiled(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	for _, statement := range []string{
+		"CREATE TABLE seat (id int PRIMARY KEY)",
+		"CREATE TABLE other (id int) PARTITION BY LIST (id)",
+		"DO $$ BEGIN FOR n IN 1..400 LOOP EXECUTE format('CREATE TABLE p%s PARTITION OF other FOR VALUES IN (%s)', n, n); END LOOP; END $$",
+		"ANALYZE pg_inherits", "ANALYZE pg_class",
+	} {
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var plan []struct{ Plan map[string]any }
+	if err := pool.QueryRow(t.Context(), "EXPLAIN (FORMAT JSON) "+tableFacts, "seat", "id").Scan(&plan); err != nil {
+		t.Fatal(err)
+	}
+	if cost, _ := plan[0].Plan["Total Cost"].(float64); cost == 0 || cost > 20_000 {
+		t.Errorf("the cost is %v", plan[0].Plan["Total Cost"])
+	}
+}
