@@ -77,9 +77,9 @@ type changer struct {
 type changeQueue = batch.Queue[change, changed]
 
 const (
-	apartInFlight = 2                      // statements that wait for rows
-	apartQueued   = 100 * time.Millisecond // after which a change that waits looks if its rows are free; it doubles with each try
-	maxDoubled    = 4
+	apartInFlight = 2                     // statements that wait for rows
+	apartQueued   = 50 * time.Millisecond // after which a change that waits looks if its rows are free; it doubles with each try
+	maxDoubled    = 2
 	openFor       = 2 * time.Second       // after which a key that was found open goes with others again
 	patience      = 20 * time.Millisecond // after which another statement begins beside one that is slow
 )
