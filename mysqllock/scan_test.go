@@ -257,16 +257,18 @@ func TestClaimsOfPartitionsAreScans(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		claim := func(scan bool, where string) error {
+		claim := func(scan bool, where string, args ...any) error {
 			tx := begin()
 			defer func() { _ = tx.Rollback() }()
-			_, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{Scan: scan}, 1, one, "SELECT id FROM parted "+where)
+			_, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{Scan: scan}, 1, one, "SELECT id FROM parted "+where, args...)
 			return err
 		}
-		isScan(t, claim(false, "ORDER BY id"), "several partitions")
-		if err := errors.Join(claim(true, "ORDER BY id"), claim(false, "WHERE id = 3")); err != nil {
+		const either = "WHERE id IN (?, ?) ORDER BY id"
+		if err := errors.Join(claim(true, "ORDER BY id"), claim(false, "WHERE id = 3"), claim(false, either, 1, 1)); err != nil {
 			t.Error(err)
 		}
+		isScan(t, claim(false, "ORDER BY id"), "several partitions")
+		isScan(t, claim(false, either, 1, 2), "several partitions")
 	})
 }
 

@@ -180,10 +180,16 @@ func word(s string) int {
 	return n
 }
 
-// skip is how many bytes of a string, a quoted name or a comment s begins with. A doubled quote is
-// the end of one string and the begin of another.
+// skip is how many bytes of a string, a quoted name, a variable or a comment s begins with. A
+// doubled quote is the end of one string and the begin of another.
 func (d Dialect) skip(s string) int {
 	switch {
+	case !d.Dollar && s[0] == '@': // its name may have dots
+		n := 1
+		for n < len(s) && (s[n] == '@' || s[n] == '.' || s[n] == '$' || word(s[n:]) > 0) {
+			n += max(1, word(s[n:]))
+		}
+		return n
 	case s[0] == '\'' || s[0] == '"' || s[0] == '`':
 		return until(s, 1, s[:1])
 	case d.isDashes(s) || d.Hash && s[0] == '#':

@@ -97,6 +97,8 @@ func TestCheckQuery(t *testing.T) {
 		{"SELECT id FROM seat WHERE price > 5. OFFSET 3", false, false},
 		{"SELECT id FROM seat WHERE price > 5. OR EXISTS (SELECT 1)", false, false},
 		{"SELECT id FROM seat s WHERE s.limit > .5", true, true},
+		{"SELECT id FROM seat WHERE id > @v. GROUP BY id", true, false}, // a column of v
+		{"SELECT id FROM seat WHERE id > @`v.` OR id > @@session.limit", true, true},
 		{"SELECT DISTINCT sold FROM seat", false, false},
 		{"SELECT sold FROM seat GROUP BY sold HAVING true", false, false},
 		{"SELECT id FROM seat UNION SELECT 1", false, false},
