@@ -220,6 +220,9 @@ const (
 
 	// findTime is how long open quotas are looked for. Those that are left then are taken for open.
 	findTime = 50 * time.Millisecond
+
+	// findTimeout is how long each is waited for, in milliseconds.
+	findTimeout = "1"
 )
 
 // quotaOpenError is how a batch ends that met an open quota. It has nothing locked.
@@ -246,7 +249,7 @@ func (d *database) closedQuotas(ctx context.Context, conn *pgxpool.Conn, quotas 
 	try := func(add func(*statements)) error {
 		var trip statements
 		trip.add(postgres.BeginReadCommitted)
-		trip.add(bound, keyTimeout)
+		trip.add(bound, findTimeout)
 		add(&trip)
 		trip.add("rollback")
 		err := d.inBatch(conn)(ctx, trip)
