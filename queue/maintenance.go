@@ -35,7 +35,7 @@ const (
 
 	// longestPatience is how long all may be refused before another process is to be elected, if
 	// this one has promoted a job. Else that begins with refusedFor, and doubles each time.
-	longestPatience = 10 * time.Minute
+	longestPatience = time.Minute
 )
 
 // errSlow says that a task was done, and took long for what there was to do. This process may be
