@@ -228,6 +228,11 @@ func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *driver.Plan, op dri
 		return err
 	case !exists && op != driver.Insert:
 		return &NotFoundError{Table: t.spec.Table, Key: key}
+	case op == driver.UpdateAny && t.spec.Kind != driver.Columns:
+		if err := t.expect(p, op, &raw); err != nil { // there is no version after this one
+			return err
+		}
+		return &SuppressedError{Table: t.spec.Table, Key: key}
 	case !exists, op == driver.UpdateAny, op == driver.DeleteAny:
 		return &SuppressedError{Table: t.spec.Table, Key: key}
 	}
