@@ -59,6 +59,7 @@ type promoter struct {
 
 	stuck  map[string]bool // queues that have a job without a group that is locked
 	trying bool            // one of them, beside the others
+	tried  error           // of the first of its jobs that the server refused
 }
 
 // send runs one statement, or transaction, and counts it once it is answered.
@@ -154,7 +155,7 @@ func (p *promoter) lookedAt(at time.Time) {
 // refuses one of them. more reports that there may be more of them.
 func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refusal) (n int, more bool, err error) {
 	const doing = "promoting"
-	stuck := p.tryStuck(ctx)
+	stuck := p.tryStuck(ctx, r)
 	if len(stuck) > 0 {
 		return p.promoteInParts(ctx, &driver.DueRequest{Since: since, Queues: stuck, Max: promoteStep}, r)
 	}

@@ -87,10 +87,12 @@ func (p *promoter) promoteFound(
 }
 
 // tryStuck returns the queues that are stuck, and promotes the jobs of one of them beside what the
-// caller does.
-func (p *promoter) tryStuck(ctx context.Context) (stuck []string) {
+// caller does. r gets what was refused of the last one.
+func (p *promoter) tryStuck(ctx context.Context, r *refusal) (stuck []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	r.err = cmp.Or(r.err, p.tried)
+	p.tried = nil
 	if p.stuck == nil {
 		p.stuck = make(map[string]bool)
 	}
@@ -104,9 +106,10 @@ func (p *promoter) tryStuck(ctx context.Context) (stuck []string) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWaitTime)
 		defer cancel()
 		due := driver.DueRequest{Since: everDue, Queues: []string{one}, OfThese: true, Max: promoteStep}
-		n, found, locked, err := p.promoteFound(ctx, &due, new(refusal))
+		var refused refusal
+		n, found, locked, err := p.promoteFound(ctx, &due, &refused)
 		p.mu.Lock()
-		p.trying = false
+		p.trying, p.tried = false, refused.err
 		if err == nil && len(locked) == 0 && found < due.Max {
 			delete(p.stuck, one)
 		}
