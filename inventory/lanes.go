@@ -22,8 +22,8 @@ import (
 // No statement waits for a key while it has the stock locked. Such an order waits for its key in a
 // statement of its own, which locks nothing else, and is decided afterwards.
 
-// sellBehind decides orders that wait for a lock. Those of several lanes wait for none: it could not
-// say for which of them the server waited.
+// sellBehind decides orders that wait for a lock. Those of several lanes wait for none: it would
+// not be known for which of them the server waited.
 func (s *seller) sellBehind(ctx context.Context, orders []order, lane string) ([]result, error) {
 	this := attempt{locks: lockNone, conflicts: ofBatch}
 	if lane != "" && batch.Key(ctx) == lane && batch.Yield(ctx) {

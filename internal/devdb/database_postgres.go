@@ -32,13 +32,13 @@ func (s *Server) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) err
 }
 
 func (s *Server) createPostgres(
-	ctx context.Context, name, template string,
+	ctx context.Context, name, template string, exec func(context.Context, string) error,
 ) (string, func(context.Context) error, error) {
-	if err := s.execPostgres(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template+s.copyStrategy()); err != nil {
+	if err := exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template+s.copyStrategy()); err != nil {
 		return "", nil, fmt.Errorf("create a database on the postgres server from %s: %w", s.Source, err)
 	}
 	drop := func(ctx context.Context) error {
-		if err := s.execPostgres(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+		if err := exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
 			return fmt.Errorf("drop database %s: %w", name, err)
 		}
 		return nil
@@ -50,8 +50,16 @@ func (s *Server) createPostgres(
 // server's.
 const maxIdle = 4
 
-// execPostgres runs a statement on a connection that is kept for others.
+// execPostgres runs a statement on a connection of its own.
 func (s *Server) execPostgres(ctx context.Context, sql string) error {
+	return s.withPostgres(ctx, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, sql)
+		return err
+	})
+}
+
+// execOnKept runs a statement on a connection that is kept for others.
+func (s *Server) execOnKept(ctx context.Context, sql string) error {
 	conn := s.takeIdle()
 	if conn != nil && conn.Ping(ctx) != nil { // the server has been restarted
 		_ = conn.Close(ctx)

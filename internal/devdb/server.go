@@ -22,7 +22,7 @@ type Server struct {
 	stop  func() error // for a server that a caller has started for us; may be nil
 
 	mu   sync.Mutex
-	idle []*pgx.Conn // of the admin's, which nothing uses
+	idle []*pgx.Conn // of the admin's, which nothing uses: for copies of databases
 }
 
 func (s *Server) describe() string {
@@ -65,7 +65,7 @@ func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(cont
 	}
 	if s.Kind == Postgres {
 		// template1 can't be copied while a session is connected to it.
-		return s.createPostgres(ctx, name, "template0")
+		return s.createPostgres(ctx, name, "template0", s.execPostgres)
 	}
 	return s.createMySQL(ctx, name)
 }
@@ -86,7 +86,7 @@ func (s *Server) CopyDatabase(
 	if err != nil {
 		return "", nil, err
 	}
-	return s.createPostgres(ctx, name, config.ConnConfig.Database)
+	return s.createPostgres(ctx, name, config.ConnConfig.Database, s.execOnKept)
 }
 
 func newName() (string, error) {

@@ -54,6 +54,19 @@ func TestSuppressedWrites(t *testing.T) {
 			suppresses("Update", err)
 			_, err = table.Any().Update(ctx, db, 5, optimistic.Set{"n": 1})
 			suppresses("Any.Update", err)
+			if _, err := db.ExecContext(ctx, "CREATE TABLE small (id INT PRIMARY KEY, n INT, version TINYINT NOT NULL)"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.ExecContext(ctx, "INSERT INTO small VALUES (1, 0, 127)"); err != nil {
+				t.Fatal(err)
+			}
+			small, err := mysqloptimistic.NewTable("small", "id", optimistic.Int("version"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := small.Any().Update(ctx, db, 1, optimistic.Set{"n": 1}); !errors.Is(err, dblock.ErrInvalid) {
+				t.Errorf("Any.Update of a row at the last version: %v", err)
+			}
 			var n int
 			if err := db.QueryRowContext(ctx, "SELECT SUM(n) FROM account").Scan(&n); err != nil || n != 0 {
 				t.Errorf("%d rows are written, %v", n, err)

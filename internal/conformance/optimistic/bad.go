@@ -178,8 +178,8 @@ func (tests[DB]) RefusesBadVersions(t *testing.T, b *env[DB]) {
 	b.Exec(t, "CREATE TABLE small (id BIGINT PRIMARY KEY, balance INT, version SMALLINT NOT NULL)")
 	b.Exec(t, "INSERT INTO small VALUES (1, 0, 32766)")
 	small := b.ints(t, "small")
-	badInput(t, "the last version", errOf(small.Update(ctx, b.db, 1, must(small.Update(ctx, b.db, 1, 32766, five))(t), five)))
-	badInput(t, "a row at the last version", errOf(small.Any().Update(ctx, b.db, 1, five)))
+	last := must(small.Update(ctx, b.db, 1, 32766, five))(t)
+	badInput(t, "the last version", errOf(small.Update(ctx, b.db, 1, last, five)))
 
 	// Rails and Hibernate insert rows at version 0.
 	one, zero := must(b.e.Int("account", "id", optimistic.Int("lock_version")))(t), must(b.e.Int("account", "id", optimistic.IntFromZero("lock_version")))(t)
