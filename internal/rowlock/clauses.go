@@ -14,7 +14,7 @@ const (
 // FromEnd is where what follows a query's FROM begins.
 func (d Dialect) FromEnd(query string) int { return d.clauses(query).fromEnd }
 
-// clauses reads what stands in and behind a query's FROM.
+// clauses reads the FROM of a query, and what follows it.
 func (d Dialect) clauses(query string) clauseReader {
 	r := clauseReader{d: d, fromEnd: len(query)}
 	for s := query; s != ""; {
