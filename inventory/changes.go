@@ -177,13 +177,13 @@ func (c *changer) again(ctx context.Context, q *changeQueue, ch change) (changed
 		return c.inserts.Do(ctx, ch)
 	case ch.inserts:
 		got, err := c.insertsAgain.DoWithin(ctx, ch, time.Until(ch.until))
-		if ctx.Err() == nil && errors.Is(err, batch.ErrNotSent) {
+		if errors.Is(err, batch.ErrNotInTime) {
 			return changed{apart: ch.apart}, nil
 		}
 		return got, err
 	}
 	got, err := c.apart.DoWithin(ctx, ch, apartQueued<<min(ch.tries, maxDoubled))
-	if ctx.Err() != nil || !errors.Is(err, batch.ErrNotSent) {
+	if !errors.Is(err, batch.ErrNotInTime) {
 		return got, err
 	}
 	ch.apart = apart{lines: ch.lines}

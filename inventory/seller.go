@@ -131,7 +131,7 @@ func (s *seller) decide(ctx context.Context, o order) (outcome, error) {
 	o.open, o.behind = s.sales.IsBlocked(keyLane(o.Key)), s.lockedLimit(&o)
 	if s.direct != nil && o.isPlain() && !s.caps.Hooked && !o.open && !s.seemsDecided(&o) {
 		got, err := s.direct.DoWithin(ctx, o, s.o.Timeout/directPatience)
-		if isUnsent := errors.Is(err, batch.ErrNotSent) && ctx.Err() == nil; !got.passed && !isUnsent {
+		if !got.passed && !errors.Is(err, batch.ErrNotInTime) {
 			return got, err
 		}
 		o.open = got.open

@@ -2,11 +2,14 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/inventory/internal/driver"
 )
 
@@ -78,4 +81,49 @@ func TestHooksLeaveAConnection(t *testing.T) {
 			t.Errorf("%d statements without hooks at once with %d connections, want %d", without, n, mergedInFlight)
 		}
 	}
+}
+
+// overAt is a context that ends at a time, which its channel does not say yet.
+type overAt struct {
+	context.Context
+	end time.Time
+}
+
+func (overAt) Done() <-chan struct{} { return nil }
+
+func (c overAt) Err() error {
+	if time.Now().Before(c.end) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// TestACallThatLeavesItsQueueLateSaysWhy: a process was stopped for a while. Its call was not sent
+// in time, and the context of the call has ended, too. The error is the one of the context.
+func TestACallThatLeavesItsQueueLateSaysWhy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, err := Options{Direct: true}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := make(chan struct{})
+		queue := batch.Options[order, outcome]{
+			Key: func(o order) string { return o.SKU },
+			Run: func(_ context.Context, orders []order, _ bool) ([]result, error) {
+				<-free
+				return make([]result, len(orders)), nil
+			},
+		}
+		s := &seller{o: o, cache: newCache(time.Minute), direct: batch.New(queue), sales: batch.New(queue)}
+		var first sync.WaitGroup
+		first.Go(func() { _, _ = s.decide(t.Context(), order{Request: req("first", "sku", 1)}) })
+		synctest.Wait()
+		late := overAt{t.Context(), time.Now().Add(o.Timeout / directPatience)}
+		if _, err := s.decide(late, order{Request: req("late", "sku", 1)}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the error of the context", err)
+		}
+		close(free)
+		first.Wait()
+	})
 }

@@ -30,10 +30,11 @@
 //	queued ─────────────────────────▶ sent ─────────────▶ answered
 //	  │ ▲                               │
 //	  │ └───────────────────────────────┤ Run answers Alone, or its batch is divided
-//	  │ ctx ends                        │ ctx ends
+//	  │ ctx or its time ends            │ ctx ends
 //	  ▼                                 ▼
 //	withdrawn                         abandoned
-//	ErrNotSent: nothing was done      ErrAbandoned: the outcome is unknown, and goes to Late
+//	ErrNotSent or ErrNotInTime:       ErrAbandoned: the outcome is unknown, and goes to Late
+//	nothing was done
 //
 // A lane is the queue of one key. It is ready while it has queued calls and a statement may carry
 // it. It rests if its calls were answered Alone again: a timer makes it ready. It is blocked while

@@ -147,7 +147,7 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 // Do executes req and returns its answer. It waits while ctx lives.
 func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) { return q.do(ctx, req, nil) }
 
-// DoWithin is Do, but a request that was not sent within d is not sent at all: ErrNotSent.
+// DoWithin is Do, but a request that was not sent within d is not sent at all: ErrNotInTime.
 func (q *Queue[Q, A]) DoWithin(ctx context.Context, req Q, d time.Duration) (A, error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -246,7 +246,7 @@ func (q *Queue[Q, A]) wait(ctx context.Context, c *call[Q, A], due <-chan time.T
 			return a.Value, a.Err
 		case <-due:
 			if q.withdraw(c) {
-				return none, ErrNotSent
+				return none, ErrNotInTime
 			}
 		case <-ctx.Done():
 			waits = false
@@ -359,9 +359,12 @@ func (q *Queue[Q, A]) drained() {
 	}
 }
 
-// ErrNotSent: the caller's context, or the time of DoWithin, ended while its call was queued. The
-// error wraps the reason.
+// ErrNotSent: the caller's context ended while its call was queued. The error wraps the reason.
 var ErrNotSent = errors.New("dblock: the wait ended before the request was sent, nothing was written")
+
+// ErrNotInTime: the time of DoWithin ended while its call was queued. Its context may have ended
+// since.
+var ErrNotInTime = errors.New("dblock: the request was not sent in time, nothing was written")
 
 // ErrAbandoned: the caller's context ended after its request was sent. It is a
 // dblock.ErrOutcomeUnknown; the answer goes to Options.Late. The error says why, too.
