@@ -14,8 +14,9 @@ import (
 
 // Retry runs a dead job again, with all its attempts. Its id stays the same.
 //
-// Errors: ErrNoJob; ErrState if it is not dead; ErrDuplicate if another job has its unique key, and
-// dblock.ErrBusy if an open transaction is taking it; and those of the database.
+// Errors: ErrNoJob; ErrState if it is not dead; ErrDuplicate if another job has its unique key;
+// dblock.ErrBusy if another transaction has the job locked, or is taking the key; and those of the
+// database.
 func (q *Queue) Retry(ctx context.Context, id ID) error {
 	if err := q.begin(); err != nil {
 		return err
@@ -25,12 +26,15 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	defer cancel()
 	var died time.Time // as the last look found it
 	for n := 0; n < moves; n++ {
-		revived, err := q.revive(ctx, []driver.ID{driver.ID(id)})
-		for rests := 0; rests < reviveRests && q.driver.IsLocked(err) && rest(ctx, rests); rests++ {
-			revived, err = q.revive(ctx, []driver.ID{driver.ID(id)})
+		revived, locked, err := q.revive(ctx, []driver.ID{driver.ID(id)})
+		for rests := 0; rests < reviveRests && (locked > 0 || q.driver.IsLocked(err)) && rest(ctx, rests); rests++ {
+			revived, locked, err = q.revive(ctx, []driver.ID{driver.ID(id)})
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case locked > 0:
+			return fmt.Errorf("%w: another transaction has dead job %v locked; retry when it has ended", dblock.ErrBusy, id)
 		}
 		r, err := q.find(ctx, id)
 		switch {
@@ -57,17 +61,23 @@ func keptMoving(id ID) error {
 	return fmt.Errorf("%w: job %v kept changing state; retry", dblock.ErrBusy, id)
 }
 
-func (q *Queue) revive(ctx context.Context, ids []driver.ID) (revived int, err error) {
+func (q *Queue) revive(ctx context.Context, ids []driver.ID) (revived, locked int, err error) {
 	err = q.db.again(ctx, "retrying dead jobs", func(ctx context.Context) (err error) {
 		return q.managing.do(ctx, func() (err error) {
-			revived, err = q.driver.Admin().RetryJob(ctx, ids)
+			revived, locked, err = q.driver.Admin().RetryJob(ctx, ids)
 			return err
 		})
 	})
-	return revived, err
+	return revived, locked, err
 }
 
-// reviveRests is how often Retry rests while the unique key is locked: about 150 ms in all.
+// deadJobsLocked is the error of a call that found only dead jobs that are locked.
+func deadJobsLocked(queue string) error {
+	return fmt.Errorf("%w: another transaction has dead jobs of queue %q locked; retry when it has ended", dblock.ErrBusy, queue)
+}
+
+// reviveRests is how often Retry rests while the job or its unique key is locked: about 150 ms in
+// all.
 const reviveRests = 4
 
 const reviveStep = 200 // dead jobs that one statement retries
@@ -117,8 +127,11 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 			return retried, refused.err
 		}
 		before, last = dead[len(dead)-1].At, dead[len(dead)-1].ID
-		n, err := q.reviveEach(ctx, dead, &refused, &locked)
+		n, passed, err := q.reviveEach(ctx, dead, &refused, &locked)
 		retried += n
+		if passed > 0 && locked.err == nil {
+			locked.err = deadJobsLocked(queue)
+		}
 		if err != nil {
 			return retried, err
 		}
@@ -126,15 +139,15 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 }
 
 // reviveEach revives jobs: in parts, if the server refuses one of them, or one has to wait for
-// another transaction. It passes over these.
-func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record, refused, locked *refusal) (revived int, err error) {
+// another transaction. It passes over these. passed are those whose own row is locked.
+func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record, refused, locked *refusal) (revived, passed int, err error) {
 	ids := make([]driver.ID, len(dead))
 	for i, r := range dead {
 		ids[i] = r.ID
 	}
 	err = inParts(q.db, ids, func(ids []driver.ID) error {
-		n, err := q.revive(ctx, ids)
-		revived += n
+		n, l, err := q.revive(ctx, ids)
+		revived, passed = revived+n, passed+l
 		return err
 	}, func(id driver.ID, why error) error {
 		if q.driver.IsLocked(why) {
@@ -144,7 +157,7 @@ func (q *Queue) reviveEach(ctx context.Context, dead []driver.Record, refused, l
 		}
 		return nil
 	})
-	return revived, err
+	return revived, passed, err
 }
 
 // Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for

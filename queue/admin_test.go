@@ -160,12 +160,12 @@ func (d *dying) Admin() driver.Admin         { return d.job }
 func (d *dying) Classify(error) sqlerr.Class { return sqlerr.Unclassified }
 func (d *dying) IsLocked(error) bool         { return false }
 
-func (d *dyingJob) RetryJob(context.Context, []driver.ID) (int, error) {
+func (d *dyingJob) RetryJob(context.Context, []driver.ID) (revived, locked int, err error) {
 	d.tries++
 	if d.tries > len(d.times) {
-		return 1, nil
+		return 1, 0, nil
 	}
-	return 0, nil
+	return 0, 0, nil
 }
 
 func (d *dyingJob) Find(_ context.Context, id driver.ID) (driver.Record, bool, error) {
@@ -252,13 +252,13 @@ func (a deadAdmin) List(_ context.Context, r *driver.ListRequest) (dead []driver
 	return dead, nil
 }
 
-func (a deadAdmin) RetryJob(_ context.Context, ids []driver.ID) (int, error) {
+func (a deadAdmin) RetryJob(_ context.Context, ids []driver.ID) (revived, locked int, err error) {
 	for _, id := range ids {
 		if a.d.locked[id] {
-			return 0, errLocked
+			return 0, 0, errLocked
 		}
 	}
-	return len(ids), nil
+	return len(ids), 0, nil
 }
 
 // TestRetryAllSaysWhatIsLocked: it passes over a job that is locked, and has an error if it retried

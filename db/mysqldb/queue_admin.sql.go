@@ -158,6 +158,30 @@ func (q *Queries) CountReady(ctx context.Context, db DBTX, queue []byte, limit i
 	return jobs, err
 }
 
+const DeadAmong = `-- name: DeadAmong :one
+SELECT COUNT(*) AS jobs FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
+WHERE d.job_id IN (/*SLICE:job_ids*/?)
+LIMIT 1
+`
+
+// How many of some jobs are dead, locked or not.
+func (q *Queries) DeadAmong(ctx context.Context, db DBTX, jobIds [][]byte) (int64, error) {
+	query := DeadAmong
+	var queryParams []interface{}
+	if len(jobIds) > 0 {
+		for _, v := range jobIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
+	}
+	row := db.QueryRowContext(ctx, query, queryParams...)
+	var jobs int64
+	err := row.Scan(&jobs)
+	return jobs, err
+}
+
 const DeadRow = `-- name: DeadRow :one
 SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at), 0) AS SIGNED) AS enqueued_us,
@@ -682,7 +706,7 @@ SELECT d.job_id, d.queue, d.unique_key FROM dblock_queue_dead d FORCE INDEX (PRI
 WHERE d.job_id IN (/*SLICE:job_ids*/?)
 ORDER BY d.died_at DESC, d.job_id DESC
 LIMIT 18446744073709551615
-FOR UPDATE
+FOR UPDATE SKIP LOCKED
 `
 
 type LockDeadRow struct {
@@ -692,7 +716,7 @@ type LockDeadRow struct {
 }
 
 // Dead jobs again, with all their attempts, those that died last first. With a group_key they are
-// admitted as jobs whose time has come.
+// admitted as jobs whose time has come. It passes over those that are locked.
 func (q *Queries) LockDead(ctx context.Context, db DBTX, jobIds [][]byte) ([]LockDeadRow, error) {
 	query := LockDead
 	var queryParams []interface{}

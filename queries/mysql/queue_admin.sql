@@ -188,13 +188,19 @@ INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, re
 VALUES (sqlc.arg(member_id), sqlc.arg(claim_id), sqlc.arg(job_id), sqlc.arg(queue), sqlc.arg(priority), TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)));
 
 -- Dead jobs again, with all their attempts, those that died last first. With a group_key they are
--- admitted as jobs whose time has come.
+-- admitted as jobs whose time has come. It passes over those that are locked.
 -- name: LockDead :many
 SELECT d.job_id, d.queue, d.unique_key FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
 WHERE d.job_id IN (sqlc.slice(job_ids))
 ORDER BY d.died_at DESC, d.job_id DESC
 LIMIT 18446744073709551615
-FOR UPDATE;
+FOR UPDATE SKIP LOCKED;
+
+-- How many of some jobs are dead, locked or not.
+-- name: DeadAmong :one
+SELECT COUNT(*) AS jobs FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
+WHERE d.job_id IN (sqlc.slice(job_ids))
+LIMIT 1;
 
 -- Whose a unique key is; it does not wait for a transaction that has just taken it.
 -- name: UniqueHolder :many

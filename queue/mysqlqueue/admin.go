@@ -157,12 +157,21 @@ func (a admin) findEnded(ctx context.Context, job driver.ID) (r driver.Record, f
 	}, true, nil
 }
 
-// RetryJob is one transaction, which does not wait for the row of a unique key.
-func (a admin) RetryJob(ctx context.Context, jobs []driver.ID) (revived int, err error) {
+// RetryJob is one transaction, which waits neither for the rows of dead jobs nor for that of a
+// unique key.
+func (a admin) RetryJob(ctx context.Context, jobs []driver.ID) (revived, locked int, err error) {
 	err = a.d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		dead, err := a.d.q.LockDead(ctx, on, blobs(jobs))
 		if err != nil {
 			return false, err
+		}
+		locked = 0
+		if len(dead) < len(jobs) {
+			all, err := a.d.q.DeadAmong(ctx, on, blobs(jobs))
+			if err != nil {
+				return false, err
+			}
+			locked = max(int(all)-len(dead), 0)
 		}
 		var ours [][]byte
 		for _, j := range dead {
@@ -189,9 +198,9 @@ func (a admin) RetryJob(ctx context.Context, jobs []driver.ID) (revived int, err
 		return true, err
 	})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return revived, nil
+	return revived, locked, nil
 }
 
 // takeFree takes a unique key that no job has.

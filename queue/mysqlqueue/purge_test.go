@@ -33,3 +33,36 @@ func TestPurgePassesOverLockedJobs(t *testing.T) {
 		}
 	})
 }
+
+// TestRetryPassesOverLockedJobs: another transaction has two dead jobs locked. The others are
+// retried, and the driver counts those two.
+func TestRetryPassesOverLockedJobs(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, db *sql.DB, d *database) {
+		var ids []driver.ID
+		for n := range 5 {
+			ids = append(ids, driver.ID([]byte(fmt.Sprintf("%016d", n))))
+			query := fmt.Sprintf("INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, last_error, payload) "+
+				"VALUES ('%016d', 'q', 'k', 0, 1, 1, '2026-01-01', '', '')", n)
+			if _, err := db.ExecContext(t.Context(), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		other, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = other.Rollback() }()
+		for _, n := range []int{1, 3} { // each by its key: a scan would lock all
+			if _, err := other.ExecContext(t.Context(), fmt.Sprintf("SELECT 1 FROM dblock_queue_dead WHERE job_id = '%016d' FOR UPDATE", n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, want := range []int{3, 0} {
+			revived, locked, err := d.Admin().RetryJob(t.Context(), ids)
+			if err != nil || revived != want || locked != 2 {
+				t.Errorf("%d jobs are retried, and %d locked, %v", revived, locked, err)
+			}
+		}
+	})
+}
