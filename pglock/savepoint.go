@@ -20,7 +20,7 @@ func aroundSavepoint(
 	if b, ok := tx.(batcher); ok && (view.pending || len(before) > 0) {
 		var batch pgx.Batch
 		if view.pending {
-			batch.Queue(tableFacts, view.table, view.column).Query(view.read)
+			batch.Queue(look(view.table), view.table, view.column).Query(view.read)
 		}
 		for _, statement := range before {
 			batch.Queue(statement)

@@ -18,12 +18,13 @@ import (
 // LOCKED out, and other wrappers lock nothing. Of a view the server locks no rows if they come from
 // a UNION, a CTE, a function or VALUES, and all rows if it plans the view apart from the query. Of
 // a column of the table it reads the schema that has the operators of its type, below its domains.
-// The operators of arrays, enums, ranges and rows are those of pg_catalog.
+// The operators of arrays, enums, ranges and rows are those of pg_catalog. A table that was made
+// since the transaction's snapshot was taken is not in pg_class, as that is read.
 //
 // OFFSET 0 keeps the planner from reading all of pg_class. A level of the tree is an array, of
 // which it guesses that it has ten elements. If it guessed by the size of pg_inherits, the server
 // would compile the statement (jit) in a database with a thousand partitions of whatever table.
-const tableFacts = `WITH RECURSIVE level AS (
+const tableFacts = `level AS (
     SELECT ARRAY[pg_catalog.to_regclass($1::text)::oid] AS ids
     UNION ALL
     SELECT below.ids FROM level, LATERAL (
@@ -49,7 +50,16 @@ SELECT (SELECT rel.name FROM level, pg_catalog.unnest(level.ids) AS one(id), LAT
             ELSE pg_catalog.quote_ident(n.nspname::text) END
         FROM base
         JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
-        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace)`
+        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace),
+    pg_catalog.to_regclass($1::text) IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass($1::text)::oid)`
+
+// look is the statement that reads the facts of a table. The server locks what the name stands for
+// before it runs the statement, and until the transaction ends: a migration that is under way can't
+// put a view in its place between the look and the lock of the rows. It reads nothing of named.
+func look(table string) string {
+	return "WITH RECURSIVE named AS (SELECT FROM " + table + "), " + tableFacts
+}
 
 // view is what is seen of a table before its rows are locked.
 type view struct {
@@ -62,7 +72,10 @@ type view struct {
 }
 
 // facts are a row of tableFacts.
-type facts struct{ Unlockable, Home *string }
+type facts struct {
+	Unlockable, Home *string
+	Unseen           bool
+}
 
 // viewOf looks at a table. Where tx has batches and the operator of the column is known from
 // another call, the look goes with the statement that locks.
@@ -77,7 +90,7 @@ func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
 
 // query asks the server.
 func (v *view) query(ctx context.Context, tx Tx) error {
-	answer, err := tx.Query(ctx, tableFacts, postgres.CheckPath{}, v.table, v.column)
+	answer, err := tx.Query(ctx, look(v.table), postgres.CheckPath{}, v.table, v.column)
 	if err != nil {
 		return err
 	}
@@ -89,6 +102,10 @@ func (v *view) read(answer pgx.Rows) (err error) {
 	v.found, err = pgx.CollectExactlyOneRow(answer, pgx.RowToStructByPos[facts])
 	if err != nil {
 		return err
+	}
+	if v.found.Unseen {
+		operators.put(v.table, v.column, "")
+		return fmt.Errorf("%w: %s was made since the snapshot of the transaction: roll back and repeat", dblock.ErrConflict, v.table)
 	}
 	if v.found.Unlockable != nil {
 		operators.put(v.table, v.column, "") // the next call looks first, so that it locks nothing

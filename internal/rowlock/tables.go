@@ -109,7 +109,11 @@ func (r *reader) word(word string, top *scope) {
 		if before != "FOR" { // USE INDEX FOR ORDER BY
 			top.from, top.wanted = false, false
 		}
-	case "LATERAL", "ONLY", "DUAL":
+	case "LATERAL", "ONLY":
+	case "DUAL":
+		if r.d.Dollar { // on Postgres it is a name as any other
+			r.name(r.folded(word), top)
+		}
 	default:
 		r.name(r.folded(word), top)
 	}

@@ -23,7 +23,7 @@ func TestTables(t *testing.T) {
 		{"SELECT id FROM seat USE INDEX FOR ORDER BY (a, b), other", `"other" "seat"`, "`other` `seat`"},
 		{"SELECT id FROM seat PARTITION (p0, p1), other", `"other" "seat"`, "`other` `seat`"},
 		{"SELECT extract(epoch FROM at), a IS DISTINCT FROM b FROM seat", `"seat"`, "`seat`"},
-		{"SELECT 1 FROM DUAL", "", ""},
+		{"SELECT 1 FROM DUAL", `"dual"`, ""},
 		{"SELECT id FROM ((a CROSS JOIN b) JOIN c ON true), LATERAL (SELECT 1 FROM d) x", `"a" "b" "c" "d"`, "`a` `b` `c` `d`"},
 		{"SELECT id FROM a, generate_series(1, 2) g, c.f(1), only seat", `"a" "seat"`, "`a` `seat`"},
 		{"SELECT id FROM (SELECT id FROM a WHERE id IN (SELECT 1 FROM b)) s JOIN c ON true", `"a" "c"`, "`a` `c`"},
