@@ -89,10 +89,10 @@ func (e *enqueuer) enqueue(ctx context.Context, tasks []Task) ([]ID, error) {
 	case driver.HasKeys(jobs):
 		c.locked = c.several && e.keyed.IsBlocked(c.lane) || slices.ContainsFunc(lanes, e.keyed.IsBlocked)
 		dups, err = e.keyed.Do(ctx, c)
+	case e.stuck.has(c):
+		dups, err = e.apart.Do(ctx, c)
 	case weight(jobs) > maxMergedBytes:
 		dups, err = e.large.Do(ctx, c)
-	case e.stuck.hasOneOf(jobs):
-		dups, err = e.apart.Do(ctx, c)
 	default:
 		dups, err = e.plain.Do(ctx, c)
 	}

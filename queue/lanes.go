@@ -26,7 +26,8 @@ import (
 // A statement of tasks without keys may wait, too: for what a trigger or an index of the host's
 // needs, or if another transaction has locked the rows of a queue. Then its calls are divided by
 // their queues, and the last few are each sent again in a lane of its own. Further calls for that
-// queue are sent apart from those of others for a while: the queue is stuck.
+// queue are sent apart from those of others for a while: the queue is stuck. A call for several
+// queues does not say which of them is. Only calls for exactly the same ones are sent apart.
 //
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
@@ -46,6 +47,10 @@ const (
 	// How long a statement without keys waits. MySQL can't bound it below a second; MariaDB's does
 	// not wait.
 	plainWait = 50 * time.Millisecond
+
+	// How long a queue counts as stuck at least. If that ended while its rows are locked, calls for
+	// other queues would wait again until it is found.
+	stuckFor = time.Minute
 )
 
 // noLane is the lane of calls that lock no key.
@@ -109,9 +114,11 @@ func (e *enqueuer) makeQueues() {
 	}
 	e.plain = batch.New(options(maxMerged, inFlight, plainWaiters))
 	e.large = batch.New(options(1, largeInFlight, largeWaiters))
-	e.apart = batch.New(options(maxMerged, inFlight, plainWaiters))
-	keyed := options(maxMerged, inFlight, keyedWaiters)
-	keyed.Weight, keyed.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
+	apart, keyed := options(maxMerged, inFlight, plainWaiters), options(maxMerged, inFlight, keyedWaiters)
+	for _, o := range []*batch.Options[keyedCall, []driver.Duplicate]{&apart, &keyed} {
+		o.Weight, o.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
+	}
+	e.apart = batch.New(apart)
 	keyed.Others = func(c keyedCall) []string { return c.groups }
 	e.keyed = batch.New(keyed)
 }
@@ -191,7 +198,7 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 		slices.SortStableFunc(calls, func(a, b *keyedResult) int { return cmp.Compare(a.needs(), b.needs()) })
 		to = divide(calls)
 		if one := calls[0].needs(); to == len(calls) && !hasKeys(calls) {
-			e.stuck.add(one, time.Now().Add(e.o.Timeout))
+			e.stuck.add(one, time.Now().Add(max(e.o.Timeout, stuckFor)))
 			if len(calls) > lastFew && time.Since(in.began) < e.o.Timeout {
 				to = len(calls) / 2
 			}
@@ -225,15 +232,25 @@ func hasKeys(calls []*keyedResult) bool {
 	return slices.ContainsFunc(calls, func(c *keyedResult) bool { return c.lane != noLane })
 }
 
-// needs is what a call may wait for: its keys, or else the rows of the queue of its tasks.
+// needs is what a call may wait for: its keys, or else the rows of the queues of its tasks.
 func (c keyedCall) needs() string {
 	if c.lane != noLane {
 		return c.lane
 	}
-	return c.jobs[0].Queue
+	queue := c.jobs[0].Queue
+	isOther := func(j driver.Insert) bool { return j.Queue != queue }
+	if !slices.ContainsFunc(c.jobs, isOther) {
+		return queue
+	}
+	all := make(map[string]bool)
+	for i := range c.jobs {
+		all[c.jobs[i].Queue] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(all)), "\x00")
 }
 
-// stuckQueues are queues of which a statement of tasks without keys waited, until when they count.
+// stuckQueues are queues, or several queues of one call, of which a statement of tasks without keys
+// waited, until when they count.
 type stuckQueues struct {
 	mu    sync.Mutex
 	until map[string]time.Time
@@ -248,13 +265,18 @@ func (s *stuckQueues) add(queue string, until time.Time) {
 	s.until[queue] = until
 }
 
-// hasOneOf reports whether jobs are of such a queue.
-func (s *stuckQueues) hasOneOf(jobs []driver.Insert) bool {
+// has reports whether a call has tasks of such a queue, or is for the same queues as one that
+// waited.
+func (s *stuckQueues) has(c keyedCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(s.until, func(_ string, until time.Time) bool { return until.Before(now) })
-	return len(s.until) > 0 && slices.ContainsFunc(jobs, func(j driver.Insert) bool { return !s.until[j.Queue].IsZero() })
+	if len(s.until) == 0 {
+		return false
+	}
+	isStuck := func(j driver.Insert) bool { return !s.until[j.Queue].IsZero() }
+	return !s.until[c.needs()].IsZero() || slices.ContainsFunc(c.jobs, isStuck)
 }
 
 // divide returns where calls are divided, which are sorted by what they need: in the middle, or

@@ -448,7 +448,7 @@ func TestAQueueThatIsLockedStopsNoOther(t *testing.T) {
 				n := made.Add(1)
 				c, _ := newKeyedCall([]driver.Insert{{ID: driver.ID{byte(n >> 8), byte(n)}, Kind: "k", Queue: queue}})
 				of := q.plain
-				if apart && q.stuck.hasOneOf(c.jobs) {
+				if apart && q.stuck.has(c) {
 					of = q.apart
 				}
 				_, err := of.Do(t.Context(), c)
@@ -477,4 +477,29 @@ func TestAQueueThatIsLockedStopsNoOther(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestACallOfSeveralQueuesBlamesNone: one of its queues is locked. Further calls for the same
+// queues are sent apart, and those for the other queue are not.
+func TestACallOfSeveralQueuesBlamesNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		q := &enqueuer{db: newStatements(&lockedQueue{}, timeout), o: &Options{Timeout: timeout, MaxQueue: 1000}}
+		q.makeQueues()
+		of := func(queues ...string) keyedCall {
+			var jobs []driver.Insert
+			for n, queue := range queues {
+				jobs = append(jobs, driver.Insert{ID: driver.ID{byte(n)}, Kind: "k", Queue: queue})
+			}
+			c, _ := newKeyedCall(jobs)
+			return c
+		}
+		if _, err := q.plain.Do(t.Context(), of("b", "a")); !errors.Is(err, dblock.ErrBusy) {
+			t.Error(err)
+		}
+		if !q.stuck.has(of("a", "b", "b")) || q.stuck.has(of("b")) || q.stuck.has(of("b", "c")) {
+			t.Errorf("stuck are %v", q.stuck.until)
+		}
+	})
 }
