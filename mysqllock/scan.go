@@ -18,9 +18,10 @@ import (
 //
 // LockRow and LockRows look at the table and for an index that begins with the column. Claim looks
 // at its tables and reads what EXPLAIN says. This is done once for each text of a statement, and
-// kind of key, that is allowed: the process keeps the last few hundred. A Claim of a partitioned
-// table is looked at each time. If one text means different tables in several databases, the
-// process keeps the verdict of the first.
+// kind of key, that is allowed: the process keeps the last few hundred. Each Claim compares the
+// table's definition with the kept one, and looks again if it has changed. A Claim of a partitioned
+// table is looked at each time. If one text of LockRow means different tables in several databases,
+// the process keeps the verdict of the first.
 type ScanError struct {
 	Statement string // what would have been run, without its lock
 	Reason    string // what the server would do
@@ -36,6 +37,8 @@ type access struct {
 	index       string // by which, in quotes; empty: by any
 	unindexed   string // a column that is not in that index, in quotes; empty: there is none
 	partitioned bool
+
+	from, definition string // the table of a claim, and what it was when its plan was read
 }
 
 func verdictOf(from, where string, key any) string {
@@ -146,34 +149,38 @@ func unindexedColumn(table mysql.Table, lines []map[string]string, index string)
 
 func claimVerdict(query string, scan bool) string { return fmt.Sprintf("%s (scan: %t)", query, scan) }
 
-// allow refuses a query on tables whose rows can't be locked, one that makes other rows of them,
-// and one that reads more rows than it returns, unless it may scan.
+// allow refuses a query on a table whose rows can't be locked, one that makes other rows of them,
+// and one that reads more rows than it returns, unless it may scan. The first statement takes a
+// metadata lock: the table stays what it is until tx ends.
 func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) error {
-	verdict := claimVerdict(query, scan)
-	if _, known := verdicts.get(verdict); known {
-		return nil
-	}
 	tables, _ := rowlock.MySQL.Tables(query)
-	partitioned := false // then the arguments decide which partitions are read
-	var spatial []string
-	for _, from := range tables {
-		table, err := lockable(ctx, tx, from)
-		if err != nil {
-			return err
-		}
-		partitioned = partitioned || table.Partitioned
-		spatial = append(spatial, table.Spatial...)
-	}
+	from := tables[0] // CheckQuery refuses others
 	if err := aggregatesNothing(ctx, tx, query, args); err != nil {
 		return err
 	}
-	if !scan || len(spatial) > 0 {
-		if seen, err := explain(ctx, tx, query, n, args, scan, spatial); err != nil || !seen || partitioned {
+	table, err := lockable(ctx, tx, from)
+	if err != nil {
+		return err
+	}
+	if !scan || len(table.Spatial) > 0 {
+		seen, err := explain(ctx, tx, query, n, args, scan, table.Spatial)
+		if err != nil || !seen || table.Partitioned { // then the arguments decide which partitions are read
 			return err
 		}
 	}
-	verdicts.put(verdict, access{})
+	verdicts.put(claimVerdict(query, scan), access{from: from, definition: table.Definition})
 	return nil
+}
+
+// stillAllowed is for a claim that was allowed by a kept verdict. It looks at a table again that has
+// changed since. The claim has a metadata lock, so that the table can't change after the look.
+func (a access) stillAllowed(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) error {
+	table, err := mysql.InspectTable(ctx, tx, a.from)
+	if err != nil || table.Definition == a.definition {
+		return err
+	}
+	verdicts.remove(claimVerdict(query, scan))
+	return allow(ctx, tx, query, n, args, scan)
 }
 
 // aggregatesNothing runs a query over no rows. It returns one if it aggregates them, by whatever

@@ -272,6 +272,64 @@ func TestClaimsOfPartitionsAreScans(t *testing.T) {
 	})
 }
 
+// TestClaimsOfATableThatHasChanged: a kept verdict is of the table that it was.
+func TestClaimsOfATableThatHasChanged(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		exec := func(statement string) {
+			t.Helper()
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		query := "SELECT id FROM " + table + " ORDER BY id"
+		two := func() (ids []int64, errs []error) {
+			first, second := begin(), begin()
+			for _, tx := range []*sql.Tx{first, second} {
+				got, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{}, 1, one, query)
+				ids, errs = append(ids, got...), append(errs, err)
+			}
+			_, _ = first.Rollback(), second.Rollback()
+			return ids, errs
+		}
+		works := func() {
+			t.Helper()
+			for range 2 {
+				if ids, errs := two(); errors.Join(errs...) != nil || !slices.Equal(ids, []int64{1, 2}) {
+					t.Errorf("two claims got %v, %v", ids, errs)
+				}
+			}
+		}
+		refused := func(what string, is func(error) bool) {
+			t.Helper()
+			for range 2 {
+				ids, errs := two()
+				if len(ids) > 0 || !is(errs[0]) || !is(errs[1]) {
+					t.Errorf("%s: two claims got %v, %v", what, ids, errs)
+				}
+			}
+		}
+		unsupported := func(err error) bool { return errors.Is(err, dblock.ErrUnsupported) }
+		for what, view := range map[string]string{
+			"UNION":     "CREATE VIEW %[1]s AS SELECT * FROM %[1]s_old UNION ALL SELECT * FROM %[1]s_old WHERE id > 9",
+			"TEMPTABLE": "CREATE ALGORITHM = TEMPTABLE VIEW %[1]s AS SELECT * FROM %[1]s_old",
+		} {
+			works()
+			exec("RENAME TABLE " + table + " TO " + table + "_old")
+			exec(fmt.Sprintf(view, table))
+			refused(what, unsupported)
+			exec("DROP VIEW " + table)
+			exec("RENAME TABLE " + table + "_old TO " + table)
+		}
+		works()
+		exec("ALTER TABLE " + table + " ENGINE = MyISAM")
+		refused("MyISAM", unsupported)
+		exec("ALTER TABLE " + table + " ENGINE = InnoDB")
+		works()
+		exec("ALTER TABLE " + table + " PARTITION BY HASH (id) PARTITIONS 4")
+		refused("partitions", func(err error) bool { return errors.As(err, new(*mysqllock.ScanError)) })
+	})
+}
+
 // TestClaimsDoNotAggregate: the server would lock all rows for the one that it makes of them.
 // Claims look at no row before they lock, so that the transaction reads later ones afterwards.
 func TestClaimsDoNotAggregate(t *testing.T) {
