@@ -172,8 +172,8 @@ func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, sca
 	return nil
 }
 
-// stillAllowed is for a claim that was allowed by a kept verdict. It looks at a table again that has
-// changed since. The claim has a metadata lock, so that the table can't change after the look.
+// stillAllowed is for a claim that was allowed by a kept verdict. It looks at a table again if that
+// has changed since. The claim has a metadata lock, so the table can't change after the look.
 func (a access) stillAllowed(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) error {
 	table, err := mysql.InspectTable(ctx, tx, a.from)
 	if err != nil || table.Definition == a.definition {
