@@ -730,7 +730,7 @@ const RetryJob = `-- name: RetryJob :one
 WITH head AS MATERIALIZED (
     SELECT h.ctid::tid AS place, h.job_id, h.queue, h.unique_key, h.died_at FROM dblock_queue_dead h
     WHERE h.job_id = ANY ($1::uuid[])
-    ORDER BY h.job_id FOR UPDATE SKIP LOCKED
+    ORDER BY h.job_id FOR UPDATE
 ), alone AS (
     INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
     SELECT h.queue, h.unique_key, h.job_id FROM head h WHERE h.unique_key IS NOT NULL
@@ -751,25 +751,17 @@ WITH head AS MATERIALIZED (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT d.queue, d.priority, d.job_id FROM dead d WHERE d.group_key IS NULL
 )
-SELECT count(*) AS revived,
-       ((SELECT count(*) FROM dblock_queue_dead l WHERE l.job_id = ANY ($1::uuid[])) - (SELECT count(*) FROM head))::bigint AS locked
-FROM dead
+SELECT count(*) FROM dead
 `
-
-type RetryJobRow struct {
-	Revived int64
-	Locked  int64
-}
 
 // Dead jobs again, with all their attempts, except those whose unique key another job has. Of
 // several with the same key it is the one that died last. With a group_key they are admitted as
-// jobs whose time has come, in the order in which they were enqueued. It passes over those that are
-// locked, and counts them.
-func (q *Queries) RetryJob(ctx context.Context, db DBTX, jobIds []pgtype.UUID) (RetryJobRow, error) {
+// jobs whose time has come, in the order in which they were enqueued.
+func (q *Queries) RetryJob(ctx context.Context, db DBTX, jobIds []pgtype.UUID) (int64, error) {
 	row := db.QueryRow(ctx, RetryJob, jobIds)
-	var i RetryJobRow
-	err := row.Scan(&i.Revived, &i.Locked)
-	return i, err
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const TakeBlockedJob = `-- name: TakeBlockedJob :exec

@@ -172,13 +172,12 @@ SELECT sqlc.arg(claim_id), sqlc.arg(member_id), t.queue, ARRAY[t.job_id] FROM ta
 
 -- Dead jobs again, with all their attempts, except those whose unique key another job has. Of
 -- several with the same key it is the one that died last. With a group_key they are admitted as
--- jobs whose time has come, in the order in which they were enqueued. It passes over those that are
--- locked, and counts them.
+-- jobs whose time has come, in the order in which they were enqueued.
 -- name: RetryJob :one
 WITH head AS MATERIALIZED (
     SELECT h.ctid::tid AS place, h.job_id, h.queue, h.unique_key, h.died_at FROM dblock_queue_dead h
     WHERE h.job_id = ANY (sqlc.arg(job_ids)::uuid[])
-    ORDER BY h.job_id FOR UPDATE SKIP LOCKED
+    ORDER BY h.job_id FOR UPDATE
 ), alone AS (
     INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
     SELECT h.queue, h.unique_key, h.job_id FROM head h WHERE h.unique_key IS NOT NULL
@@ -199,9 +198,7 @@ WITH head AS MATERIALIZED (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT d.queue, d.priority, d.job_id FROM dead d WHERE d.group_key IS NULL
 )
-SELECT count(*) AS revived,
-       ((SELECT count(*) FROM dblock_queue_dead l WHERE l.job_id = ANY (sqlc.arg(job_ids)::uuid[])) - (SELECT count(*) FROM head))::bigint AS locked
-FROM dead;
+SELECT count(*) FROM dead;
 
 -- name: DeleteDead :execrows
 DELETE FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);

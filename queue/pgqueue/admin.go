@@ -139,17 +139,18 @@ func (a admin) findEnded(ctx context.Context, job driver.ID) (r driver.Record, f
 	}, true, nil
 }
 
-// RetryJob is one statement, which waits for the row of a unique key for a moment only.
+// RetryJob is one statement, which waits for the rows of jobs and of unique keys for a moment only.
+// It passes over none.
 func (a admin) RetryJob(ctx context.Context, jobs []driver.ID) (revived, locked int, err error) {
 	err = a.d.inTx(ctx, driver.BriefWait, func(on pgdb.DBTX) (commit bool, err error) {
 		n, err := a.d.q.RetryJob(ctx, on, postgres.UUIDs(jobs))
-		revived, locked = int(n.Revived), int(n.Locked)
-		return n.Revived > 0, err
+		revived = int(n)
+		return n > 0, err
 	})
 	if err != nil {
 		return 0, 0, err
 	}
-	return revived, locked, nil
+	return revived, 0, nil
 }
 
 // RequestCancel is one statement, which waits briefly for the claim.

@@ -118,8 +118,8 @@ type Admin interface {
 	Find(ctx context.Context, id ID) (Record, bool, error)
 
 	// RetryJob makes dead jobs ready again, except those whose unique key another job has. Of
-	// several with the same key it revives the one that died last. It passes over those that another
-	// transaction has locked. IsLocked of its error: another transaction has one of the keys locked.
+	// several with the same key it revives the one that died last. locked are those that it passed
+	// over: another transaction has them locked. IsLocked of its error: one has a job or a key locked.
 	RetryJob(ctx context.Context, ids []ID) (revived, locked int, err error)
 
 	// RequestCancel writes down a request to cancel a job of a claim, if the claim has it. From
