@@ -118,8 +118,9 @@ type Admin interface {
 	Find(ctx context.Context, id ID) (Record, bool, error)
 
 	// RetryJob makes dead jobs ready again, except those whose unique key another job has. Of
-	// several with the same key it revives the one that died last. locked are those that it passed
-	// over: another transaction has them locked. IsLocked of its error: one has a job or a key locked.
+	// several with the same key it revives the one that died last. locked is how many it passed
+	// over because another transaction has them locked. IsLocked of its error: one has a job or a
+	// key locked.
 	RetryJob(ctx context.Context, ids []ID) (revived, locked int, err error)
 
 	// RequestCancel writes down a request to cancel a job of a claim, if the claim has it. From
