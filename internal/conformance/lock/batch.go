@@ -38,7 +38,7 @@ func (leaseTests) LargeBatchesAreSplit(t *testing.T, v *env) {
 		keys[i] = fmt.Sprint("set", i)
 	}
 	suite.Release(t, suite.Must(l.TryAcquireAll(suite.Soon(t), keys, data))(t))
-	assert.Empty(t, suite.Must(l.Held(t.Context()))(t))
+	suite.Until(t, "no key is held", func() bool { return len(suite.Must(l.Held(t.Context()))(t)) == 0 }) // a slow release goes on behind
 }
 
 // OneBadRowFailsAlone has a row whose token cannot grow. Its acquisition fails for certain, and
