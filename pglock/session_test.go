@@ -124,7 +124,7 @@ func TestSessionSurvivesAFullLockTable(t *testing.T) {
 		if err != nil || n == 20 {
 			t.Fatalf("without room: %v", err)
 		}
-		if err := lock.Release(t.Context()); err != nil { // a session of the server's own has made room since
+		if err := lock.Release(t.Context()); err != nil { // a session of the server itself has ended since
 			t.Fatal(err)
 		}
 	}
