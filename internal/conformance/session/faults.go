@@ -140,10 +140,7 @@ func (tests) InterruptedHandOvers(t *testing.T, s *env) {
 		var had atomic.Int64
 		s.interrupt(t, a, name+" kept", func(ctx context.Context) {
 			suite.Crowd(12, func(i int) {
-				l := a
-				if i%4 == 3 {
-					l = b
-				}
+				l := []dblock.Locker{a, a, a, b}[i%4]
 				for ctx.Err() == nil {
 					lock, err := l.Acquire(ctx, fmt.Sprint(name, i%2))
 					if err == nil {
@@ -170,11 +167,14 @@ func (s *env) interrupt(t *testing.T, l dblock.Locker, key string, calls func(ct
 	ctx, stop := context.WithCancel(suite.Soon(t))
 	var interrupts sync.WaitGroup
 	interrupts.Go(func() {
-		for n := 0; n < 200 || had.Load() < 100 && ctx.Err() == nil; n++ {
+		for n, calm := 0, time.Now(); n < 200 || had.Load() < 100 && ctx.Err() == nil; n++ {
 			_ = s.EndSession(ctx, id, true)
 			time.Sleep(rand.N(4 * time.Millisecond))
-			for before := had.Load(); n%20 == 0 && had.Load() == before && ctx.Err() == nil; {
-				time.Sleep(time.Millisecond) // a connection that answers nothing but errors for a second is closed
+			for time.Since(calm) > 50*time.Millisecond && ctx.Err() == nil {
+				// a session that answers with errors for a second is closed
+				if lock, err := l.TryAcquire(ctx, key+" asks"); err == nil && lock.Release(ctx) == nil {
+					calm = time.Now()
+				}
 			}
 		}
 		stop()
