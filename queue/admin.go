@@ -76,8 +76,8 @@ func deadJobsLocked(queue string) error {
 	return fmt.Errorf("%w: another transaction has dead jobs of queue %q locked; retry when it has ended", dblock.ErrBusy, queue)
 }
 
-// reviveRests is how often Retry rests while the job or its unique key is locked: about 150 ms in
-// all.
+// reviveRests is how often Retry rests while the job or its unique key is locked, and Purge while
+// all jobs are: about 150 ms in all.
 const reviveRests = 4
 
 const reviveStep = 200 // dead jobs that one statement retries
@@ -304,9 +304,11 @@ func (q *Queue) endOnce(ctx context.Context, r driver.Record, waits bool, end fu
 const purgeStep = 1000 // jobs that one statement drops
 
 // Purge drops the dead jobs of a queue ("": the default one) that died so long ago, or longer, and
-// returns how many there were. 0 is all of them.
+// returns how many it dropped. An age of 0 drops all. It passes over those that another transaction
+// has locked.
 //
-// Errors: dblock.ErrInvalid, and those of the database; some are dropped then.
+// Errors: dblock.ErrInvalid; dblock.ErrBusy, if it dropped none, and some were locked; and those of
+// the database; some are dropped then.
 func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (purged int, err error) {
 	if err := q.begin(); err != nil {
 		return 0, err
@@ -319,6 +321,29 @@ func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (pur
 	if age < 0 || age > MaxDelay {
 		return 0, &dblock.InvalidError{Field: "age", Reason: fmt.Sprintf("%v is not within 0 to %v", age, MaxDelay)}
 	}
+	for rests := 0; ; rests++ {
+		purged, err := q.purgeFree(ctx, queue, age)
+		if err != nil || purged > 0 {
+			return purged, err
+		}
+		var locked bool
+		err = q.db.patiently(ctx, "looking for dead jobs", func(ctx context.Context) (err error) {
+			locked, err = q.driver.Admin().AnyDead(ctx, queue, age)
+			return err
+		})
+		switch {
+		case err != nil:
+			return 0, q.db.explain(sqlerr.Unwritten(err), "looking for dead jobs")
+		case !locked:
+			return 0, nil
+		case rests == reviveRests || !rest(ctx, rests):
+			return 0, deadJobsLocked(queue)
+		}
+	}
+}
+
+// purgeFree drops dead jobs that no other transaction has locked.
+func (q *Queue) purgeFree(ctx context.Context, queue string, age time.Duration) (purged int, err error) {
 	for {
 		full := false
 		err := q.db.inSteps(ctx, "dropping dead jobs", purgeStep, func(ctx context.Context, most int) error {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
@@ -277,5 +278,55 @@ func TestRetryAllSaysWhatIsLocked(t *testing.T) {
 		if n != c.retried || errors.Is(err, errLocked) != (c.retried == 0) || err != nil && c.retried > 0 {
 			t.Errorf("%+v: %d are retried, %v", c, n, err)
 		}
+	}
+}
+
+// purgeLocked is a driver of dead jobs that are free, and others that are locked.
+type purgeLocked struct {
+	lockedGroup
+	free, locked int
+	until        int // so many looks
+}
+
+func (d *purgeLocked) Admin() driver.Admin             { return purgeAdmin{d: d} }
+func (d *purgeLocked) Maintenance() driver.Maintenance { return purgeRows{d: d} }
+
+type purgeAdmin struct {
+	driver.Admin
+	d *purgeLocked
+}
+
+func (a purgeAdmin) AnyDead(context.Context, string, time.Duration) (bool, error) {
+	if a.d.until--; a.d.until == 0 {
+		a.d.free, a.d.locked = a.d.locked, 0
+	}
+	return a.d.free+a.d.locked > 0, nil
+}
+
+type purgeRows struct {
+	driver.Maintenance
+	d *purgeLocked
+}
+
+func (r purgeRows) Prune(_ context.Context, p *driver.PruneRequest) (int, error) {
+	n := min(r.d.free, p.Max)
+	r.d.free -= n
+	return n, nil
+}
+
+// TestPurgeSaysWhatIsLocked: it passes over jobs that are locked, and has an error if it dropped
+// none. It looks again for those that are locked for a moment.
+func TestPurgeSaysWhatIsLocked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ free, locked, until, purged int }{{20, 0, 0, 20}, {20, 1, 0, 20}, {0, 3, 0, 0}, {0, 0, 0, 0}, {0, 3, 2, 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &purgeLocked{free: c.free, locked: c.locked, until: c.until}
+			q := &Queue{driver: d, db: newStatements(d, time.Minute)}
+			n, err := q.Purge(t.Context(), "", 0)
+			isBusy := c.purged == 0 && c.locked > 0
+			if n != c.purged || errors.Is(err, dblock.ErrBusy) != isBusy || err != nil && !isBusy {
+				t.Errorf("%+v: %d are dropped, %v", c, n, err)
+			}
+		})
 	}
 }

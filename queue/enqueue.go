@@ -89,12 +89,8 @@ func (e *enqueuer) enqueue(ctx context.Context, tasks []Task) ([]ID, error) {
 	case driver.HasKeys(jobs):
 		c.locked = c.several && e.keyed.IsBlocked(c.lane) || slices.ContainsFunc(lanes, e.keyed.IsBlocked)
 		dups, err = e.keyed.Do(ctx, c)
-	case e.stuck.has(c):
-		dups, err = e.apart.Do(ctx, c)
-	case weight(jobs) > maxMergedBytes:
-		dups, err = e.large.Do(ctx, c)
 	default:
-		dups, err = e.plain.Do(ctx, c)
+		dups, err = e.sendPlain(ctx, c)
 	}
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
@@ -104,6 +100,22 @@ func (e *enqueuer) enqueue(ctx context.Context, tasks []Task) ([]ID, error) {
 	}
 	e.notices.announceAll(jobs, dups)
 	return made, duplicates(jobs, made, dups)
+}
+
+// sendPlain enqueues tasks without keys: apart, if they are for a queue that is stuck.
+func (e *enqueuer) sendPlain(ctx context.Context, c keyedCall) (dups []driver.Duplicate, err error) {
+	of := e.plain
+	if weight(c.jobs) > maxMergedBytes {
+		of = e.large
+	}
+	err = errStuck
+	if !e.stuck.has(c) {
+		dups, err = of.Do(ctx, c)
+	}
+	if errors.Is(err, errStuck) {
+		return e.apart.Do(ctx, c)
+	}
+	return dups, err
 }
 
 // enqueueIn enqueues in a transaction of the caller's.

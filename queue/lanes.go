@@ -24,21 +24,21 @@ import (
 // lane waits on the server; if too many lanes wait, the lane asks again from time to time.
 //
 // A statement of tasks without keys may wait, too: for what a trigger or an index of the host's
-// needs, or if another transaction has locked the rows of a queue. Then its calls are divided by
-// their queues, and the last few are each sent again in a lane of its own. Further calls for that
-// queue are sent apart from those of others for a while: the queue is stuck. A call for several
-// queues does not say which of them is. Only calls for exactly the same ones are sent apart.
+// needs, or if another transaction has locked the rows of a queue. Then the calls for each queue
+// are sent in statements of their own. A queue of which one waits is stuck: its calls are sent
+// apart from those of others for a while. There the last few that wait are in lanes of their own. A
+// call for several queues does not say which of them is stuck: only calls for exactly the same
+// ones, and those for one that is stuck, are sent apart.
 //
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
 // but asks again from time to time. Two such statements of a process have no group in common,
 // unless one is slow.
 const (
-	inFlight      = 2 // statements with keys, and as many without
-	largeInFlight = 4 // those that no calls share
-	keyedWaiters  = 2 // statements with keys that wait on the server
-	plainWaiters  = 2 // those without
-	largeWaiters  = 1
+	inFlight      = 2       // statements with keys, and as many without
+	largeInFlight = 4       // those that no calls share
+	keyedWaiters  = 2       // statements with keys that wait on the server
+	plainWaiters  = 2       // those without
 	keyedWeight   = 1 << 20 // bytes in one statement
 
 	keyWait      = 2 * time.Millisecond // how long a statement of several keys waits for one of them
@@ -108,12 +108,13 @@ func appendLanes(lanes []string, j *driver.Insert) []string {
 func (e *enqueuer) makeQueues() {
 	options := func(maxBatch, inFlight, waiters int) batch.Options[keyedCall, []driver.Duplicate] {
 		return batch.Options[keyedCall, []driver.Duplicate]{
-			Run: e.insertKeyed, Key: keyedCall.key, MaxBatch: maxBatch, MaxQueue: e.o.MaxQueue, PerKey: inFlight, MaxInFlight: inFlight,
+			Run: e.insertLanes, Key: keyedCall.key, MaxBatch: maxBatch, MaxQueue: e.o.MaxQueue, PerKey: inFlight, MaxInFlight: inFlight,
 			Name: func(lane string) string { return lane }, Apart: true, Waiters: waiters, MaxWait: e.o.Timeout,
 		}
 	}
-	e.plain = batch.New(options(maxMerged, inFlight, plainWaiters))
-	e.large = batch.New(options(1, largeInFlight, largeWaiters))
+	plain, large := options(maxMerged, inFlight, plainWaiters), options(1, largeInFlight, plainWaiters)
+	plain.Run, large.Run = e.insertPlain, e.insertPlain
+	e.plain, e.large = batch.New(plain), batch.New(large)
 	apart, keyed := options(maxMerged, inFlight, plainWaiters), options(maxMerged, inFlight, keyedWaiters)
 	for _, o := range []*batch.Options[keyedCall, []driver.Duplicate]{&apart, &keyed} {
 		o.Weight, o.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
@@ -134,9 +135,25 @@ type keyedResult struct {
 	batch.Result[[]driver.Duplicate]
 }
 
-// insertKeyed enqueues the tasks of several callers: in one statement, if no key is locked and the
-// server refuses none.
-func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]batch.Result[[]driver.Duplicate], error) {
+// errStuck says that nothing was written of a call without keys, and that it is to be sent apart:
+// its queue is stuck.
+var errStuck = errors.New("a queue is stuck")
+
+// insertLanes enqueues the tasks of several callers: in one statement, if no key is locked and the
+// server refuses none. Calls that find a row locked wait in lanes.
+func (e *enqueuer) insertLanes(ctx context.Context, calls []keyedCall, again bool) ([]batch.Result[[]driver.Duplicate], error) {
+	return e.insertAll(ctx, calls, again, &insertion{began: time.Now()})
+}
+
+// insertPlain is insertLanes for calls without keys of queues that are not known to be stuck. Those
+// that find a row locked are sent apart.
+func (e *enqueuer) insertPlain(ctx context.Context, calls []keyedCall, again bool) ([]batch.Result[[]driver.Duplicate], error) {
+	return e.insertAll(ctx, calls, again, &insertion{began: time.Now(), plain: true})
+}
+
+func (e *enqueuer) insertAll(
+	ctx context.Context, calls []keyedCall, again bool, in *insertion,
+) ([]batch.Result[[]driver.Duplicate], error) {
 	wait := keyWait
 	switch {
 	case again && !calls[0].several && batch.Yield(ctx):
@@ -155,7 +172,7 @@ func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again boo
 		}
 		open = append(open, &all[i])
 	}
-	e.insertCalls(ctx, open, wait, &insertion{began: time.Now()})
+	e.insertCalls(ctx, open, wait, in)
 	results := make([]batch.Result[[]driver.Duplicate], len(calls))
 	for i := range all {
 		results[i] = all[i].Result
@@ -167,6 +184,7 @@ func (e *enqueuer) insertKeyed(ctx context.Context, calls []keyedCall, again boo
 type insertion struct {
 	sqlerr.Trial
 	began time.Time
+	plain bool
 	busy  error // of one that has waited for the key of all: no other one waits as long
 }
 
@@ -194,21 +212,17 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 	switch {
 	case err == nil:
 		in.Worked()
-	case errors.As(err, &locked):
+	case errors.As(err, &locked) && hasKeys(calls):
 		slices.SortStableFunc(calls, func(a, b *keyedResult) int { return cmp.Compare(a.needs(), b.needs()) })
-		to = divide(calls)
-		if one := calls[0].needs(); to == len(calls) && !hasKeys(calls) {
-			e.stuck.add(one, time.Now().Add(max(e.o.Timeout, stuckFor)))
-			if len(calls) > lastFew && time.Since(in.began) < e.o.Timeout {
-				to = len(calls) / 2
-			}
-		}
-		if to == len(calls) {
+		if to = divide(calls); to == len(calls) {
 			for _, c := range calls {
 				c.waits()
 			}
 			return
 		}
+	case errors.As(err, &locked):
+		e.insertApart(ctx, calls, wait, in)
+		return
 	case wait == 0 && e.db.classify(err) == sqlerr.Busy:
 		in.busy = err
 	default:
@@ -221,6 +235,30 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 	}
 	for _, c := range calls {
 		c.Value, c.Err = dups, err // each looks for its own duplicates
+	}
+}
+
+// insertApart enqueues tasks without keys after a statement for all of them that waited: those for
+// each queue in statements of their own. If all are for one queue, that is stuck: they are divided
+// until a few wait in lanes of their own.
+func (e *enqueuer) insertApart(ctx context.Context, calls []*keyedResult, wait time.Duration, in *insertion) {
+	one := calls[0].needs()
+	if slices.ContainsFunc(calls, func(c *keyedResult) bool { return c.needs() != one }) {
+		for _, c := range ofEachQueue(calls, (*keyedResult).needs, e.o.Timeout, func(_ string, calls []*keyedResult) {
+			e.insertCalls(ctx, calls, wait, &insertion{began: in.began, plain: in.plain})
+		}) {
+			c.isStuck(in)
+		}
+		return
+	}
+	e.stuck.add(one, time.Now().Add(max(e.o.Timeout, stuckFor)))
+	if half := len(calls) / 2; !in.plain && len(calls) > lastFew && time.Since(in.began) < e.o.Timeout {
+		e.insertCalls(ctx, calls[:half], wait, in)
+		e.insertCalls(ctx, calls[half:], wait, in)
+		return
+	}
+	for _, c := range calls {
+		c.isStuck(in)
 	}
 }
 
@@ -302,6 +340,15 @@ func (c *keyedResult) waits() {
 		c.lane = fmt.Sprintf("a row that job %s needs", ID(c.jobs[0].ID))
 	}
 	c.Alone, c.Behind = true, c.lane
+}
+
+// isStuck has a call without keys wait: in its lane, or apart.
+func (c *keyedResult) isStuck(in *insertion) {
+	if in.plain {
+		c.Err = errStuck
+	} else {
+		c.waits()
+	}
 }
 
 // severalLane is the lane of calls of several keys that need not wait.

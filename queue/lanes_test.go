@@ -80,7 +80,7 @@ func TestCallsOfALockedKeyGoApartTogether(t *testing.T) {
 		}
 	}
 	calls = append(calls, callOf("bad"), callOf("cold 00", "hot"))
-	answers, err := q.insertKeyed(t.Context(), calls, false)
+	answers, err := q.insertLanes(t.Context(), calls, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,12 +307,12 @@ func TestATaskThatWaitsStopsNoOther(t *testing.T) {
 			var made atomic.Int64
 			call := func(kind string, large bool) error {
 				n := made.Add(1)
-				c, _ := newKeyedCall([]driver.Insert{{ID: driver.ID{byte(n >> 8), byte(n)}, Kind: kind}})
-				of := q.plain
+				job := driver.Insert{ID: driver.ID{byte(n >> 8), byte(n)}, Kind: kind}
 				if large {
-					of = q.large
+					job.Payload = make([]byte, maxMergedBytes)
 				}
-				_, err := of.Do(t.Context(), c)
+				c, _ := newKeyedCall([]driver.Insert{job})
+				_, err := q.sendPlain(t.Context(), c)
 				return err
 			}
 			var all sync.WaitGroup
@@ -447,11 +447,11 @@ func TestAQueueThatIsLockedStopsNoOther(t *testing.T) {
 			call := func(queue string) error {
 				n := made.Add(1)
 				c, _ := newKeyedCall([]driver.Insert{{ID: driver.ID{byte(n >> 8), byte(n)}, Kind: "k", Queue: queue}})
-				of := q.plain
-				if apart && q.stuck.has(c) {
-					of = q.apart
+				send := q.apart.Do
+				if apart {
+					send = q.sendPlain
 				}
-				_, err := of.Do(t.Context(), c)
+				_, err := send(t.Context(), c)
 				return err
 			}
 			var all sync.WaitGroup
@@ -495,7 +495,7 @@ func TestACallOfSeveralQueuesBlamesNone(t *testing.T) {
 			c, _ := newKeyedCall(jobs)
 			return c
 		}
-		if _, err := q.plain.Do(t.Context(), of("b", "a")); !errors.Is(err, dblock.ErrBusy) {
+		if _, err := q.sendPlain(t.Context(), of("b", "a")); !errors.Is(err, dblock.ErrBusy) {
 			t.Error(err)
 		}
 		if !q.stuck.has(of("a", "b", "b")) || q.stuck.has(of("b")) || q.stuck.has(of("b", "c")) {

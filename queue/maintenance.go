@@ -70,7 +70,7 @@ func (m *maintainer) tasks() []maintenanceTask {
 				promoted, patience = time.Now(), min(2*patience, longestPatience)
 				return errAllRefused
 			}
-			if err == nil && n < promoteStep && time.Since(began) >= slowPromotion {
+			if err == nil && refused == nil && n < promoteStep && time.Since(began) >= slowPromotion {
 				return errSlow
 			}
 			return err

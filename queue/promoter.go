@@ -26,7 +26,8 @@ const (
 // so by themselves (WorkerOptions.Promote).
 func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 	promoted, refused, err := q.promote(ctx)
-	return promoted, errors.Join(err, refused)
+	n, failed := q.promoter.awaitTry(ctx)
+	return promoted + n, errors.Join(err, refused, failed)
 }
 
 func (q *Queue) promote(ctx context.Context) (promoted int, refused, err error) {
@@ -57,9 +58,9 @@ type promoter struct {
 	refused passed[driver.Group]
 	waiting bool // for one of them, in the server's queue for its row
 
-	stuck  map[string]bool // queues that have a job without a group that is locked
-	trying bool            // one of them, beside the others
-	tried  error           // of the first of its jobs that the server refused
+	stuck  map[string]*stuckJobs // queues that have a job without a group that is locked
+	trying chan struct{}         // they are, beside the others, until it is closed
+	tried  stuckTry              // the last one, until a call has seen it
 }
 
 // send runs one statement, or transaction, and counts it once it is answered.
@@ -157,7 +158,7 @@ func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refu
 	const doing = "promoting"
 	stuck := p.tryStuck(ctx, r)
 	if len(stuck) > 0 {
-		return p.promoteInParts(ctx, &driver.DueRequest{Since: since, Queues: stuck, Max: promoteStep}, r)
+		return p.promoteInParts(ctx, &driver.DueRequest{Since: since, Queues: stuck, Max: promoteStep}, true, r)
 	}
 	step := func(ctx context.Context, rows int) (err error) {
 		n, err = p.send(ctx, &driver.PromoteRequest{Since: since, Max: rows})
@@ -170,7 +171,7 @@ func (p *promoter) promoteStep(ctx context.Context, since time.Duration, r *refu
 		err = p.db.again(ctx, doing, func(ctx context.Context) error { return step(ctx, promoteStep) })
 	}
 	if p.db.mayBeOfOne(err) {
-		return p.promoteInParts(ctx, &driver.DueRequest{Since: since, Max: promoteStep}, r)
+		return p.promoteInParts(ctx, &driver.DueRequest{Since: since, Max: promoteStep}, false, r)
 	}
 	return n, more, err
 }

@@ -6,74 +6,101 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
 
-// A job that another transaction keeps from being ready is locked. To find it among others the
-// server waits several times, for a second each on MySQL. So its queue is stuck: the jobs of others
-// are promoted without those of that queue, and its own beside them, by a goroutine, until none of
-// them is locked any more.
+// A job that another transaction keeps from being ready is locked. The server does not say which of
+// several jobs is, and MySQL waits for a second each time. So the jobs of each queue are promoted
+// in a statement of their own then, a few statements at once. A queue that has a locked job is
+// stuck: the jobs of others are promoted without its jobs. A goroutine promotes the jobs of stuck
+// queues, until none of them is locked any more.
 
-// promoteInParts promotes jobs without a group. The queue of one that is locked is stuck, if others
-// were promoted.
-func (p *promoter) promoteInParts(ctx context.Context, due *driver.DueRequest, r *refusal) (promoted int, more bool, err error) {
-	promoted, found, locked, err := p.promoteFound(ctx, due, r)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for queue, why := range locked {
-		switch {
-		case promoted > 0:
-			p.stuck[queue] = true
-		case err == nil:
-			err = why
-		}
+// promoteInParts promotes jobs without a group, of queues that are not stuck. asOne: in one
+// statement first.
+func (p *promoter) promoteInParts(
+	ctx context.Context, due *driver.DueRequest, asOne bool, r *refusal,
+) (promoted int, more bool, err error) {
+	jobs, err := p.dueJobs(ctx, due)
+	if err != nil {
+		return 0, false, err
 	}
-	return promoted, found == due.Max, err
+	more = len(jobs) == due.Max
+	if asOne {
+		promoted, err = p.sendFound(ctx, jobs)
+		if !p.db.mayBeOfOne(err) {
+			return promoted, more, err
+		}
+		err = nil
+	}
+	var mu sync.Mutex
+	var failed, isLocked error
+	ofEachQueue(jobs, func(j driver.DueJob) string { return j.Queue }, rowWaitTime, func(queue string, jobs []driver.DueJob) {
+		var refused refusal
+		n, locked, err := p.promoteFound(ctx, jobs, &refused)
+		mu.Lock()
+		defer mu.Unlock()
+		promoted += n
+		r.err, failed = cmp.Or(r.err, refused.err), cmp.Or(failed, err)
+		if locked != nil {
+			isLocked = locked
+			p.addStuck(queue)
+		}
+	})
+	if promoted == 0 {
+		r.err = cmp.Or(r.err, isLocked)
+	}
+	return promoted, more, failed
 }
 
-// promoteFound looks for jobs and promotes them, in parts if the server refuses some. One that it
-// refuses alone is put off, so that it stops no others. One that is locked is not: locked has the
-// error of one of each queue.
-func (p *promoter) promoteFound(
-	ctx context.Context, due *driver.DueRequest, r *refusal,
-) (promoted, found int, locked map[string]error, err error) {
-	var jobs []driver.DueJob
-	err = p.db.patiently(ctx, "looking for due jobs", func(ctx context.Context) (err error) {
+// dueJobs looks for jobs. It locks none.
+func (p *promoter) dueJobs(ctx context.Context, due *driver.DueRequest) (jobs []driver.DueJob, err error) {
+	const doing = "looking for due jobs"
+	err = p.db.patiently(ctx, doing, func(ctx context.Context) (err error) {
 		jobs, err = p.db.driver.Maintenance().DueJobs(ctx, due)
 		return err
 	})
 	if err != nil {
-		return 0, 0, nil, p.db.explain(sqlerr.Unwritten(err), "looking for due jobs")
+		return nil, p.db.explain(sqlerr.Unwritten(err), doing)
 	}
-	if due.OfThese {
-		rand.Shuffle(len(jobs), func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] }) // each is tried once
-	} else {
-		slices.SortStableFunc(jobs, func(a, b driver.DueJob) int { return cmp.Compare(a.Queue, b.Queue) }) // to be parts
+	return jobs, nil
+}
+
+// sendFound promotes jobs in one statement.
+func (p *promoter) sendFound(ctx context.Context, jobs []driver.DueJob) (promoted int, err error) {
+	if len(jobs) == 0 {
+		return 0, nil
 	}
-	locked = make(map[string]error)
+	r := driver.PromoteRequest{Max: len(jobs)}
+	for _, j := range jobs {
+		r.Jobs = append(r.Jobs, j.DueCursor)
+	}
+	err = p.db.again(ctx, "promoting", func(ctx context.Context) (err error) {
+		promoted, err = p.send(ctx, &r)
+		return err
+	})
+	return promoted, err
+}
+
+// promoteFound promotes jobs of one queue, in parts if the server refuses some. One that it refuses
+// alone is put off, so that it stops no others. A part that has a locked job ends it: locked is the
+// error then.
+func (p *promoter) promoteFound(ctx context.Context, jobs []driver.DueJob, r *refusal) (promoted int, locked, err error) {
 	err = inParts(p.db, jobs, func(jobs []driver.DueJob) error {
-		var cursors []driver.DueCursor
-		for _, j := range jobs {
-			if locked[j.Queue] == nil || due.OfThese {
-				cursors = append(cursors, j.DueCursor)
-			}
-		}
-		if len(cursors) == 0 {
+		if locked != nil {
 			return nil
 		}
-		return p.db.again(ctx, "promoting", func(ctx context.Context) error {
-			n, err := p.send(ctx, &driver.PromoteRequest{Jobs: cursors, Max: len(cursors)})
-			promoted += n
-			return err
-		})
+		n, err := p.sendFound(ctx, jobs)
+		promoted += n
+		if p.db.mayBeOfOne(err) && (p.db.driver.IsLocked(err) || p.db.classify(err) == sqlerr.Retryable) {
+			locked, err = err, nil
+		}
+		return err
 	}, func(j driver.DueJob, why error) error {
-		if p.db.driver.IsLocked(why) || p.db.classify(why) == sqlerr.Retryable {
-			locked[j.Queue] = why
-			return nil
-		}
 		r.add(j.Job, why)
 		err := p.db.again(ctx, "putting off a job that the server refuses", func(ctx context.Context) error {
 			return p.db.driver.Maintenance().Postpone(ctx, j.DueCursor, pace.Jitter(refusedFor))
@@ -83,40 +110,161 @@ func (p *promoter) promoteFound(
 		}
 		return err
 	})
-	return promoted, len(jobs), locked, err
+	return promoted, locked, err
 }
 
-// tryStuck returns the queues that are stuck, and promotes the jobs of one of them beside what the
-// caller does. r gets what was refused of the last one.
+// stuckJobs are jobs of a stuck queue. Only the goroutine that promotes them uses it.
+type stuckJobs struct {
+	suspects map[driver.ID]bool // jobs of statements that found one of theirs locked
+	most     int                // of them in the next statement
+}
+
+func (p *promoter) addStuck(queue string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stuck[queue] == nil {
+		p.stuck[queue] = &stuckJobs{suspects: make(map[driver.ID]bool), most: promoteStep}
+	}
+}
+
+// tryStuck returns the queues that are stuck, and promotes their jobs beside what the caller does.
+// r gets what was refused of the last ones.
 func (p *promoter) tryStuck(ctx context.Context, r *refusal) (stuck []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.err = cmp.Or(r.err, p.tried)
-	p.tried = nil
+	r.err = cmp.Or(r.err, p.tried.err)
+	p.tried.err = nil
 	if p.stuck == nil {
-		p.stuck = make(map[string]bool)
+		p.stuck = make(map[string]*stuckJobs)
 	}
 	stuck = slices.Collect(maps.Keys(p.stuck))
-	if len(stuck) == 0 || p.trying {
+	if len(stuck) == 0 || p.trying != nil {
 		return stuck
 	}
-	p.trying = true
-	one := stuck[rand.IntN(len(stuck))]
+	p.trying = make(chan struct{})
 	p.calls.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWaitTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*rowWaitTime)
 		defer cancel()
-		due := driver.DueRequest{Since: everDue, Queues: []string{one}, OfThese: true, Max: promoteStep}
-		var refused refusal
-		n, found, locked, err := p.promoteFound(ctx, &due, &refused)
+		tried := p.tryEach(ctx)
 		p.mu.Lock()
-		p.trying, p.tried = false, refused.err
-		if err == nil && len(locked) == 0 && found < due.Max {
-			delete(p.stuck, one)
-		}
-		p.mu.Unlock()
-		if n > 0 {
-			p.announce()
-		}
+		defer p.mu.Unlock()
+		close(p.trying)
+		p.trying, p.tried = nil, tried
 	})
 	return stuck
+}
+
+// awaitTry waits for the end of a try, if there is one, and returns what no call has seen of it.
+func (p *promoter) awaitTry(ctx context.Context) (promoted int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if trying := p.trying; trying != nil {
+		p.mu.Unlock()
+		select {
+		case <-trying:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+	}
+	tried := p.tried
+	p.tried = stuckTry{}
+	return tried.promoted, tried.err
+}
+
+// stuckTry is what became of jobs of stuck queues. The error is that of the first job that was
+// refused. If none was promoted, it may be that of a locked one.
+type stuckTry struct {
+	promoted int
+	err      error
+}
+
+// tryEach promotes jobs of stuck queues for a while: of each one until it finds a job locked.
+func (p *promoter) tryEach(ctx context.Context) (tried stuckTry) {
+	var refused refusal
+	var found error
+	var queues []string
+	for began := time.Now(); time.Since(began) < rowWaitTime; {
+		p.mu.Lock()
+		if len(queues) == 0 {
+			queues = slices.Collect(maps.Keys(p.stuck))
+			rand.Shuffle(len(queues), func(i, j int) { queues[i], queues[j] = queues[j], queues[i] })
+		}
+		if len(queues) == 0 {
+			p.mu.Unlock()
+			break
+		}
+		one := p.stuck[queues[0]]
+		p.mu.Unlock()
+		promoted, free, locked, err := p.tryQueue(ctx, queues[0], one, &refused)
+		tried.promoted += promoted
+		if err != nil {
+			found = err
+			break
+		}
+		if promoted > 0 {
+			p.announce()
+		}
+		found = cmp.Or(found, locked)
+		if free {
+			p.mu.Lock()
+			delete(p.stuck, queues[0])
+			p.mu.Unlock()
+		}
+		if free || promoted == 0 {
+			queues = queues[1:]
+		}
+	}
+	tried.err = refused.err
+	if tried.promoted == 0 {
+		tried.err = cmp.Or(tried.err, found)
+	}
+	return tried
+}
+
+// tryQueue promotes some jobs of a stuck queue. free reports that none is locked any more.
+func (p *promoter) tryQueue(
+	ctx context.Context, queue string, s *stuckJobs, r *refusal,
+) (promoted int, free bool, locked, err error) {
+	jobs, err := p.dueJobs(ctx, &driver.DueRequest{Since: everDue, Queues: []string{queue}, OfThese: true, Max: promoteStep})
+	if err != nil {
+		return 0, false, nil, err
+	}
+	part, known := s.next(jobs)
+	promoted, locked, err = p.promoteFound(ctx, part, r)
+	switch {
+	case known && locked != nil: // one of these is, and the others may be free
+		clear(s.suspects)
+		s.most = (len(part) + 1) / 2
+	case known:
+		s.most = min(2*s.most, promoteStep)
+	}
+	if locked != nil {
+		s.add(part)
+	}
+	return promoted, locked == nil && err == nil && len(part) == len(jobs) && len(jobs) < promoteStep, locked, err
+}
+
+// next returns the jobs that are no suspects, or else some that are known to be.
+func (s *stuckJobs) next(jobs []driver.DueJob) (part []driver.DueJob, known bool) {
+	var others, suspects []driver.DueJob
+	for _, j := range jobs {
+		if s.suspects[j.Job] {
+			suspects = append(suspects, j)
+		} else {
+			others = append(others, j)
+		}
+	}
+	if len(others) > 0 {
+		return others, false
+	}
+	clear(s.suspects)
+	s.add(suspects)
+	rand.Shuffle(len(suspects), func(i, j int) { suspects[i], suspects[j] = suspects[j], suspects[i] })
+	return suspects[:min(s.most, (len(suspects)+1)/2)], true
+}
+
+func (s *stuckJobs) add(jobs []driver.DueJob) {
+	for _, j := range jobs {
+		s.suspects[j.Job] = true
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/member"
@@ -139,8 +140,10 @@ type stuckRows struct {
 	driver.Maintenance
 	mu     sync.Mutex
 	due    []driver.DueJob
-	locked map[string]bool
-	waits  map[bool]int // statements that met a locked job: of some queues alone, or of others too
+	locked map[string]bool // queues
+	one    driver.ID       // that is locked
+	wait   time.Duration   // of a statement that meets a locked job
+	waits  map[bool]int    // statements that met a locked job: of some queues alone, or of others too
 }
 
 func (r *stuckRows) add(queue string, n int) {
@@ -155,7 +158,7 @@ func (r *stuckRows) DueJobs(_ context.Context, d *driver.DueRequest) (jobs []dri
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, j := range r.due {
-		if slices.Contains(d.Queues, j.Queue) == d.OfThese {
+		if slices.Contains(d.Queues, j.Queue) == d.OfThese && len(jobs) < d.Max {
 			jobs = append(jobs, j)
 		}
 	}
@@ -165,14 +168,22 @@ func (r *stuckRows) DueJobs(_ context.Context, d *driver.DueRequest) (jobs []dri
 func (r *stuckRows) Promote(_ context.Context, p *driver.PromoteRequest) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	promotes := func(j driver.DueJob) bool { return p.Jobs == nil || slices.Contains(p.Jobs, j.DueCursor) }
+	these := make(map[driver.ID]bool)
+	for _, j := range p.Jobs {
+		these[j.Job] = true
+	}
+	promotes := func(j driver.DueJob) bool { return p.Jobs == nil || these[j.Job] }
 	met, others := false, false
 	for _, j := range r.due {
-		met = met || promotes(j) && r.locked[j.Queue]
-		others = others || promotes(j) && !r.locked[j.Queue]
+		locked := r.locked[j.Queue] || r.one == j.Job
+		met = met || promotes(j) && locked
+		others = others || promotes(j) && !locked
 	}
 	if met {
 		r.waits[others]++
+		r.mu.Unlock()
+		time.Sleep(r.wait)
+		r.mu.Lock()
 		return 0, errLocked
 	}
 	before := len(r.due)
@@ -208,4 +219,89 @@ func TestALockedJobDelaysItsQueue(t *testing.T) {
 	if len(r.due) != 0 || len(p.stuck) != 0 {
 		t.Errorf("when none is locked, %d jobs are left, and %d queues are stuck", len(r.due), len(p.stuck))
 	}
+}
+
+// promoterOf promotes jobs whose server waits for a second for each that is locked.
+func promoterOf(r *stuckRows) (p *promoter, calls *sync.WaitGroup) {
+	r.wait, r.waits, calls = time.Second, make(map[bool]int), new(sync.WaitGroup)
+	return &promoter{db: newStatements(&stuckQueue{rows: r}, time.Minute), ttl: time.Minute, calls: calls, announce: func() {}}, calls
+}
+
+// TestManyStuckQueuesDelayOthersOnce: the jobs of 40 queues are locked.
+func TestManyStuckQueuesDelayOthersOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &stuckRows{locked: make(map[string]bool)}
+		p, calls := promoterOf(r)
+		for n := range 40 {
+			queue := fmt.Sprint("locked", n)
+			r.locked[queue] = true
+			r.add(queue, 5)
+		}
+		delay := func() time.Duration {
+			r.add("b", 5)
+			began := time.Now()
+			for n := 0; n < 5; {
+				promoted, _, err := p.promoteStep(t.Context(), everDue, new(refusal))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += promoted
+			}
+			return time.Since(began)
+		}
+		if took := delay(); took > 20*time.Second { // a second for each of 40, by four at once, and one for all each time
+			t.Errorf("the jobs of another queue took %v", took)
+		}
+		for range 10 { // all are known to be stuck after that
+			_, _, _ = p.promoteStep(t.Context(), everDue, new(refusal))
+		}
+		if took := delay(); took > 0 {
+			t.Errorf("when they are known to be stuck, those of another queue took %v", took)
+		}
+		calls.Wait()
+		r.locked = nil
+		_, _, _ = p.promoteStep(t.Context(), everDue, new(refusal))
+		calls.Wait()
+		if len(r.due) != 0 || len(p.stuck) != 0 {
+			t.Errorf("when none is locked, %d jobs are left, and %d queues are stuck", len(r.due), len(p.stuck))
+		}
+	})
+}
+
+// TestALockedJobDelaysNoneOfItsQueue for long: of 5,000 jobs the first is locked.
+func TestALockedJobDelaysNoneOfItsQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &stuckRows{}
+		p, calls := promoterOf(r)
+		r.add("a", 5000)
+		r.one = r.due[0].Job
+		step := func() {
+			_, _, _ = p.promoteStep(t.Context(), everDue, new(refusal))
+			calls.Wait()
+		}
+		began := time.Now()
+		for len(r.due) > 1 {
+			step()
+		}
+		if took := time.Since(began); took > 20*time.Second { // a second for each halving, and few more
+			t.Errorf("the others took %v", took)
+		}
+		for range 100 { // jobs that come later never wait
+			began := time.Now()
+			r.add("a", 5)
+			for len(r.due) > 1 {
+				step()
+			}
+			if took := time.Since(began); took > 2*rowWaitTime {
+				t.Fatalf("jobs that came later took %v", took)
+			}
+		}
+		r.one = driver.ID{}
+		step()
+		if len(r.due) != 0 || len(p.stuck) != 0 {
+			t.Errorf("when it is not locked, %d jobs are left, and %d queues are stuck", len(r.due), len(p.stuck))
+		}
+	})
 }

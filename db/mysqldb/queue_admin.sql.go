@@ -11,6 +11,24 @@ import (
 	"strings"
 )
 
+const AnyDead = `-- name: AnyDead :one
+SELECT COUNT(*) AS jobs
+FROM (
+    SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
+    WHERE d.queue = ? AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
+    LIMIT 1
+) x
+LIMIT 1
+`
+
+// Whether there are any of these, locked or not.
+func (q *Queries) AnyDead(ctx context.Context, db DBTX, queue []byte, agoUs int64) (int64, error) {
+	row := db.QueryRowContext(ctx, AnyDead, queue, agoUs)
+	var jobs int64
+	err := row.Scan(&jobs)
+	return jobs, err
+}
+
 const CancelsOf = `-- name: CancelsOf :many
 SELECT c.job_id, (SELECT COUNT(*) FROM dblock_queue_job j WHERE j.job_id = c.job_id) AS stands
 FROM dblock_queue_cancel c FORCE INDEX (PRIMARY)

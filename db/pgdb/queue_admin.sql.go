@@ -12,6 +12,21 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const AnyDead = `-- name: AnyDead :one
+SELECT EXISTS (
+    SELECT FROM dblock_queue_dead d
+    WHERE d.queue = $1 AND d.died_at <= statement_timestamp() - $2::bigint::float8 * interval '1 microsecond'
+) AS jobs
+`
+
+// Whether there are any of these, locked or not.
+func (q *Queries) AnyDead(ctx context.Context, db DBTX, queue string, ageUs int64) (bool, error) {
+	row := db.QueryRow(ctx, AnyDead, queue, ageUs)
+	var jobs bool
+	err := row.Scan(&jobs)
+	return jobs, err
+}
+
 const CancelsOf = `-- name: CancelsOf :many
 SELECT c.job_id, EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id) AS stands
 FROM dblock_queue_cancel c

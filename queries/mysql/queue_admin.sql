@@ -236,6 +236,16 @@ ORDER BY d.queue, d.died_at, d.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
+-- Whether there are any of these, locked or not.
+-- name: AnyDead :one
+SELECT COUNT(*) AS jobs
+FROM (
+    SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
+    WHERE d.queue = sqlc.arg(queue) AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ago_us) AS SIGNED), +UTC_TIMESTAMP(6))
+    LIMIT 1
+) x
+LIMIT 1;
+
 -- name: PurgeDead :execrows
 DELETE d
 FROM ( /*dblock:asks*/

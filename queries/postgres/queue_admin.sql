@@ -211,6 +211,13 @@ WHERE d.ctid = ANY (ARRAY(
     ORDER BY x.queue, x.died_at, x.job_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
 ));
 
+-- Whether there are any of these, locked or not.
+-- name: AnyDead :one
+SELECT EXISTS (
+    SELECT FROM dblock_queue_dead d
+    WHERE d.queue = sqlc.arg(queue) AND d.died_at <= statement_timestamp() - sqlc.arg(age_us)::bigint::float8 * interval '1 microsecond'
+) AS jobs;
+
 -- A request to cancel a job of a claim. It returns whether the claim has the job. It waits for a
 -- reschedule or a discard of the job, and these wait for it, so that they see the request: see
 -- CancelsHeld.

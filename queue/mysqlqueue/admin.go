@@ -157,6 +157,12 @@ func (a admin) findEnded(ctx context.Context, job driver.ID) (r driver.Record, f
 	}, true, nil
 }
 
+// AnyDead counts up to one.
+func (a admin) AnyDead(ctx context.Context, queue string, age time.Duration) (bool, error) {
+	n, err := a.d.q.AnyDead(ctx, a.d.on(a.d.db), []byte(queue), -age.Microseconds())
+	return n > 0, err
+}
+
 // RetryJob is one transaction, which waits neither for the rows of dead jobs nor for that of a
 // unique key.
 func (a admin) RetryJob(ctx context.Context, jobs []driver.ID) (revived, locked int, err error) {

@@ -2,6 +2,7 @@ package mysqlqueue
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -30,6 +31,12 @@ func TestPurgePassesOverLockedJobs(t *testing.T) {
 		n, err := d.Maintenance().Prune(t.Context(), &driver.PruneRequest{Kind: driver.DeadJobs, Queue: "q", Max: 3})
 		if err != nil || n != 3 {
 			t.Errorf("%d jobs are dropped, %v", n, err)
+		}
+		n, err = d.Maintenance().Prune(t.Context(), &driver.PruneRequest{Kind: driver.DeadJobs, Queue: "q", Max: 3})
+		is, failed := d.Admin().AnyDead(t.Context(), "q", 0)
+		another, failed2 := d.Admin().AnyDead(t.Context(), "another", 0)
+		if n != 1 || !is || another || errors.Join(err, failed, failed2) != nil {
+			t.Errorf("%d jobs are dropped; dead are %v, in another queue %v: %v, %v, %v", n, is, another, err, failed, failed2)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -137,6 +138,11 @@ func (a admin) findEnded(ctx context.Context, job driver.ID) (r driver.Record, f
 		ID: job, Queue: j.Queue, Kind: j.Kind, State: driver.Dead, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
 		EnqueuedAt: j.EnqueuedAt, At: j.At, UniqueKey: j.UniqueKey, GroupKey: j.GroupKey, LastError: j.LastError, Payload: j.Payload,
 	}, true, nil
+}
+
+// AnyDead looks for one.
+func (a admin) AnyDead(ctx context.Context, queue string, age time.Duration) (bool, error) {
+	return a.d.q.AnyDead(ctx, a.d.db, queue, age.Microseconds())
 }
 
 // RetryJob is one statement, which waits for the rows of jobs and of unique keys for a moment only.

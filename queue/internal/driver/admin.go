@@ -123,6 +123,9 @@ type Admin interface {
 	// key locked.
 	RetryJob(ctx context.Context, ids []ID) (revived, locked int, err error)
 
+	// AnyDead reports whether a queue has dead jobs that died so long ago, locked or not.
+	AnyDead(ctx context.Context, queue string, age time.Duration) (bool, error)
+
 	// RequestCancel writes down a request to cancel a job of a claim, if the claim has it. From
 	// then on Sync neither reschedules nor discards the job.
 	RequestCancel(ctx context.Context, m member.ID, claim, job ID) (held bool, err error)
