@@ -40,6 +40,9 @@ const maxWait = 100_000_000 * time.Second
 // another engine than InnoDB (MyISAM, Aria, MEMORY: no row of theirs is ever locked).
 // dblock.ErrUnavailable if tx may not write. An *dblock.InvalidError. After a refusal tx is as it
 // was, ready for use. Others are the driver's.
+//
+// RowLock.Scan takes one round trip more, which reads whether the table is still one whose rows can
+// be locked. If it is not, rows may stay locked until tx ends.
 func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K, o dblock.RowLock) error {
 	if o.Wait == dblock.SkipLocked() {
 		o.Wait = dblock.NoWait() // for one row that comes to the same
@@ -95,6 +98,9 @@ func LockRows[K any](
 		err = within(ctx, tx, bound, func() (err error) {
 			if l.access, err = accessTo(ctx, tx, from, where, column, keys[0], o.Scan); err == nil {
 				locked, err = l.rows(ctx, keys)
+			}
+			if err == nil && o.Scan { // no index was named that a view would lack
+				_, err = lockable(ctx, tx, from)
 			}
 			return err
 		})

@@ -315,8 +315,23 @@ func TestClaimsOfATableThatHasChanged(t *testing.T) {
 		} {
 			works()
 			exec("RENAME TABLE " + table + " TO " + table + "_old")
+			scans := func() error {
+				tx := begin()
+				defer func() { _ = tx.Rollback() }()
+				return mysqllock.LockRow(t.Context(), tx, table+"_old", "id", 1, dblock.RowLock{Scan: true})
+			}
+			if err := scans(); err != nil {
+				t.Error(err)
+			}
 			exec(fmt.Sprintf(view, table))
 			refused(what, unsupported)
+			exec("RENAME TABLE " + table + "_old TO " + table + "_table, " + table + " TO " + table + "_view")
+			exec("CREATE VIEW " + table + "_old AS SELECT * FROM " + table + "_table")
+			if err := scans(); !unsupported(err) {
+				t.Errorf("LockRow of a view, which was a table: %v", err)
+			}
+			exec("DROP VIEW " + table + "_old")
+			exec("RENAME TABLE " + table + "_table TO " + table + "_old, " + table + "_view TO " + table)
 			exec("DROP VIEW " + table)
 			exec("RENAME TABLE " + table + "_old TO " + table)
 		}
