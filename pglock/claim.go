@@ -55,7 +55,7 @@ func Claim[T any](
 		return err
 	}
 	if err := aroundSavepoint(ctx, tx, v, nil, nil, read, rowlock.Claim(query, n, lock), args); err != nil {
-		return nil, txError(ctx, "rows of a claim", err)
+		return nil, txError(ctx, "rows of a claim", v.unlockable(err))
 	}
 	return rows, nil
 }

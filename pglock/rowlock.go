@@ -19,10 +19,11 @@ import (
 // be qualified: "shop.seat"; names are taken as they are, and may contain anything but a dot. What
 // is read of the row before it is locked may be old: read it after, at READ COMMITTED.
 //
-// Each call looks at the table in the message that locks; the first for a column, those over SQLTx,
-// and those in pgx's modes exec and simple_protocol with keys that are neither strings nor ints, in
-// one before. What it finds decides about this call alone: table may be another one
-// elsewhere, and along another search_path.
+// Each call looks at the table behind the lock, in the same message; over SQLTx, and in pgx's modes
+// exec and simple_protocol with keys that are neither strings nor ints, in one more. The first call
+// for a column looks before it locks, too. dblock.NoWait for several rows, WaitAtMost and
+// WaitForContext take one more message. What a call finds decides about this call alone: table may
+// be another one elsewhere, and along another search_path.
 //
 // Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, if there is no such row. A *dblock.HeldError
 // (ErrNotAcquired) if it was not locked in time, and by dblock.SkipLocked. dblock.ErrConflict after

@@ -12,43 +12,38 @@ type batcher interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// aroundSavepoint runs a query between others, whose rows are not read, and after a pending look:
-// in one round trip where tx can, in three through database/sql, which has no batches.
+// aroundSavepoint runs a query between others, whose rows are not read, and then looks at the
+// table. What stands before it takes a round trip of its own: pgx may have the server parse the
+// query first, which waits for a locked table. The rest takes one where tx can, and two or three
+// through database/sql, which has no batches.
 func aroundSavepoint(
 	ctx context.Context, tx Tx, view *view, before, after []string, read func(pgx.Rows) error, query string, args []any,
 ) error {
-	if b, ok := tx.(batcher); ok && (view.pending || len(before) > 0) {
+	view.locked = true
+	if len(before) > 0 {
+		if _, err := tx.Exec(ctx, strings.Join(before, "; "), pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+	}
+	if b, ok := tx.(batcher); ok {
 		var batch pgx.Batch
-		if view.pending {
-			batch.Queue(look(view.table), view.table, view.column).Query(view.read)
-		}
-		for _, statement := range before {
-			batch.Queue(statement)
-		}
 		batch.Queue(query, args...).Query(read)
+		batch.Queue(tableFacts, view.table, view.column).Query(view.read)
 		for _, statement := range after {
 			batch.Queue(statement)
 		}
 		return b.SendBatch(ctx, &batch).Close()
 	}
-	if len(before) == 0 {
-		answer, err := tx.Query(ctx, query, args...)
-		if err == nil {
-			err = read(answer)
-		}
-		return err
-	}
-	if _, err := tx.Exec(ctx, strings.Join(before, "; "), pgx.QueryExecModeSimpleProtocol); err != nil {
-		return err
-	}
 	answer, err := tx.Query(ctx, query, args...)
 	if err == nil {
 		err = read(answer)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = view.query(ctx, tx)
 	}
-	_, err = tx.Exec(ctx, strings.Join(after, "; "), pgx.QueryExecModeSimpleProtocol)
+	if err == nil && len(after) > 0 {
+		_, err = tx.Exec(ctx, strings.Join(after, "; "), pgx.QueryExecModeSimpleProtocol)
+	}
 	return err
 }
 

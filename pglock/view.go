@@ -24,7 +24,7 @@ import (
 // OFFSET 0 keeps the planner from reading all of pg_class. A level of the tree is an array, of
 // which it guesses that it has ten elements. If it guessed by the size of pg_inherits, the server
 // would compile the statement (jit) in a database with a thousand partitions of whatever table.
-const tableFacts = `level AS (
+const tableFacts = `WITH RECURSIVE level AS (
     SELECT ARRAY[pg_catalog.to_regclass($1::text)::oid] AS ids
     UNION ALL
     SELECT below.ids FROM level, LATERAL (
@@ -54,21 +54,16 @@ SELECT (SELECT rel.name FROM level, pg_catalog.unnest(level.ids) AS one(id), LAT
     pg_catalog.to_regclass($1::text) IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass($1::text)::oid)`
 
-// look is the statement that reads the facts of a table. The server locks what the name stands for
-// before it runs the statement, and until the transaction ends: a migration that is under way can't
-// put a view in its place between the look and the lock of the rows. It reads nothing of named.
-func look(table string) string {
-	return "WITH RECURSIVE named AS (SELECT FROM " + table + "), " + tableFacts
-}
-
-// view is what is seen of a table before its rows are locked.
+// view is what is seen of a table. Each call looks behind the statement that locks, and one of which
+// the operator is not known before it as well. The second look decides: what the statement has
+// locked stays what it is until the transaction ends. The first one does not: a migration may put a
+// view in the table's place while the statement waits for it.
 type view struct {
 	table  string
 	column string // empty: of a claim, which compares none
 	equal  string // the operator that compares the column
-
-	pending bool // the statement that reads it goes with the one that locks
-	found   facts
+	locked bool   // the rows are: the operator was used
+	found  facts
 }
 
 // facts are a row of tableFacts.
@@ -77,12 +72,10 @@ type facts struct {
 	Unseen           bool
 }
 
-// viewOf looks at a table. Where tx has batches and the operator of the column is known from
-// another call, the look goes with the statement that locks.
+// viewOf looks at a table, unless the operator of the column is known from another call.
 func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
 	v := &view{table: table, column: column, equal: operators.get(table, column)}
-	if _, ok := tx.(batcher); ok && v.equal != "" {
-		v.pending = true
+	if v.equal != "" {
 		return v, nil
 	}
 	return v, v.query(ctx, tx)
@@ -90,7 +83,7 @@ func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
 
 // query asks the server.
 func (v *view) query(ctx context.Context, tx Tx) error {
-	answer, err := tx.Query(ctx, look(v.table), postgres.CheckPath{}, v.table, v.column)
+	answer, err := tx.Query(ctx, tableFacts, postgres.CheckPath{}, v.table, v.column)
 	if err != nil {
 		return err
 	}
@@ -112,7 +105,7 @@ func (v *view) read(answer pgx.Rows) (err error) {
 		return fmt.Errorf("%w: rows of %s can't be locked: it is a view or a foreign table: name the table itself",
 			dblock.ErrUnsupported, *v.found.Unlockable)
 	}
-	if !v.pending {
+	if !v.locked {
 		v.keep()
 	}
 	return nil
@@ -129,30 +122,41 @@ func (v *view) keep() {
 	operators.put(v.table, v.column, v.equal)
 }
 
-// after checks the look that went with the statement that locks, and that statement's error. The
+// after is for the end of a statement that locks, or its error, and the look behind it. The
 // statement is to be sent again if it compared by the operator of another type.
 func (v *view) after(err error) (again bool, _ error) {
-	if !v.pending {
-		return false, err
-	}
-	v.pending = false
 	var failed *pgconn.PgError
 	if errors.As(err, &failed) && failed.Code == undefinedFunction {
 		operators.put(v.table, v.column, "")
 		return false, fmt.Errorf("%w: the type of %s is not what it was: roll back and repeat: %w", dblock.ErrConflict, v.column, err)
 	}
 	if err != nil {
-		return false, err
+		return false, v.unlockable(err)
 	}
 	used := v.equal
 	v.keep()
 	return v.equal != used, nil
 }
 
+// unlockable is for the error of a statement that was sent without a look before it: the server may
+// have found something else than a table.
+func (v *view) unlockable(err error) error {
+	var failed *pgconn.PgError
+	if errors.As(err, &failed) && (failed.Code == wrongObjectType || failed.Code == notInState) {
+		operators.put(v.table, v.column, "")
+		return fmt.Errorf("%w: rows of %s can't be locked: name a table: %w", dblock.ErrUnsupported, v.table, err)
+	}
+	return err
+}
+
 // operators are those that compare columns, by the names of table and column.
 var operators known
 
-const undefinedFunction = "42883" // an operator is one, too
+const (
+	undefinedFunction = "42883" // an operator is one, too
+	wrongObjectType   = "42809" // a materialized view, for example
+	notInState        = "55000" // a foreign table that the server can't read
+)
 
 // maxKnown bounds what the process remembers.
 const maxKnown = 512

@@ -2,9 +2,11 @@ package pglock
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -32,10 +34,10 @@ func TestALookReadsItsTablesOnly(t *testing.T) {
 		}
 		return all.MatchString(strings.Join(plan, "\n"))
 	}
-	if readsAll(look(`"seat"`), "seat", "id") {
+	if readsAll(tableFacts, "seat", "id") {
 		t.Error("it reads a whole catalog")
 	}
-	if !readsAll(strings.ReplaceAll(look(`"seat"`), "OFFSET 0", ""), "seat", "id") {
+	if !readsAll(strings.ReplaceAll(tableFacts, "OFFSET 0", ""), "seat", "id") {
 		t.Error("the control reads a part only")
 	}
 }
@@ -56,7 +58,7 @@ func TestALookIsNotCompiled(t *testing.T) {
 		}
 	}
 	var plan []struct{ Plan map[string]any }
-	if err := pool.QueryRow(t.Context(), "EXPLAIN (FORMAT JSON) "+look(`"seat"`), "seat", "id").Scan(&plan); err != nil {
+	if err := pool.QueryRow(t.Context(), "EXPLAIN (FORMAT JSON) "+tableFacts, "seat", "id").Scan(&plan); err != nil {
 		t.Fatal(err)
 	}
 	if cost, _ := plan[0].Plan["Total Cost"].(float64); cost == 0 || cost > 20_000 {
@@ -64,17 +66,27 @@ func TestALookIsNotCompiled(t *testing.T) {
 	}
 }
 
-// TestATableThatBecomesAViewMeanwhile: a migration that is under way puts a view in the place of a
-// table. The server locks no rows of that view. A claim that waits for the migration is refused,
-// and so is one whose snapshot is older. Both have claimed rows of the table before.
-func TestATableThatBecomesAViewMeanwhile(t *testing.T) {
+// TestAMigrationBesideAClaim: a claim waits for a migration that is under way. If that puts a view
+// in the place of the table, the claim is refused: the server locks no rows of that view. So it is
+// if its snapshot is older. Else the migration goes on, and then the claim. All have claimed rows
+// of the table before.
+func TestAMigrationBesideAClaim(t *testing.T) {
 	t.Parallel()
+	const view = "ALTER TABLE %[1]s RENAME TO old; CREATE VIEW %[1]s AS SELECT id FROM old UNION ALL SELECT id FROM more"
+	const schema = "LOCK TABLE host.seat IN EXCLUSIVE MODE; ALTER SCHEMA host RENAME TO old; CREATE SCHEMA host; " +
+		"CREATE VIEW host.seat AS SELECT id FROM old.seat UNION ALL SELECT id FROM more"
 	for name, c := range map[string]struct {
-		level pgx.TxIsoLevel
-		want  error
+		table       string
+		level       pgx.TxIsoLevel
+		first, then string
+		want        error
 	}{
-		"a claim that waits": {pgx.ReadCommitted, dblock.ErrUnsupported},
-		"an older snapshot":  {pgx.RepeatableRead, dblock.ErrConflict},
+		"a view":                    {"seat", pgx.ReadCommitted, view, "", dblock.ErrUnsupported},
+		"a view of an old snapshot": {"seat", pgx.RepeatableRead, view, "", dblock.ErrConflict},
+		"a table named base":        {"base", pgx.ReadCommitted, view, "", dblock.ErrUnsupported},
+		"a table named level":       {"level", pgx.ReadCommitted, view, "", dblock.ErrUnsupported},
+		"a schema":                  {"host.seat", pgx.ReadCommitted, schema, "", dblock.ErrUnsupported},
+		"a column":                  {"seat", pgx.ReadCommitted, "LOCK TABLE %[1]s IN EXCLUSIVE MODE", "ALTER TABLE %[1]s ADD COLUMN more int", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,15 +100,20 @@ func TestATableThatBecomesAViewMeanwhile(t *testing.T) {
 			}
 			exec := func(db Tx, statement string) {
 				t.Helper()
+				if strings.Contains(statement, "%[1]s") {
+					statement = fmt.Sprintf(statement, c.table)
+				}
 				if _, err := db.Exec(t.Context(), statement, pgx.QueryExecModeSimpleProtocol); err != nil {
 					t.Fatal(err)
 				}
 			}
 			claim := func(tx pgx.Tx) error {
-				_, err := Claim(t.Context(), tx, dblock.RowLock{}, 1, pgx.RowTo[int32], "SELECT id FROM seat ORDER BY id")
+				_, err := Claim(t.Context(), tx, dblock.RowLock{}, 1, pgx.RowTo[int32], "SELECT id FROM "+c.table+" ORDER BY id")
 				return err
 			}
-			if _, err := pool.Exec(t.Context(), "CREATE TABLE seat AS SELECT 1 AS id; CREATE TABLE more AS SELECT 2 AS id"); err != nil {
+			setUp := begin(pgx.ReadCommitted)
+			exec(setUp, "CREATE SCHEMA host; CREATE TABLE %[1]s AS SELECT 1 AS id; CREATE TABLE more AS SELECT 2 AS id")
+			if err := setUp.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			claims, migration := begin(c.level), begin(pgx.ReadCommitted)
@@ -105,7 +122,7 @@ func TestATableThatBecomesAViewMeanwhile(t *testing.T) {
 				t.Fatal(err)
 			}
 			exec(claims, "ROLLBACK TO s") // which lets go of the table
-			exec(migration, "ALTER TABLE seat RENAME TO old; CREATE VIEW seat AS SELECT id FROM old UNION ALL SELECT id FROM more")
+			exec(migration, c.first)
 			got := make(chan error, 1)
 			go func() { got <- claim(claims) }()
 			for waits := 0; waits == 0; {
@@ -114,6 +131,7 @@ func TestATableThatBecomesAViewMeanwhile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			exec(migration, c.then)
 			if err := migration.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -124,5 +142,69 @@ func TestATableThatBecomesAViewMeanwhile(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestALockedTableIsWaitedForInTime: another transaction has the table itself locked. What a call
+// says of its wait holds, also for the first one of a connection, and whatever lock_timeout the
+// host has set.
+func TestALockedTableIsWaitedForInTime(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE seat AS SELECT 1 AS id UNION SELECT 2"); err != nil {
+		t.Fatal(err)
+	}
+	host, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Exec(t.Context(), "LOCK TABLE seat"); err != nil {
+		t.Fatal(err)
+	}
+	lock := func(timeout string, wait dblock.TxWait, during func(conn *pgx.Conn)) error {
+		conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close(t.Context()) }()
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '"+timeout+"'"); err != nil {
+			t.Fatal(err)
+		}
+		during(conn)
+		_, err = LockRows(t.Context(), tx, "seat", "id", []int{1, 2}, dblock.RowLock{Wait: wait})
+		if _, failed := tx.Exec(t.Context(), "SELECT 1"); failed != nil {
+			t.Errorf("wait %v, lock_timeout %s: the transaction is of no use any more: %v", wait, timeout, failed)
+		}
+		return err
+	}
+	alone := func(*pgx.Conn) {}
+	for _, timeout := range []string{"0", "100ms"} {
+		for range 2 {
+			if err := lock(timeout, dblock.WaitAtMost(200*time.Millisecond), alone); !errors.Is(err, dblock.ErrNotAcquired) {
+				t.Errorf("a wait of 200 ms, lock_timeout %s: %v", timeout, err)
+			}
+		}
+	}
+	if err := lock("100ms", dblock.NoWait(), alone); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("no wait: %v", err)
+	}
+	err = lock("10ms", dblock.WaitForContext(), func(conn *pgx.Conn) {
+		go func() {
+			const waits = "SELECT count(*) FROM pg_locks WHERE pid = $1 AND NOT granted AND waitstart < now() - interval '200 ms'"
+			for n := 0; n == 0; {
+				if err := pool.QueryRow(t.Context(), waits, conn.PgConn().PID()).Scan(&n); err != nil {
+					t.Error(err)
+					break
+				}
+			}
+			_ = host.Rollback(t.Context())
+		}()
+	})
+	if err != nil {
+		t.Errorf("a wait past lock_timeout: %v", err)
 	}
 }

@@ -73,6 +73,8 @@ func (c *lockCmd) Validate() error {
 		return errors.New("--permits and --limit belong together: --permits=1 --limit=5")
 	case c.Wait != nil && *c.Wait < 0:
 		return fmt.Errorf("--wait: %v is negative", *c.Wait)
+	case c.TTL == 0:
+		return errors.New("--ttl: 0 is no time: give 1s or more") // the package would take its default
 	case c.Grace < 0:
 		return fmt.Errorf("--grace: %v is negative", c.Grace)
 	case c.Fair && (c.Shared || c.Permits != nil):

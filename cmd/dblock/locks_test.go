@@ -132,6 +132,7 @@ func TestLockRunsACommand(t *testing.T) {
 		invoke(t, "", "lock", database, "k", "--", "no such command").wantFailure(t, 1, "no such command")
 		invoke(t, "", "lock", database, "k").wantFailure(t, 2, "command")
 		invoke(t, "", "lock", database, "--ttl=1ms", "k", "--", "true").wantFailure(t, 2, "TTL")
+		invoke(t, "", "lock", database, "--ttl=0", "k", "--", "true").wantFailure(t, 2, "--ttl")
 		lock, _ := holdKey(t, database, "k")
 		invoke(t, "", "lock", database, "--wait=0", "k", "--", "echo", "ran").wantFailure(t, 1, "is held by")
 		waited := invoke(t, "", "lock", database, "--wait=50ms", "k", "--", "echo", "ran")

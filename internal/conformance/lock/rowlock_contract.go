@@ -249,14 +249,14 @@ func (v *rowEnv) unlockable(t *testing.T) map[string]string {
 		for _, statement := range []string{
 			"CREATE FOREIGN DATA WRAPPER elsewhere", "CREATE SERVER elsewhere FOREIGN DATA WRAPPER elsewhere",
 			"CREATE FOREIGN TABLE outside (id BIGINT NOT NULL) SERVER elsewhere",
-			"CREATE TABLE halves (id BIGINT NOT NULL) PARTITION BY LIST (id)",
-			"CREATE TABLE half_here PARTITION OF halves FOR VALUES IN (1)",
-			"CREATE FOREIGN TABLE half_outside PARTITION OF halves FOR VALUES IN (2) SERVER elsewhere",
+			"CREATE TABLE parts (id BIGINT NOT NULL) PARTITION BY LIST (id)",
+			"CREATE TABLE part_here PARTITION OF parts FOR VALUES IN (1)",
+			"CREATE FOREIGN TABLE part_outside PARTITION OF parts FOR VALUES IN (2) SERVER elsewhere",
 			`CREATE VIEW "Seen" AS SELECT id FROM outside`, `CREATE VIEW seen_too AS SELECT id FROM "Seen"`,
 		} {
 			v.Exec(t, statement)
 		}
-		return map[string]string{"outside": "outside", "halves": "half_outside", "seen_too": "seen_too"}
+		return map[string]string{"outside": "outside", "parts": "part_outside", "seen_too": "seen_too"}
 	}
 	engines := map[string]string{"in_myisam": "MyISAM", "in_memory": "MEMORY"}
 	if v.Kind == devdb.MariaDB {
