@@ -108,9 +108,9 @@ func UUID(column string) Version[[16]byte] {
 // clock that the time.Time shows in its own location.
 //
 // The new version that a write returns has the values that were set. On Postgres they are as the
-// server has stored them; on MySQL and MariaDB as they were given. There one that the server rounds,
-// cuts or computes (a generated column, ON UPDATE) is a conflict at the next write, and has to be
-// read again.
+// server has stored them; on MySQL and MariaDB as they were given. There one that the server
+// rounds, cuts or computes (a generated column, ON UPDATE) is a conflict at the next write, and has
+// to be read again.
 func Columns(columns ...string) Version[Values] {
 	columns = slices.Clone(columns)
 	return Version[Values]{

@@ -54,10 +54,10 @@ SELECT (SELECT rel.name FROM level, pg_catalog.unnest(level.ids) AS one(id), LAT
     pg_catalog.to_regclass($1::text) IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass($1::text)::oid)`
 
-// view is what is seen of a table. Each call looks behind the statement that locks, and one of which
-// the operator is not known before it as well. The second look decides: what the statement has
-// locked stays what it is until the transaction ends. The first one does not: a migration may put a
-// view in the table's place while the statement waits for it.
+// view is what is seen of a table. Each call looks behind the statement that locks. One of which
+// the operator is not known looks before it as well. The second look decides: what the statement
+// has locked stays what it is until the transaction ends. The first one does not: a migration may
+// put a view in the table's place while the statement waits for it.
 type view struct {
 	table  string
 	column string // empty: of a claim, which compares none

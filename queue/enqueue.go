@@ -30,6 +30,7 @@ const (
 	maxMergedBytes = 16 << 10 // of payload in one of them
 
 	insertTries = 10 // after conflicts
+	plainTries  = 3  // of calls that are sent apart then
 )
 
 // Enqueue enqueues a task. Calls that come while another one is under way share a statement. If
@@ -169,13 +170,18 @@ func weight(jobs []driver.Insert) (n int) {
 }
 
 // insert enqueues jobs, within Options.Timeout. It waits so long for the row of a key that another
-// transaction has locked; 0: as long as that.
-func (e *enqueuer) insert(ctx context.Context, jobs []driver.Insert, wait time.Duration) ([]driver.Duplicate, error) {
-	return oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) { return e.insertDistinct(ctx, jobs, wait) })
+// transaction has locked; 0: as long as that. If plain, jobs that meet conflicts again and again
+// count as locked, too.
+func (e *enqueuer) insert(ctx context.Context, jobs []driver.Insert, wait time.Duration, plain bool) ([]driver.Duplicate, error) {
+	return oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) {
+		return e.insertDistinct(ctx, jobs, wait, plain)
+	})
 }
 
 // insertDistinct is insert for jobs of which no two have the same unique key.
-func (e *enqueuer) insertDistinct(ctx context.Context, jobs []driver.Insert, wait time.Duration) ([]driver.Duplicate, error) {
+func (e *enqueuer) insertDistinct(
+	ctx context.Context, jobs []driver.Insert, wait time.Duration, plain bool,
+) ([]driver.Duplicate, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
 	for n := 1; ; n++ {
@@ -183,10 +189,10 @@ func (e *enqueuer) insertDistinct(ctx context.Context, jobs []driver.Insert, wai
 		if err == nil {
 			return dups, nil
 		}
-		if wait > 0 && e.db.driver.IsLocked(err) {
+		is := e.db.classify(err)
+		if wait > 0 && e.db.driver.IsLocked(err) || plain && is == sqlerr.Retryable && n == plainTries {
 			return nil, &keyLockedError{err}
 		}
-		is := e.db.classify(err)
 		if is == sqlerr.Retryable && n < insertTries && pace.Sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) == nil {
 			continue
 		}

@@ -206,7 +206,7 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 			jobs = append(jobs, c.jobs...)
 		}
 	}
-	dups, err := e.insert(ctx, jobs, wait)
+	dups, err := e.insert(ctx, jobs, wait, in.plain)
 	var locked *keyLockedError
 	from, to := 0, 0
 	switch {

@@ -207,7 +207,7 @@ func TestLargeCallsQueueWithoutATime(t *testing.T) {
 			t.Errorf("%d of %d are refused: %v", len(errs), 2*calls, errs)
 		}
 		errs = together(calls, func() error {
-			_, err := q.insert(t.Context(), callOf("").jobs, 0)
+			_, err := q.insert(t.Context(), callOf("").jobs, 0, false)
 			return err
 		})
 		if len(errs) == 0 {
@@ -474,6 +474,66 @@ func TestAQueueThatIsLockedStopsNoOther(t *testing.T) {
 			all.Wait()
 			if refused.Load() > 0 && apart || late.Load() > 0 == apart {
 				t.Errorf("apart: %v: %d of 800 are refused, %d are late", apart, refused.Load(), late.Load())
+			}
+		})
+	}
+}
+
+// conflictQueue is a driver on whose server each task for the queue "a" meets a conflict.
+type conflictQueue struct{ lockedRow }
+
+func (*conflictQueue) Enqueue(_ context.Context, r *driver.EnqueueRequest) ([]driver.Duplicate, error) {
+	if slices.ContainsFunc(r.Jobs, func(j driver.Insert) bool { return j.Queue == "a" }) {
+		return nil, errLocked
+	}
+	return nil, nil
+}
+
+func (*conflictQueue) IsLocked(error) bool         { return false }
+func (*conflictQueue) Classify(error) sqlerr.Class { return sqlerr.Retryable }
+
+// TestConflictsOfAQueueStopNoOther: ten tasks a second meet them, each time that they are sent. In
+// the control they share statements.
+func TestConflictsOfAQueueStopNoOther(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			const timeout = 10 * time.Second
+			q := &enqueuer{db: newStatements(&conflictQueue{}, timeout), o: &Options{Timeout: timeout, MaxQueue: 1000}}
+			q.makeQueues()
+			send := q.apart.Do
+			if apart {
+				send = q.sendPlain
+			}
+			call := func(queue string) error {
+				c, _ := newKeyedCall([]driver.Insert{{Kind: "k", Queue: queue}})
+				_, err := send(t.Context(), c)
+				return err
+			}
+			var all sync.WaitGroup
+			var longest atomic.Int64
+			for range 100 {
+				all.Go(func() {
+					if call("a") == nil {
+						t.Error("a task that meets conflicts is enqueued")
+					}
+				})
+				all.Go(func() {
+					began := time.Now()
+					if err := call("b"); err != nil && apart {
+						t.Error(err)
+					}
+					for took := int64(time.Since(began)); ; {
+						if old := longest.Load(); took <= old || longest.CompareAndSwap(old, took) {
+							break
+						}
+					}
+				})
+				time.Sleep(100 * time.Millisecond)
+			}
+			all.Wait()
+			if took := time.Duration(longest.Load()); took < time.Second != apart {
+				t.Errorf("apart: %v: a task of another queue took up to %v", apart, took)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -23,11 +24,22 @@ const (
 )
 
 // Promote makes the jobs ready whose time has come, of all queues, and returns how many. Workers do
-// so by themselves (WorkerOptions.Promote).
+// so by themselves (WorkerOptions.Promote). Jobs that another transaction has locked, and others of
+// their queues, are tried for three seconds: the next call promotes the rest.
+//
+// Errors: that of the first job that the server refuses; dblock.ErrBusy or ErrConflict, if jobs
+// stay locked; ctx's; and those of the database. The others are promoted all the same.
 func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
+	if err := q.begin(); err != nil {
+		return 0, err
+	}
+	defer q.calls.Done()
 	promoted, refused, err := q.promote(ctx)
-	n, failed := q.promoter.awaitTry(ctx)
-	return promoted + n, errors.Join(err, refused, failed)
+	if err != nil {
+		return promoted, errors.Join(err, refused)
+	}
+	tried, err := q.promoter.tryNow(ctx)
+	return promoted + tried.promoted, errors.Join(err, refused, cmp.Or(tried.err, tried.locked))
 }
 
 func (q *Queue) promote(ctx context.Context) (promoted int, refused, err error) {
@@ -49,6 +61,7 @@ type promoter struct {
 	ttl time.Duration // of members
 
 	calls    *sync.WaitGroup // of the Queue
+	ending   context.Context // likewise
 	announce func()          // that jobs are ready
 	answers  atomic.Int64    // to statements that promote
 

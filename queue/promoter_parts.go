@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/ctxerr"
 	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
@@ -70,7 +71,8 @@ func (p *promoter) dueJobs(ctx context.Context, due *driver.DueRequest) (jobs []
 	return jobs, nil
 }
 
-// sendFound promotes jobs in one statement.
+// sendFound promotes jobs in one statement. It does not repeat that after a conflict: the queue is
+// stuck then, and its jobs are tried again.
 func (p *promoter) sendFound(ctx context.Context, jobs []driver.DueJob) (promoted int, err error) {
 	if len(jobs) == 0 {
 		return 0, nil
@@ -79,11 +81,14 @@ func (p *promoter) sendFound(ctx context.Context, jobs []driver.DueJob) (promote
 	for _, j := range jobs {
 		r.Jobs = append(r.Jobs, j.DueCursor)
 	}
-	err = p.db.again(ctx, "promoting", func(ctx context.Context) (err error) {
+	err = p.db.within(ctx, func(ctx context.Context) (err error) {
 		promoted, err = p.send(ctx, &r)
 		return err
 	})
-	return promoted, err
+	if err != nil {
+		return 0, p.db.explain(err, "promoting")
+	}
+	return promoted, nil
 }
 
 // promoteFound promotes jobs of one queue, in parts if the server refuses some. One that it refuses
@@ -145,6 +150,7 @@ func (p *promoter) tryStuck(ctx context.Context, r *refusal) (stuck []string) {
 	p.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*rowWaitTime)
 		defer cancel()
+		defer context.AfterFunc(p.ending, cancel)()
 		tried := p.tryEach(ctx)
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -154,69 +160,78 @@ func (p *promoter) tryStuck(ctx context.Context, r *refusal) (stuck []string) {
 	return stuck
 }
 
-// awaitTry waits for the end of a try, if there is one, and returns what no call has seen of it.
-func (p *promoter) awaitTry(ctx context.Context) (promoted int, err error) {
+// tryNow has jobs of stuck queues tried, and waits for the end of that, while ctx lives.
+func (p *promoter) tryNow(ctx context.Context) (tried stuckTry, err error) {
+	p.tryStuck(ctx, new(refusal))
+	p.mu.Lock()
+	trying := p.trying
+	p.mu.Unlock()
+	if trying == nil {
+		return stuckTry{}, nil
+	}
+	select {
+	case <-trying:
+	case <-ctx.Done():
+		return stuckTry{}, ctxerr.Of(ctx)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if trying := p.trying; trying != nil {
-		p.mu.Unlock()
-		select {
-		case <-trying:
-		case <-ctx.Done():
-		}
-		p.mu.Lock()
-	}
-	tried := p.tried
-	p.tried = stuckTry{}
-	return tried.promoted, tried.err
+	tried, p.tried = p.tried, stuckTry{}
+	return tried, nil
 }
 
 // stuckTry is what became of jobs of stuck queues. The error is that of the first job that was
 // refused. If none was promoted, it may be that of a locked one.
 type stuckTry struct {
-	promoted int
-	err      error
+	promoted    int
+	locked, err error
 }
+
+// roundPause is how long tryEach rests if it promoted no job of any stuck queue: a statement that
+// finds a job locked may fail at once.
+const roundPause = 500 * time.Millisecond
 
 // tryEach promotes jobs of stuck queues for a while: of each one until it finds a job locked.
 func (p *promoter) tryEach(ctx context.Context) (tried stuckTry) {
 	var refused refusal
 	var found error
-	var queues []string
-	for began := time.Now(); time.Since(began) < rowWaitTime; {
+	began := time.Now()
+	inTime := func() bool { return found == nil && time.Since(began) < rowWaitTime }
+	for inTime() {
 		p.mu.Lock()
-		if len(queues) == 0 {
-			queues = slices.Collect(maps.Keys(p.stuck))
-			rand.Shuffle(len(queues), func(i, j int) { queues[i], queues[j] = queues[j], queues[i] })
-		}
-		if len(queues) == 0 {
-			p.mu.Unlock()
-			break
-		}
-		one := p.stuck[queues[0]]
+		queues := slices.Collect(maps.Keys(p.stuck))
 		p.mu.Unlock()
-		promoted, free, locked, err := p.tryQueue(ctx, queues[0], one, &refused)
-		tried.promoted += promoted
-		if err != nil {
-			found = err
+		if len(queues) == 0 {
 			break
 		}
-		if promoted > 0 {
-			p.announce()
+		rand.Shuffle(len(queues), func(i, j int) { queues[i], queues[j] = queues[j], queues[i] })
+		before := tried.promoted
+		for _, queue := range queues {
+			for more := true; more && inTime(); {
+				p.mu.Lock()
+				jobs := p.stuck[queue]
+				p.mu.Unlock()
+				n, free, locked, err := p.tryQueue(ctx, queue, jobs, &refused)
+				tried.promoted += n
+				found, tried.locked = err, cmp.Or(tried.locked, locked)
+				if free {
+					p.mu.Lock()
+					delete(p.stuck, queue)
+					p.mu.Unlock()
+				}
+				if n > 0 {
+					p.announce()
+				}
+				more = n > 0 && !free
+			}
 		}
-		found = cmp.Or(found, locked)
-		if free {
-			p.mu.Lock()
-			delete(p.stuck, queues[0])
-			p.mu.Unlock()
-		}
-		if free || promoted == 0 {
-			queues = queues[1:]
+		if tried.promoted == before && pace.Sleep(ctx, pace.Jitter(roundPause)) != nil {
+			break
 		}
 	}
-	tried.err = refused.err
+	tried.err = cmp.Or(refused.err, found)
 	if tried.promoted == 0 {
-		tried.err = cmp.Or(tried.err, found)
+		tried.err = cmp.Or(tried.err, tried.locked)
 	}
 	return tried
 }

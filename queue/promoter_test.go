@@ -196,7 +196,7 @@ func TestALockedJobDelaysItsQueue(t *testing.T) {
 	t.Parallel()
 	r := &stuckRows{locked: map[string]bool{"a": true}, waits: make(map[bool]int)}
 	var calls sync.WaitGroup
-	p := &promoter{db: newStatements(&stuckQueue{rows: r}, time.Minute), ttl: time.Minute, calls: &calls, announce: func() {}}
+	p := &promoter{db: newStatements(&stuckQueue{rows: r}, time.Minute), ttl: time.Minute, calls: &calls, ending: context.Background(), announce: func() {}}
 	for round := range 20 {
 		r.add("a", 5)
 		r.add("b", 5)
@@ -224,7 +224,7 @@ func TestALockedJobDelaysItsQueue(t *testing.T) {
 // promoterOf promotes jobs whose server waits for a second for each that is locked.
 func promoterOf(r *stuckRows) (p *promoter, calls *sync.WaitGroup) {
 	r.wait, r.waits, calls = time.Second, make(map[bool]int), new(sync.WaitGroup)
-	return &promoter{db: newStatements(&stuckQueue{rows: r}, time.Minute), ttl: time.Minute, calls: calls, announce: func() {}}, calls
+	return &promoter{db: newStatements(&stuckQueue{rows: r}, time.Minute), ttl: time.Minute, calls: calls, ending: context.Background(), announce: func() {}}, calls
 }
 
 // TestManyStuckQueuesDelayOthersOnce: the jobs of 40 queues are locked.

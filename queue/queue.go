@@ -70,7 +70,9 @@ func newQueue(d driver.Driver, o Options) (*Queue, error) {
 		return q.db.within(ctx, func(ctx context.Context) error { return d.Notifier().Notify(ctx, all) })
 	}, q.trouble)
 	q.enqueuer, q.begins = newEnqueuer(q), q.newBegins()
-	q.promoter = &promoter{db: q.db, ttl: q.member.TTL(), calls: &q.calls, announce: func() { q.notices.announce(driver.AnyQueue) }}
+	q.promoter = &promoter{
+		db: q.db, ttl: q.member.TTL(), calls: &q.calls, ending: q.ending, announce: func() { q.notices.announce(driver.AnyQueue) },
+	}
 	q.reconciler, q.election = &reconciler{q: q}, &election{q: q}
 	return q, nil
 }
