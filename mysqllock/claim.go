@@ -29,11 +29,12 @@ import (
 // already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or behind its
 // FROM, DISTINCT, an aggregate, a window function, or not just one table. It is for one with a
 // backslash before a quote, as sql_mode decides whether the string ends there: pass it as an
-// argument. And it is for one that the server runs by a spatial index. A *ScanError is for one that
-// reads several partitions, too. The table and the plan are looked at the first time that a text is
-// seen. At SERIALIZABLE that look may wait for a locked row. Later claims take one round trip more,
-// which reads whether the table has changed since. The first claim after such a change may be
-// refused with rows locked until tx ends.
+// argument. And it is for one that the server runs by a spatial index. A *ScanError is for one
+// that reads several partitions, too. The table and the plan are looked at the first time that a
+// text is seen. Then each claim has the server read the index of that plan. At SERIALIZABLE that
+// look may wait for a locked row. Later claims take one round trip more, which reads whether the
+// table has changed since. The first claim after such a change may be refused with rows locked
+// until tx ends.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {
@@ -51,12 +52,22 @@ func Claim[T any](
 		if err := rowlock.MySQL.CheckQuery(query); err != nil {
 			return nil, err
 		}
-		if err := allow(ctx, tx, query, n, args, o.Scan); err != nil {
+		if kept, err = allow(ctx, tx, query, n, args, o.Scan); err != nil {
 			return nil, txError(ctx, name, err)
 		}
 	}
-	answer, err := mysql.Query(ctx, tx, steadyMariaDB+steady(rowlock.Claim(query, n, lock)), args...)
-	rows, err := collect(answer, err, scan)
+	run := func() ([]T, error) {
+		answer, err := mysql.Query(ctx, tx, steadyMariaDB+steady(rowlock.Claim(forced(query, kept.index), n, lock)), args...)
+		return collect(answer, err, scan)
+	}
+	rows, err := run()
+	if known && mysql.ErrorNumber(err) == mysql.NoSuchIndex { // it was dropped, or this is a view
+		verdicts.remove(claimVerdict(query, o.Scan))
+		if kept, err = allow(ctx, tx, query, n, args, o.Scan); err == nil {
+			known = false
+			rows, err = run()
+		}
+	}
 	if err == nil && known {
 		err = kept.stillAllowed(ctx, tx, query, n, args, o.Scan)
 	}

@@ -152,24 +152,25 @@ func claimVerdict(query string, scan bool) string { return fmt.Sprintf("%s (scan
 // allow refuses a query on a table whose rows can't be locked, one that makes other rows of them,
 // and one that reads more rows than it returns, unless it may scan. The first statement takes a
 // metadata lock: the table stays what it is until tx ends.
-func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) error {
+func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) (access, error) {
 	tables, _ := rowlock.MySQL.Tables(query)
 	from := tables[0] // CheckQuery refuses others
 	if err := aggregatesNothing(ctx, tx, query, args); err != nil {
-		return err
+		return access{}, err
 	}
 	table, err := lockable(ctx, tx, from)
 	if err != nil {
-		return err
+		return access{}, err
 	}
+	a := access{from: from, definition: table.Definition}
 	if !scan || len(table.Spatial) > 0 {
-		seen, err := explain(ctx, tx, query, n, args, scan, table.Spatial)
+		seen, err := a.explain(ctx, tx, query, n, args, scan, table.Spatial)
 		if err != nil || !seen || table.Partitioned { // then the arguments decide which partitions are read
-			return err
+			return a, err
 		}
 	}
-	verdicts.put(claimVerdict(query, scan), access{from: from, definition: table.Definition})
-	return nil
+	verdicts.put(claimVerdict(query, scan), a)
+	return a, nil
 }
 
 // stillAllowed is for a claim that was allowed by a kept verdict. It looks at a table again if that
@@ -180,7 +181,8 @@ func (a access) stillAllowed(ctx context.Context, tx *sql.Tx, query string, n in
 		return err
 	}
 	verdicts.remove(claimVerdict(query, scan))
-	return allow(ctx, tx, query, n, args, scan)
+	_, err = allow(ctx, tx, query, n, args, scan)
+	return err
 }
 
 // aggregatesNothing runs a query over no rows. It returns one if it aggregates them, by whatever
@@ -214,13 +216,15 @@ func steady(query string) string {
 
 // explain refuses a query that reads a spatial index, where the server waits, and unless it may
 // scan, one that reads more rows than it returns. seen: the plan is of more than that there is no
-// such row today.
-func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool, spatial []string) (seen bool, err error) {
+// such row today. It finds an index that serves the query: for other arguments the server may
+// choose another one, and sort what it has locked.
+func (a *access) explain(
+	ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool, spatial []string,
+) (seen bool, err error) {
 	plan, err := planOf(ctx, tx, steadyMariaDB, steady(rowlock.Claim(query, n, "")), args)
 	if err != nil {
 		return false, err
 	}
-	const index = "an index of the columns of its WHERE, followed by those of its ORDER BY"
 	seen = true
 	for _, step := range plan {
 		switch {
@@ -228,8 +232,8 @@ func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, s
 			return false, &dblock.InvalidError{Field: "query", Reason: fmt.Sprintf(
 				"the server reads the spatial index %[1]s, and waits there for what others have locked: add IGNORE INDEX (%[1]s)", step.index)}
 		case scan:
-		case strings.Contains(step.extra, "Using filesort") || strings.Contains(step.extra, "Using temporary"):
-			return false, &ScanError{query, "all that fits is locked before it is sorted", index}
+		case step.sorts():
+			return false, &ScanError{query, "all that fits is locked before it is sorted", servingIndex}
 		case strings.Contains(step.partitions, ","):
 			return false, &ScanError{query, "it reads several partitions, and locks rows of each", "its WHERE name one partition"}
 		case step.reads() && strings.Contains(step.extra, "Using where"):
@@ -240,12 +244,60 @@ func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any, s
 				}
 			}
 			if merges || step.usable == "" {
-				return false, &ScanError{query, "no index serves its WHERE, and the table is read from its begin", index}
+				return false, &ScanError{query, "no index serves its WHERE, and the table is read from its begin", servingIndex}
 			}
 		}
 		seen = seen && step.access != ""
 	}
+	if seen && !scan && len(plan) == 1 {
+		return true, a.choose(ctx, tx, query, n, args, plan[0])
+	}
 	return seen, nil
+}
+
+// choose chooses the index that a plan reads, or another one that serves both WHERE and ORDER BY.
+// It chooses none if the query does.
+func (a *access) choose(ctx context.Context, tx *sql.Tx, query string, n int, args []any, plan planStep) error {
+	var names []string
+	if plan.usable != "" {
+		names = strings.Split(plan.usable, ",")
+	}
+	if plan.index != "" && (len(names) == 0 || !plan.reads()) {
+		names = slices.Insert(names, 0, plan.index)
+	}
+	sorts := false
+	for _, name := range names {
+		index, err := rowlock.Name("index", name, "`")
+		if err != nil {
+			return err
+		}
+		steps, err := planOf(ctx, tx, steadyMariaDB, steady(rowlock.Claim(forced(query, index), n, "")), args)
+		switch {
+		case mysql.ErrorNumber(err) == mysql.WrongUsage: // with USE INDEX
+			return nil
+		case err != nil:
+			return err
+		case len(steps) != 1:
+		case steps[0].sorts():
+			sorts = true
+		case plan.usable == "" || !steps[0].reads():
+			a.index = index
+			return nil
+		}
+	}
+	if sorts {
+		return &ScanError{query, "for other arguments all that fits is locked before it is sorted", servingIndex}
+	}
+	return nil
+}
+
+// forced is a query that reads an index; empty: any.
+func forced(query, index string) string {
+	if index == "" {
+		return query
+	}
+	at := rowlock.MySQL.FromEnd(query)
+	return query[:at] + "\nFORCE INDEX (" + index + ")\n" + query[at:]
 }
 
 // mergesIndexes reports that only several indexes together would serve a query, as the parts of an
@@ -257,6 +309,13 @@ func mergesIndexes(ctx context.Context, tx *sql.Tx, query string, n int, args []
 
 // planStep is a line of EXPLAIN.
 type planStep struct{ access, usable, index, partitions, extra string }
+
+const servingIndex = "an index of the columns of its WHERE, followed by those of its ORDER BY"
+
+// sorts reports that rows are read before they are put in their order.
+func (s planStep) sorts() bool {
+	return strings.Contains(s.extra, "Using filesort") || strings.Contains(s.extra, "Using temporary")
+}
 
 // reads reports that the whole table is read, or the whole of an index.
 func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index" }

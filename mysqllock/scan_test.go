@@ -217,6 +217,57 @@ func TestClaimsMergeNoIndexes(t *testing.T) {
 	})
 }
 
+// TestClaimsReadOneIndex, whatever their arguments and their number of rows are. For a rare value
+// the server would read another index, and lock all rows of the value before it sorts them.
+func TestClaimsReadOneIndex(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		rows := make([]string, 5000)
+		for i := range rows {
+			area := 7
+			if i%200 == 0 {
+				area = 8 // is rare
+			}
+			rows[i] = fmt.Sprintf("(%d, 'a', 0, %d, %d)", i+4, i, area)
+		}
+		exec := func(statement string) {
+			t.Helper()
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec("ALTER TABLE " + table + " STATS_AUTO_RECALC=0, DROP INDEX other")
+		exec("INSERT INTO " + table + " (id, code, sold, price, area) VALUES " + strings.Join(rows, ","))
+		exec("CREATE INDEX by_area ON " + table + " (area)")
+		exec("CREATE INDEX by_price ON " + table + " (price)")
+		exec("ANALYZE TABLE " + table)
+		claim := func(tx *sql.Tx, n int, query string, args ...any) (int, error) {
+			got, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{}, n, one, query, args...)
+			return len(got), err
+		}
+		query := "SELECT id FROM " + table + " WHERE area = ? ORDER BY price"
+		for _, area := range []int{7, 8} {
+			tx := begin()
+			_, err := claim(tx, 1, query, area)
+			isScan(t, err, "before it is sorted")
+			_ = tx.Rollback() // else its metadata lock keeps the index from being made
+		}
+		exec("CREATE INDEX by_both ON " + table + " (area, price)")
+		for _, area := range []int{7, 8, 7} {
+			for range 2 {
+				if n, err := claim(begin(), 1, query, area); n != 1 || err != nil {
+					t.Errorf("area %d: %d rows, %v", area, n, err)
+				}
+			}
+		}
+		all := "SELECT id FROM " + table + " ORDER BY price"
+		for _, n := range []int{1, 900, 900} { // of some that others have locked, too
+			if got, err := claim(begin(), n, all); got != n || err != nil {
+				t.Errorf("%d of the first: %d, %v", n, got, err)
+			}
+		}
+	})
+}
+
 // TestClaimsBySpatialIndexesAreRefused: MariaDB waits there for rows that others have locked.
 func TestClaimsBySpatialIndexesAreRefused(t *testing.T) {
 	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {

@@ -338,7 +338,8 @@ func TestLockTxOfAFullServer(t *testing.T) {
 	}
 }
 
-// TestRoundTrips: locks, and refusals, cost one message each, and a row's bound one batch.
+// TestRoundTrips: locks, and refusals, cost one message each. A row's bound costs one more, before
+// the lock.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	ctx := soon(t)
@@ -366,10 +367,10 @@ func TestRoundTrips(t *testing.T) {
 		"row, now":    {func() error { return pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait()}) }, 1},
 		"row, bound": {func() error {
 			return pglock.LockRow(ctx, tx, "seat", "id", 1, dblock.RowLock{Wait: dblock.WaitAtMost(time.Second)})
-		}, 1},
+		}, 2},
 		"row refused": {func() error {
 			return pglock.LockRow(ctx, tx, "seat", "id", 2, dblock.RowLock{Wait: dblock.WaitAtMost(20 * time.Millisecond)})
-		}, 2},
+		}, 3},
 		"row, now, refused": {func() error { return pglock.LockRow(ctx, tx, "seat", "id", 2, dblock.RowLock{Wait: dblock.NoWait()}) }, 2},
 	} {
 		tx.n = 0

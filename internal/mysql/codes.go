@@ -28,6 +28,7 @@ const (
 	NoSuchColumn    = 1054 // ER_BAD_FIELD_ERROR
 	NoSuchTable     = 1146 // ER_NO_SUCH_TABLE
 	NoSuchIndex     = 1176 // ER_KEY_DOES_NOT_EXITS, as the server spells it
+	WrongUsage      = 1221 // ER_WRONG_USAGE: USE INDEX beside FORCE INDEX, for example
 	duplicateEntry  = 1062 // ER_DUP_ENTRY
 
 	NotPermitted = 1142 // ER_TABLEACCESS_DENIED_ERROR

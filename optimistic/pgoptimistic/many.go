@@ -9,11 +9,11 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/driver"
 )
 
-// many is one statement. want are the rows asked for, with their place; held are those there are,
-// locked in the order of their keys, and whether each has the version expected: as they are now,
-// whatever the statement's snapshot shows. A row that two keys mean is counted twice, and nothing
-// is written then. single has the columns that can't be sent as an array of their values; each
-// value of so many rows is a parameter of its own then.
+// many is one statement. dblock_want are the rows asked for, with their place; held are those
+// there are, locked in the order of their keys, and whether each has the version expected: as they
+// are now, whatever the statement's snapshot shows. A row that two keys mean is counted twice, and
+// nothing is written then. single has the columns that can't be sent as an array of their values;
+// each value of so many rows is a parameter of its own then.
 func many(p *driver.Plan, op driver.Op, set []driver.Column, single []bool, rows int) string {
 	n := 0
 	var arrays, names []string
@@ -58,7 +58,7 @@ func many(p *driver.Plan, op driver.Op, set []driver.Column, single []bool, rows
 	}
 	all, lacking := "", "false"
 	if op == driver.ManyAll {
-		all = " AND (SELECT count(*) FROM held WHERE held.same) = (SELECT count(*) FROM want)"
+		all = " AND (SELECT count(*) FROM held WHERE held.same) = (SELECT count(*) FROM dblock_want)"
 		lacking = fmt.Sprintf("CASE WHEN h.same AND NOT (SELECT yes FROM twice)%s THEN %s ELSE false END",
 			all, suppressedError("w.place"))
 	}
@@ -71,19 +71,19 @@ func many(p *driver.Plan, op driver.Op, set []driver.Column, single []bool, rows
 		became, news = append(became, fmt.Sprintf("%s AS r%d", expr, i)), append(news, fmt.Sprintf("d.r%d", i))
 	}
 	k := "t." + quoted(p.Key)
-	return fmt.Sprintf(`WITH want AS MATERIALIZED (
+	return fmt.Sprintf(`WITH dblock_want AS MATERIALIZED (
   SELECT * FROM ROWS FROM (%s) WITH ORDINALITY AS w(%s, place) WHERE %s
 ), held AS MATERIALIZED (
-  SELECT w.place, %s AS key, %s AS same, %s FROM want AS w JOIN %s AS t ON %s ORDER BY %s FOR NO KEY UPDATE OF t
+  SELECT w.place, %s AS key, %s AS same, %s FROM dblock_want AS w JOIN %s AS t ON %s ORDER BY %s FOR NO KEY UPDATE OF t
 ), twice AS MATERIALIZED (
   SELECT count(*) <> pg_catalog.count(DISTINCT held.key) AS yes FROM held
 ), done AS (
-  UPDATE %s AS t SET %s FROM want AS w JOIN held AS h ON h.place = w.place
+  UPDATE %s AS t SET %s FROM dblock_want AS w JOIN held AS h ON h.place = w.place
   WHERE %s AND h.same AND NOT (SELECT yes FROM twice)%s
   RETURNING w.place, %s
 )
 SELECT w.place, h.place IS NOT NULL, coalesce(h.same, false), CASE WHEN d.place IS NOT NULL THEN true ELSE %s END, (SELECT yes FROM twice), %s, %s
-FROM want AS w LEFT JOIN held AS h ON h.place = w.place LEFT JOIN done AS d ON d.place = w.place`,
+FROM dblock_want AS w LEFT JOIN held AS h ON h.place = w.place LEFT JOIN done AS d ON d.place = w.place`,
 		strings.Join(arrays, ", "), strings.Join(names, ", "), unaltered(p, set),
 		k, condition, strings.Join(was, ", "), p.From, hasKey(p, key), k,
 		p.From, assigned(columns, values),
