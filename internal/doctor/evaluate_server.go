@@ -73,7 +73,7 @@ func writes(f Facts) []Finding {
 			"leases, queues and sales are refused, and guarded transactions fail: set binlog_format = ROW; open sessions keep the old value")}
 	case f.ReadOnly:
 		return []Finding{finding(Warning, "transactions of this user are read-only by default",
-			"dblock's own override that, and yours fail: take the default from the role, the database or the DSN")}
+			"services override that, migrations and yours fail: take the default from the role, the database or the DSN")}
 	}
 	return []Finding{fine("the server takes writes")}
 }
