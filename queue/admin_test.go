@@ -285,7 +285,7 @@ func TestRetryAllSaysWhatIsLocked(t *testing.T) {
 type purgeLocked struct {
 	lockedGroup
 	free, locked int
-	until        int // so many looks
+	until        int // after this many looks the locked jobs are free
 }
 
 func (d *purgeLocked) Admin() driver.Admin             { return purgeAdmin{d: d} }

@@ -184,7 +184,7 @@ func (e *enqueuer) insertAll(
 type insertion struct {
 	sqlerr.Trial
 	began time.Time
-	plain bool
+	plain bool  // calls that find a row locked are to be sent apart
 	busy  error // of one that has waited for the key of all: no other one waits as long
 }
 

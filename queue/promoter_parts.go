@@ -180,8 +180,8 @@ func (p *promoter) tryNow(ctx context.Context) (tried stuckTry, err error) {
 	return tried, nil
 }
 
-// stuckTry is what became of jobs of stuck queues. The error is that of the first job that was
-// refused. If none was promoted, it may be that of a locked one.
+// stuckTry is what became of jobs of stuck queues. locked is the error of the first job that was
+// locked. err is that of the first job that was refused. If no job was promoted, err may be locked.
 type stuckTry struct {
 	promoted    int
 	locked, err error
@@ -259,7 +259,7 @@ func (p *promoter) tryQueue(
 	return promoted, locked == nil && err == nil && len(part) == len(jobs) && len(jobs) < promoteStep, locked, err
 }
 
-// next returns the jobs that are no suspects, or else some that are known to be.
+// next returns the jobs that are no suspects. If all are, it returns some of them: known is true.
 func (s *stuckJobs) next(jobs []driver.DueJob) (part []driver.DueJob, known bool) {
 	var others, suspects []driver.DueJob
 	for _, j := range jobs {

@@ -250,7 +250,7 @@ func TestManyStuckQueuesDelayOthersOnce(t *testing.T) {
 			}
 			return time.Since(began)
 		}
-		if took := delay(); took > 20*time.Second { // a second for each of 40, by four at once, and one for all each time
+		if took := delay(); took > 20*time.Second { // 40 queues take a second each, and four are tried at once
 			t.Errorf("the jobs of another queue took %v", took)
 		}
 		for range 10 { // all are known to be stuck after that
