@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
@@ -106,12 +107,12 @@ func ClassifyOwn(err error) sqlerr.Class {
 	return is
 }
 
-// NeverSent reports that nothing of a statement reached the server. pgconn says so too of a
+// NeverSent reports that the server did not get a statement to run. pgconn says so too of a
 // connection that is closed, and means one that was closed before. It also says so if the
 // connection broke while it waited for the reply to a statement of the simple protocol, such as a
-// commit.
+// commit. A batch whose statements could not be prepared is never sent.
 func NeverSent(err error) bool {
-	return pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
+	return errors.As(err, new(pgx.ErrPreprocessingBatch)) || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }
 
 // IsBroken recognizes a connection that broke, or was closed.

@@ -171,3 +171,36 @@ func TestAHookThatFailsSendsNothing(t *testing.T) {
 		assert.Equal(t, sqlerr.Unavailable, postgres.Classify(err), name)
 	}
 }
+
+// TestABatchThatIsNotPreparedWritesNothing: the reply to a batch's preparation is lost, or does not
+// come in time. After a lost reply to the batch itself nothing is known.
+func TestABatchThatIsNotPreparedWritesNothing(t *testing.T) {
+	t.Parallel()
+	for mode, class := range map[faultconn.Mode]sqlerr.Class{faultconn.CutAfter: sqlerr.Unavailable, faultconn.Stall: sqlerr.Busy} {
+		for _, prepared := range []bool{false, true} {
+			cfg, err := pgx.ParseConfig(testdb.PostgresURL(t))
+			require.NoError(t, err)
+			dialer := new(faultconn.Dialer)
+			cfg.DialFunc = dialer.DialContext
+			conn, err := pgx.ConnectConfig(t.Context(), cfg)
+			require.NoError(t, err)
+			insert := func(ctx context.Context) error {
+				b := new(pgx.Batch)
+				b.Queue("INSERT INTO trial VALUES (1)")
+				return conn.SendBatch(ctx, b).Close()
+			}
+			_, err = conn.Exec(t.Context(), "CREATE TABLE IF NOT EXISTS trial (n int)")
+			require.NoError(t, err)
+			if prepared {
+				require.NoError(t, insert(t.Context()))
+				class = sqlerr.Unresolved
+			}
+			dialer.Arm(1, mode, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			err = insert(ctx)
+			cancel()
+			assert.True(t, dialer.Disarm())
+			assert.Equal(t, class, postgres.Classify(err), "%v, prepared: %v: %v", mode, prepared, err)
+		}
+	}
+}
