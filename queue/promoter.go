@@ -34,6 +34,7 @@ func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 		return 0, err
 	}
 	defer q.calls.Done()
+	q.promoter.takeTried() // of earlier calls
 	promoted, refused, err := q.promote(ctx)
 	if err != nil {
 		return promoted, errors.Join(err, refused)

@@ -155,33 +155,43 @@ func (p *promoter) tryStuck(ctx context.Context, r *refusal) (stuck []string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		close(p.trying)
+		tried.promoted += p.tried.promoted
 		p.trying, p.tried = nil, tried
 	})
 	return stuck
 }
 
-// tryNow has jobs of stuck queues tried, and waits for the end of that, while ctx lives.
+// tryNow has jobs of stuck queues tried, and waits for the end of that, while ctx lives. If tries
+// have ended since the last takeTried, it returns what became of them.
 func (p *promoter) tryNow(ctx context.Context) (tried stuckTry, err error) {
+	if tried := p.takeTried(); tried.promoted > 0 || tried.err != nil {
+		return tried, nil
+	}
 	p.tryStuck(ctx, new(refusal))
 	p.mu.Lock()
 	trying := p.trying
 	p.mu.Unlock()
 	if trying == nil {
-		return stuckTry{}, nil
+		return p.takeTried(), nil
 	}
 	select {
 	case <-trying:
+		return p.takeTried(), nil
 	case <-ctx.Done():
 		return stuckTry{}, ctxerr.Of(ctx)
 	}
+}
+
+func (p *promoter) takeTried() (tried stuckTry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	tried, p.tried = p.tried, stuckTry{}
-	return tried, nil
+	return tried
 }
 
-// stuckTry is what became of jobs of stuck queues. locked is the error of the first job that was
-// locked. err is that of the first job that was refused. If no job was promoted, err may be locked.
+// stuckTry is what became of jobs of stuck queues. promoted counts those of several tries. locked
+// is the error of the first job that was locked. err is that of the first job that was refused. If
+// no job was promoted, err may be locked.
 type stuckTry struct {
 	promoted    int
 	locked, err error

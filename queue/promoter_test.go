@@ -305,3 +305,22 @@ func TestALockedJobDelaysNoneOfItsQueue(t *testing.T) {
 		}
 	})
 }
+
+// TestATryThatHasEndedIsCounted: the jobs of a stuck queue are promoted before Promote looks at
+// what became of them.
+func TestATryThatHasEndedIsCounted(t *testing.T) {
+	t.Parallel()
+	r := &stuckRows{}
+	p, calls := promoterOf(r)
+	r.add("a", 5)
+	p.stuck = make(map[string]*stuckJobs)
+	p.addStuck("a")
+	n, _, err := p.promoteStep(t.Context(), everDue, new(refusal))
+	calls.Wait()
+	if tried, tryErr := p.tryNow(t.Context()); n+tried.promoted != 5 || err != nil || tryErr != nil || tried.err != nil {
+		t.Errorf("%d and %d jobs are promoted, %v, %v, %v", n, tried.promoted, err, tryErr, tried.err)
+	}
+	if tried, err := p.tryNow(t.Context()); tried.promoted != 0 || err != nil {
+		t.Errorf("%d are promoted twice, %v", tried.promoted, err)
+	}
+}
