@@ -30,9 +30,10 @@ import (
 // a deadlock, and if column had another type in the call before. So it is at REPEATABLE READ and
 // above if the row has changed, or the table was made, since tx began. dblock.ErrUnavailable if tx
 // may not write. dblock.ErrUnsupported for a view, of which the server may lock no rows or all of
-// them, and for a table that is foreign or has a foreign one among its partitions. An
-// *dblock.InvalidError. A refusal by dblock.NoWait, SkipLocked or WaitAtMost leaves tx as it was,
-// ready for use; after others it has to be rolled back. Others are pgx's.
+// them, and for a table that is foreign or has a foreign one among its partitions. At REPEATABLE
+// READ and above one that was attached since tx began is not noticed. An *dblock.InvalidError. A
+// refusal by dblock.NoWait, SkipLocked or WaitAtMost leaves tx as it was, ready for use; after
+// others it has to be rolled back. Others are pgx's.
 func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o dblock.RowLock) error {
 	if o.Wait == dblock.NoWait() {
 		o.Wait = dblock.SkipLocked() // for one row that comes to the same, and raises no error from which tx would have to recover
