@@ -254,11 +254,17 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode 
 			suppressed = o.Err
 			continue
 		default:
-			if o.Err = t.sound(o.Key, f.Version); o.Err == nil {
-				o.Version = t.token.pack(f.Version)
-				o.Err = t.conflict(o.Key, changes[i].Expected, f.Version)
+			o.Verdict, o.Err = VerdictStale, t.sound(o.Key, f.Version)
+			if o.Err != nil {
+				break
 			}
-			o.Verdict = VerdictStale
+			e := t.conflict(o.Key, changes[i].Expected, f.Version)
+			if identity(e.Expected) == identity(e.Actual) { // a policy shows it and lets it not be written
+				o.Verdict, o.Err = VerdictSuppressed, &SuppressedError{Table: t.spec.Table, Key: o.Key}
+				suppressed = o.Err
+				continue
+			}
+			o.Version, o.Err = t.token.pack(f.Version), e
 		}
 		refused = append(refused, o.Err)
 	}

@@ -141,3 +141,43 @@ func TestCutKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestAPolicyThatShowsARow and lets it not be written: no call says that the row has changed.
+func TestAPolicyThatShowsARow(t *testing.T) {
+	t.Parallel()
+	pool, ctx := testdb.Postgres(t), t.Context()
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	role := "reader_" + pool.Config().ConnConfig.Database
+	if _, err := conn.Exec(ctx, fmt.Sprintf(`CREATE TABLE account (id int PRIMARY KEY, n int, version int NOT NULL DEFAULT 1);
+		INSERT INTO account VALUES (1), (2); ALTER TABLE account ENABLE ROW LEVEL SECURITY; CREATE ROLE %[1]s;
+		CREATE POLICY shown ON account FOR SELECT USING (true); CREATE POLICY written ON account FOR UPDATE USING (id = 1);
+		GRANT SELECT, UPDATE ON account TO %[1]s; SET ROLE %[1]s`, role)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if _, err := conn.Exec(ctx, fmt.Sprintf("RESET ROLE; DROP OWNED BY %[1]s; DROP ROLE %[1]s", role)); err != nil {
+			t.Error(err)
+		}
+	}()
+	table, err := pgoptimistic.NewTable("account", "id", optimistic.Int("version"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := optimistic.Set{"n": 1}
+	changes := []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}, {Key: 2, Expected: 1, Set: set}}
+	_, one := table.Update(ctx, conn, 2, 1, set)
+	_, all := table.UpdateMany(ctx, conn, changes, optimistic.UpdateAllOrNothing)
+	outcomes, err := table.UpdateMany(ctx, conn, changes, optimistic.UpdateEachRow)
+	if err != nil || outcomes[0].Verdict != optimistic.VerdictUpdated || outcomes[1].Verdict != optimistic.VerdictSuppressed {
+		t.Fatalf("%+v, %v", outcomes, err)
+	}
+	for call, err := range map[string]error{"one": one, "all or nothing": all, "each row": outcomes[1].Err} {
+		if !errors.Is(err, optimistic.ErrSuppressed) || errors.Is(err, optimistic.ErrStale) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+}
