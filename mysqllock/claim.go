@@ -16,10 +16,11 @@ import (
 //
 // query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT
 // id, price FROM seat WHERE sold = 0 ORDER BY id". An index must serve both its WHERE and its ORDER
-// BY: (sold, id). args are for its question marks; scan reads a row. n is 1 to dblock.MaxSetKeys. A
-// claim ends with tx: write the new holder into the row itself before you commit, and have query
-// read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are
-// locked as well, and block inserts.
+// BY: (sold, id). On MariaDB a row that the index finds and that WHERE refuses stays locked until
+// tx ends: have the index cover all of WHERE there. args are for its question marks; scan reads a
+// row. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write the new holder into the row itself
+// before you commit, and have query read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the
+// default, gaps between rows are locked as well, and block inserts.
 //
 // Behind its FROM, query may only read the row itself. The server reads other tables as they were
 // before the lock, and two claims would get a row that one of them has booked in another table. A
@@ -29,12 +30,13 @@ import (
 // already has a LIMIT, a lock or a semicolon, is no SELECT, or has a sub-select in or behind its
 // FROM, DISTINCT, an aggregate, a window function, or not just one table. It is for one with a
 // backslash before a quote, as sql_mode decides whether the string ends there: pass it as an
-// argument. And it is for one that the server runs by a spatial index. A *ScanError is for one
-// that reads several partitions, too. The table and the plan are looked at the first time that a
-// text is seen. Then each claim has the server read the index of that plan. At SERIALIZABLE that
-// look may wait for a locked row. Later claims take one round trip more, which reads whether the
-// table has changed since. The first claim after such a change may be refused with rows locked
-// until tx ends.
+// argument. And it is for one that the server runs by a spatial index. A *ScanError is for one that
+// reads several partitions, too, or collects rows as a hint in query asks (MRR, INDEX_MERGE).
+//
+// Each claim takes two round trips more: one explains query with args, as those and the rows of
+// today decide about the plan, and one looks at the table. Then it has the server read the index of
+// that plan. At SERIALIZABLE to explain may wait for a locked row. The first claim with a text
+// takes a third one.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {
@@ -46,33 +48,30 @@ func Claim[T any](
 	if err != nil {
 		return nil, err
 	}
-	const name = "rows of a claim"
-	kept, known := verdicts.get(claimVerdict(query, o.Scan))
-	if !known {
-		if err := rowlock.MySQL.CheckQuery(query); err != nil {
-			return nil, err
-		}
-		if kept, err = allow(ctx, tx, query, n, args, o.Scan); err != nil {
-			return nil, txError(ctx, name, err)
-		}
+	known, err := checkClaim(ctx, tx, query, args)
+	if err != nil {
+		return nil, err
 	}
-	run := func() ([]T, error) {
-		answer, err := mysql.Query(ctx, tx, steadyMariaDB+steady(rowlock.Claim(forced(query, kept.index), n, lock)), args...)
+	index, err := planClaim(ctx, tx, query, n, args, o.Scan)
+	if err != nil {
+		return nil, txError(ctx, claimed, err)
+	}
+	run := func(query string) ([]T, error) {
+		answer, err := mysql.Query(ctx, tx, steadyMariaDB+steady(rowlock.Claim(query, n, lock)), args...)
 		return collect(answer, err, scan)
 	}
-	rows, err := run()
-	if known && mysql.ErrorNumber(err) == mysql.NoSuchIndex { // it was dropped, or this is a view
-		verdicts.remove(claimVerdict(query, o.Scan))
-		if kept, err = allow(ctx, tx, query, n, args, o.Scan); err == nil {
-			known = false
-			rows, err = run()
-		}
+	if known.named {
+		index = ""
 	}
-	if err == nil && known {
-		err = kept.stillAllowed(ctx, tx, query, n, args, o.Scan)
+	rows, err := run(forced(query, index))
+	if index != "" && mysql.ErrorNumber(err) == mysql.WrongUsage { // with USE INDEX
+		verdicts.put("claim: "+query, access{named: true})
+		rows, err = run(query)
 	}
 	if err != nil {
 		rows = nil
 	}
-	return rows, txError(ctx, name, err)
+	return rows, txError(ctx, claimed, err)
 }
+
+const claimed = "rows of a claim"

@@ -16,12 +16,10 @@ import (
 // ScanError says that a statement would have locked rows that it does not return, up to the whole
 // table, for want of an index. Nothing was locked. RowLock.Scan has it done all the same.
 //
-// LockRow and LockRows look at the table and for an index that begins with the column. Claim looks
-// at its tables and reads what EXPLAIN says. This is done once for each text of a statement, and
-// kind of key, that is allowed: the process keeps the last few hundred. Each Claim compares the
-// table's definition with the kept one, and looks again if it has changed. A Claim of a partitioned
-// table is looked at each time. If one text of LockRow means different tables in several databases,
-// the process keeps the verdict of the first.
+// LockRow and LockRows look at the table and for an index that begins with the column. This is done
+// once for each table and column, and kind of key, that is allowed: the process keeps the last few
+// hundred. If one name means different tables in several databases, it keeps the verdict of the
+// first. Each Claim reads what EXPLAIN says of its query and arguments, and looks at the table.
 type ScanError struct {
 	Statement string // what would have been run, without its lock
 	Reason    string // what the server would do
@@ -37,8 +35,7 @@ type access struct {
 	index       string // by which, in quotes; empty: by any
 	unindexed   string // a column that is not in that index, in quotes; empty: there is none
 	partitioned bool
-
-	from, definition string // the table of a claim, and what it was when its plan was read
+	named       bool // a claim names its indexes itself
 }
 
 func verdictOf(from, where string, key any) string {
@@ -147,42 +144,20 @@ func unindexedColumn(table mysql.Table, lines []map[string]string, index string)
 	return "", nil
 }
 
-func claimVerdict(query string, scan bool) string { return fmt.Sprintf("%s (scan: %t)", query, scan) }
-
-// allow refuses a query on a table whose rows can't be locked, one that makes other rows of them,
-// and one that reads more rows than it returns, unless it may scan. The first statement takes a
-// metadata lock: the table stays what it is until tx ends.
-func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) (access, error) {
-	tables, _ := rowlock.MySQL.Tables(query)
-	from := tables[0] // CheckQuery refuses others
+// checkClaim refuses a query that makes other rows of those it reads. That depends on its text
+// alone, of which it knows whether it names indexes.
+func checkClaim(ctx context.Context, tx *sql.Tx, query string, args []any) (access, error) {
+	if a, known := verdicts.get("claim: " + query); known {
+		return a, nil
+	}
+	if err := rowlock.MySQL.CheckQuery(query); err != nil {
+		return access{}, err
+	}
 	if err := aggregatesNothing(ctx, tx, query, args); err != nil {
-		return access{}, err
+		return access{}, txError(ctx, claimed, err)
 	}
-	table, err := lockable(ctx, tx, from)
-	if err != nil {
-		return access{}, err
-	}
-	a := access{from: from, definition: table.Definition}
-	if !scan || len(table.Spatial) > 0 {
-		seen, err := a.explain(ctx, tx, query, n, args, scan, table.Spatial)
-		if err != nil || !seen || table.Partitioned { // then the arguments decide which partitions are read
-			return a, err
-		}
-	}
-	verdicts.put(claimVerdict(query, scan), a)
-	return a, nil
-}
-
-// stillAllowed is for a claim that was allowed by a kept verdict. It looks at a table again if that
-// has changed since. The claim has a metadata lock, so the table can't change after the look.
-func (a access) stillAllowed(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) error {
-	table, err := mysql.InspectTable(ctx, tx, a.from)
-	if err != nil || table.Definition == a.definition {
-		return err
-	}
-	verdicts.remove(claimVerdict(query, scan))
-	_, err = allow(ctx, tx, query, n, args, scan)
-	return err
+	verdicts.put("claim: "+query, access{})
+	return access{}, nil
 }
 
 // aggregatesNothing runs a query over no rows. It returns one if it aggregates them, by whatever
@@ -199,10 +174,11 @@ func aggregatesNothing(ctx context.Context, tx *sql.Tx, query string, args []any
 
 // These have the server read one index, in its order, and lock what fits at once. Else it would
 // merge indexes, or read a range of one before the rows (MRR): then it waits for what others have
-// locked. Or it would lock a range before it filters it. Each comment is one to the other server.
+// locked. Or it would lock a range before it filters it, or the first row of each value of a column
+// (skip scan). Each comment is one to the other server.
 const (
 	steadyMariaDB = "/*M! SET STATEMENT optimizer_switch = 'index_merge=off,mrr=off,rowid_filter=off' FOR */ "
-	steadyMySQL   = "SET_VAR(optimizer_switch = 'index_merge=off,mrr=off') "
+	steadyMySQL   = "SET_VAR(optimizer_switch = 'index_merge=off,mrr=off,skip_scan=off') "
 )
 
 // steady adds the settings of MySQL to a query that begins with SELECT. A hint of its own goes on.
@@ -214,81 +190,90 @@ func steady(query string) string {
 	return selects + " /*+ " + steadyMySQL + "*/" + rest
 }
 
-// explain refuses a query that reads a spatial index, where the server waits, and unless it may
-// scan, one that reads more rows than it returns. seen: the plan is of more than that there is no
-// such row today. It finds an index that serves the query: for other arguments the server may
-// choose another one, and sort what it has locked.
-func (a *access) explain(
-	ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool, spatial []string,
-) (seen bool, err error) {
+// planClaim refuses a query on a table whose rows can't be locked, one that reads a spatial index,
+// where the server waits, and unless it may scan, one that reads more rows than it returns. It
+// returns the index to read. The arguments, and what the table has, decide which one the server
+// chooses, and whether it sorts what it has locked: so each claim is planned. To explain takes a
+// metadata lock: the table stays what it is until tx ends.
+func planClaim(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) (index string, err error) {
 	plan, err := planOf(ctx, tx, steadyMariaDB, steady(rowlock.Claim(query, n, "")), args)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	seen = true
+	tables, _ := rowlock.MySQL.Tables(query)
+	table, err := lockable(ctx, tx, tables[0]) // CheckQuery refuses others
+	if err != nil {
+		return "", err
+	}
+	alone := len(plan) == 1
 	for _, step := range plan {
 		switch {
-		case slices.Contains(spatial, step.index):
-			return false, &dblock.InvalidError{Field: "query", Reason: fmt.Sprintf(
+		case slices.Contains(table.Spatial, step.index):
+			return "", &dblock.InvalidError{Field: "query", Reason: fmt.Sprintf(
 				"the server reads the spatial index %[1]s, and waits there for what others have locked: add IGNORE INDEX (%[1]s)", step.index)}
 		case scan:
-		case step.sorts():
-			return false, &ScanError{query, "all that fits is locked before it is sorted", servingIndex}
+		case step.sorts() && (!alone || step.usable == ""):
+			return "", errSorts(query)
+		case step.collects():
+			return "", &ScanError{query, "a range of an index, or several indexes, are locked before the rows are read", "the query without its hint"}
 		case strings.Contains(step.partitions, ","):
-			return false, &ScanError{query, "it reads several partitions, and locks rows of each", "its WHERE name one partition"}
-		case step.reads() && strings.Contains(step.extra, "Using where"):
+			return "", &ScanError{query, "it reads several partitions, and locks rows of each", "its WHERE name one partition"}
+		case step.reads() && step.filters():
 			merges := false
 			if step.usable != "" {
 				if merges, err = mergesIndexes(ctx, tx, query, n, args); err != nil {
-					return false, err
+					return "", err
 				}
 			}
 			if merges || step.usable == "" {
-				return false, &ScanError{query, "no index serves its WHERE, and the table is read from its begin", servingIndex}
+				return "", &ScanError{query, "no index serves its WHERE, and the table is read from its begin", servingIndex}
 			}
 		}
-		seen = seen && step.access != ""
 	}
-	if seen && !scan && len(plan) == 1 {
-		return true, a.choose(ctx, tx, query, n, args, plan[0])
+	if scan || !alone {
+		return "", nil
 	}
-	return seen, nil
+	return plan[0].choose(ctx, tx, query, n, args)
 }
 
-// choose chooses the index that a plan reads, or another one that serves both WHERE and ORDER BY.
-// It chooses none if the query does.
-func (a *access) choose(ctx context.Context, tx *sql.Tx, query string, n int, args []any, plan planStep) error {
-	var names []string
-	if plan.usable != "" {
-		names = strings.Split(plan.usable, ",")
+// choose returns the index that a plan reads, or another one that serves both WHERE and ORDER BY.
+// It chooses none if the plan reads none, as there is no such row today.
+func (s planStep) choose(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (index string, err error) {
+	if !s.sorts() && !(s.reads() && s.filters()) {
+		return indexName(s.index)
 	}
-	if plan.index != "" && (len(names) == 0 || !plan.reads()) {
-		names = slices.Insert(names, 0, plan.index)
-	}
-	sorts := false
-	for _, name := range names {
-		index, err := rowlock.Name("index", name, "`")
-		if err != nil {
-			return err
+	sorts := s.sorts()
+	for name := range strings.SplitSeq(s.usable, ",") {
+		if index, err = indexName(name); err != nil {
+			return "", err
 		}
 		steps, err := planOf(ctx, tx, steadyMariaDB, steady(rowlock.Claim(forced(query, index), n, "")), args)
 		switch {
 		case mysql.ErrorNumber(err) == mysql.WrongUsage: // with USE INDEX
-			return nil
 		case err != nil:
-			return err
+			return "", err
 		case len(steps) != 1:
 		case steps[0].sorts():
 			sorts = true
-		case plan.usable == "" || !steps[0].reads():
-			a.index = index
-			return nil
+		case !steps[0].reads() && !steps[0].collects():
+			return index, nil
 		}
 	}
 	if sorts {
-		return &ScanError{query, "for other arguments all that fits is locked before it is sorted", servingIndex}
+		return "", errSorts(query)
 	}
-	return nil
+	return "", nil
+}
+
+func errSorts(query string) error {
+	return &ScanError{query, "all that fits is locked before it is sorted", servingIndex}
+}
+
+func indexName(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	return rowlock.Name("index", name, "`")
 }
 
 // forced is a query that reads an index; empty: any.
@@ -320,6 +305,15 @@ func (s planStep) sorts() bool {
 // reads reports that the whole table is read, or the whole of an index.
 func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index" }
 
+// filters reports that the server reads rows that do not fit.
+func (s planStep) filters() bool { return strings.Contains(s.extra, "Using where") }
+
+// collects reports that rows are read by what was read of indexes before, as a hint of the query's
+// may ask for.
+func (s planStep) collects() bool {
+	return s.access == "index_merge" || strings.Contains(s.extra, "MRR")
+}
+
 // planOf explains a statement without its lock: the server may read a row by its key to make a
 // plan, and would lock it.
 func planOf(ctx context.Context, tx *sql.Tx, settings, statement string, args []any) ([]planStep, error) {
@@ -334,8 +328,8 @@ func planOf(ctx context.Context, tx *sql.Tx, settings, statement string, args []
 // maxVerdicts bounds the cache. A program with ever new texts pays for an EXPLAIN now and then.
 const maxVerdicts = 512
 
-// verdicts are the statements that are allowed, and by which index. A refusal is not kept: the
-// index may be made.
+// verdicts are the statements that are allowed, and by which index. Of a claim the text is allowed,
+// and no index is kept. A refusal is not kept: the index may be made.
 var verdicts = cache{allowed: map[string]access{}}
 
 type cache struct {

@@ -268,6 +268,48 @@ func TestClaimsReadOneIndex(t *testing.T) {
 	})
 }
 
+// TestClaimsArePlannedAnew: the first arguments need no sorting, and later ones do.
+func TestClaimsArePlannedAnew(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		query := "SELECT id FROM " + table + " FORCE INDEX (other) WHERE area = 1 AND code BETWEEN ? AND ? ORDER BY id"
+		free := func() (n int) { // as another transaction sees it
+			tx := begin()
+			defer func() { _ = tx.Rollback() }()
+			rows, err := tx.QueryContext(t.Context(), "SELECT id FROM "+table+" ORDER BY id LIMIT 9 FOR UPDATE SKIP LOCKED")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for rows.Next() {
+				n++
+			}
+			if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		for _, args := range [][]any{{"a", "a"}, {"a", "b"}} {
+			tx := begin()
+			got, err := mysqllock.Claim(t.Context(), tx, dblock.RowLock{}, 1, one, query, args...)
+			if err != nil {
+				isScan(t, err, "before it is sorted")
+			}
+			if n := free(); n != 3-len(got) {
+				t.Errorf("%v: %d rows are returned, %v, and %d of 3 are free", args, len(got), err, n)
+			}
+			_ = tx.Rollback()
+		}
+		tx := begin() // the control
+		rows, err := tx.QueryContext(t.Context(), query+" LIMIT 1 FOR UPDATE SKIP LOCKED", "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = rows.Close()
+		if n := free(); n != 1 {
+			t.Errorf("the control: %d of 3 are free", n)
+		}
+	})
+}
+
 // TestClaimsBySpatialIndexesAreRefused: MariaDB waits there for rows that others have locked.
 func TestClaimsBySpatialIndexesAreRefused(t *testing.T) {
 	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {

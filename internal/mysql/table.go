@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -61,11 +60,7 @@ type Table struct {
 	Partitioned bool
 	Columns     []string // those that are stored, short ones first
 	Spatial     []string // spatial indexes
-	Definition  string   // changes with the table, and not with its rows; empty for a view
 }
-
-// nextNumber changes with the rows of a table.
-var nextNumber = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
 
 // InspectTable reads SHOW CREATE TABLE, which finds temporary tables too. from is the table's name,
 // in backticks.
@@ -80,7 +75,6 @@ func InspectTable(ctx context.Context, db Conn, from string) (Table, error) {
 	if len(lines) == 1 {
 		_, t.View = lines[0]["View"]
 		t.read(lines[0]["Create Table"])
-		t.Definition = nextNumber.ReplaceAllString(lines[0]["Create Table"], "")
 	}
 	if t.View || t.Engine != "" {
 		return t, nil
@@ -89,7 +83,6 @@ func InspectTable(ctx context.Context, db Conn, from string) (Table, error) {
 	lines, err = ShowOf(ctx, db, "SELECT ENGINE AS named FROM information_schema.TABLES"+thisTable+" LIMIT 1", names(from)...)
 	if err == nil && len(lines) == 1 {
 		t.Engine = lines[0]["named"]
-		t.Definition += t.Engine
 	}
 	return t, err
 }
