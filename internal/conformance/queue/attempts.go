@@ -322,15 +322,15 @@ func (mainTests) ControlAZombieFinishes(t *testing.T, d *env) {
 
 // A heartbeat keeps a job for longer than the TTL.
 func (mainTests) TheLivingKeepTheirJobs(t *testing.T, d *env) {
-	q, other, held := d.open(t, queue.Options{TTL: time.Second}), d.open(t, queue.Options{}), newHolder(t)
+	q, other, held := d.open(t, queue.Options{TTL: 5 * time.Second}), d.open(t, queue.Options{}), newHolder(t)
 	handle(t, q, "note", held.obey)
 	work(t, q, queue.WorkerOptions{Rescue: -1})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 	held.has(t, 1)
 	first := d.Count(t, "SELECT max(beat) FROM dblock_member")
-	for d.Count(t, "SELECT max(beat) FROM dblock_member") < first+5 { // nearly two TTLs
+	for d.Count(t, "SELECT max(beat) FROM dblock_member") < first+4 { // more than the TTL
 		rescue(t, other, 0, 0)
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 	held.end <- nil
 	d.empty(t)

@@ -158,9 +158,9 @@ func (mainTests) TheHostMayExit(t *testing.T, d *env) { hostEndsBy(t, d, hostExi
 
 // workAmidPanics works until the process is killed. It prints when the jobs that are fine are done.
 func (e Queue) workAmidPanics(dsn string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	q, _, err := e.Open(ctx, dsn, queue.Options{TTL: 3 * time.Second, History: 1, Codec: hostCodec{},
+	q, _, err := e.Open(ctx, dsn, queue.Options{TTL: 10 * time.Second, History: 1, Codec: hostCodec{},
 		Log: slog.New(panickyLog{}), Observer: hostObserver()})
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (e Queue) workAmidPanics(dsn string) error {
 func hostEndsBy(t *testing.T, d *env, mode string) {
 	q := d.open(t, queue.Options{})
 	d.killed(t, q, queue.Task{Kind: "note", Args: 1}) // its job is to be rescued
-	cmd := exec.CommandContext(suite.Soon(t), os.Args[0])
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), hostDSN+"="+d.DSN, hostKind+"="+string(d.Kind), hostMode+"="+mode)
 	host := suite.StartChild(t, cmd)
 	host.Says(t, "all went on")

@@ -118,7 +118,7 @@ func (d *env) findsAClaim(t *testing.T, k int) {
 // worker finds it with a heartbeat, and the jobs run, but for those that were cancelled.
 func (mainTests) FindsAClaimThatItDoesNotKnow(t *testing.T, d *env) {
 	dropped := make(drops, 1000)
-	o := queue.Options{PollOnly: true, TTL: time.Second, Observer: dropped.observer(t)}
+	o := queue.Options{PollOnly: true, TTL: 5 * time.Second, Observer: dropped.observer(t)}
 	q, other, held := d.open(t, o), d.open(t, o), newHolder(t)
 	var did once
 	handle(t, q, "first", held.handle)
@@ -145,7 +145,7 @@ func (mainTests) FindsAClaimThatItDoesNotKnow(t *testing.T, d *env) {
 func (mainTests) AForgottenEndIsRepeated(t *testing.T, d *env) {
 	const jobs = 3
 	dialer, held := &faultconn.Dialer{}, newHolder(t)
-	q := d.openOn(t, dialer, queue.Options{TTL: 2 * time.Second})
+	q := d.openOn(t, dialer, queue.Options{TTL: 6 * time.Second})
 	handle(t, q, "note", held.handle)
 	tasks := repeat(jobs, queue.Task{Kind: "note"})
 	tasks[0].Unique = "k"

@@ -35,7 +35,7 @@ func (mainTests) CountsEachQueueApart(t *testing.T, d *env) {
 	const queues, each = 25, 3000
 	d.schedule(t, "q", queues, queues*each)
 	d.schedule(t, "z", 1, 10_500)
-	q := d.open(t, queue.Options{})
+	q := d.open(t, queue.Options{Timeout: time.Minute})
 	stats := suite.Must(q.Stats(t.Context()))(t)
 	assert.Len(t, stats.Queues, queues+1)
 	for _, q := range stats.Queues {

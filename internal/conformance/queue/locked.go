@@ -238,7 +238,7 @@ func (mainTests) ALockedJobStopsNoEnds(t *testing.T, d *env) {
 	ended("later jobs have ended", enqueue(t, q, repeat(others, queue.Task{Kind: "note"})...), 0)
 	assert.Equal(t, locked, d.standing(t, made[:locked]), "locked jobs")
 	if d.Kind != devdb.Postgres {
-		assert.LessOrEqual(t, most, int64(16), "sessions of a pool of 16")
+		assert.LessOrEqual(t, most, int64(20), "sessions: a pool of 16, and some that end")
 	}
 	release()
 	d.empty(t)
@@ -274,7 +274,7 @@ func (d *env) sessions(t *testing.T) int64 {
 // An open transaction has a group and a unique key locked. Calls of several keys that need one of
 // them wait. Calls with keys that sort before it and after it pass meanwhile.
 func (mainTests) ACallOfSeveralKeysStopsNobody(t *testing.T, d *env) {
-	const others, each = 20, 3
+	const others, each = 8, 3
 	q := d.open(t, queue.Options{Timeout: time.Minute})
 	tx, _ := d.beginWith(t, q, queue.Task{Kind: "note", Group: "m-locked"},
 		queue.Task{Kind: "note", Unique: "m-locked"})

@@ -123,7 +123,7 @@ func (mainTests) EffectsWithoutConnections(t *testing.T, d *env) {
 		<-open
 		return effect(ctx, tx, job)
 	}, queue.Timeout(-1))
-	handleTx(t, d, q, "hasty", effect, queue.Timeout(time.Second))
+	handleTx(t, d, q, "hasty", effect, queue.Timeout(5*time.Second))
 	made := enqueueMany(t, q, append(repeat(patient, queue.Task{Kind: "patient"}),
 		repeat(hasty, queue.Task{Kind: "hasty", Priority: 1})...))
 	work(t, q, queue.WorkerOptions{Concurrency: patient + hasty, Promote: 10 * time.Millisecond})
