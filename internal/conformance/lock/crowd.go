@@ -15,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-const crowdTTL = 6 * time.Second // a statement may take half of it, on a machine that is busy with other tests
+const crowdTTL = 15 * time.Second // a statement may take half of it, on a machine that is busy with other tests
 
 // crowdSize is how many leases a process holds, or callers wait.
 func crowdSize() int {

@@ -68,7 +68,7 @@ func (leaseTests) ARefusedGuardEndsTheLock(t *testing.T, v *env) {
 // the commit is never sent.
 func (leaseTests) NeverCommitsWhatIsLost(t *testing.T, v *env) {
 	write, count := v.written(t)
-	l := v.process(t, LeaseOptions{TTL: 2 * time.Second})
+	l := v.process(t, LeaseOptions{TTL: 6 * time.Second})
 	for range 2 {
 		lock := suite.Acquire(t, l, "k")
 		err := v.e.Guarded(t.Context(), l, lock, write, func() {

@@ -151,7 +151,7 @@ func (e Lease) toHold(cmd *exec.Cmd, dsn, key string, ttl time.Duration) *exec.C
 // nothing bounds: the lease of its dead holder is not taken over.
 func (leaseTests) EndsWhoStopsInAGuard(t *testing.T, v *env) {
 	_, written := v.written(t)
-	c := suite.StartChild(t, v.e.toHold(exec.CommandContext(t.Context(), os.Args[0]), v.DSN, guardedKey, 2*time.Second))
+	c := suite.StartChild(t, v.e.toHold(exec.CommandContext(t.Context(), os.Args[0]), v.DSN, guardedKey, 6*time.Second))
 	t.Cleanup(c.Kill)
 	c.Says(t, "holds")
 	require.NoError(t, suite.Suspend(c.Process))

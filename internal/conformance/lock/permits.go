@@ -195,18 +195,18 @@ func (leaseTests) FewerPermitsCountOneUnderWay(t *testing.T, v *env) {
 	releaseTogether(t, held)
 }
 
-// slowPermit makes each grant of a permit take a second at the server. The query that it returns
+// slowPermit makes each grant of a permit take 5 s at the server. The query that it returns
 // counts those under way.
 func (v *env) slowPermit(t *testing.T, slot int) (sleeping string) {
 	t.Helper()
 	const update = "BEFORE UPDATE ON dblock_permit FOR EACH ROW "
 	which := fmt.Sprintf("new.slot = %d AND new.handle IS NOT NULL", slot)
 	if v.Kind == devdb.Postgres {
-		v.Exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN new; END'")
+		v.Exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(5); RETURN new; END'")
 		v.Exec(t, "CREATE TRIGGER slow "+update+"WHEN ("+which+") EXECUTE FUNCTION slow()")
 		return "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
 	}
-	v.Exec(t, "CREATE TRIGGER slow "+update+"IF "+which+" THEN SET @slept = SLEEP(1); END IF")
+	v.Exec(t, "CREATE TRIGGER slow "+update+"IF "+which+" THEN SET @slept = SLEEP(5); END IF")
 	return "SELECT COUNT(*) FROM " + devdb.Processlist + " WHERE db = DATABASE() AND state = 'User sleep'"
 }
 

@@ -65,7 +65,7 @@ func (rowTests) RefusalsLeaveItUsable(t *testing.T, v *rowEnv) {
 func (rowTests) WaitsForTheirEnd(t *testing.T, v *rowEnv) {
 	other := v.tx(t)
 	require.NoError(t, other.LockRow(t.Context(), "seat", "id", 1, dblock.RowLock{}))
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	err := v.tx(t).LockRow(ctx, "seat", "id", 1, dblock.RowLock{})
 	assert.ErrorIs(t, isRowHeld(t, err), context.DeadlineExceeded)

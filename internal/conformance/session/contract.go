@@ -172,7 +172,7 @@ func (p *program) free(t *testing.T) {
 
 func (tests) TellsTheObserver(t *testing.T, s *env) {
 	observer, observed := suite.Observe()
-	l := s.process(t, SessionOptions{IdleTimeout: 3 * time.Second, Observer: observer})
+	l := s.process(t, SessionOptions{IdleTimeout: 9 * time.Second, Observer: observer})
 	lock := suite.Acquire(t, l, "k")
 	suite.IsTaken(t, l, "k")
 	suite.Release(t, lock)

@@ -103,7 +103,7 @@ func (s *env) servedAtServer(t *testing.T, a, b dblock.Locker) *dblock.Lock {
 }
 
 func (tests) TheLineEndsWithConns(t *testing.T, s *env) {
-	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{ServerQueue: true, IdleTimeout: 3 * time.Second})
+	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{ServerQueue: true, IdleTimeout: 9 * time.Second})
 	other := suite.Acquire(t, b, "other")
 	waited := s.servedAtServer(t, a, b)
 	s.endHolder(t, "k")
