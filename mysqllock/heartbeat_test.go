@@ -146,7 +146,7 @@ func TestALockedGapEndsNoLock(t *testing.T) {
 
 func (r rig) lockedGap(t *testing.T, table string) {
 	locker := func(o LeaseOptions) *LeaseLocker {
-		o.TTL = 2 * time.Second
+		o.TTL = 6 * time.Second
 		l, err := NewLeaseLocker(r.ctx, r.db, o)
 		r.ok(err)
 		t.Cleanup(func() {
@@ -166,7 +166,7 @@ func (r rig) lockedGap(t *testing.T, table string) {
 	var n int
 	r.ok(tx.QueryRowContext(r.ctx, "SELECT COUNT(*) FROM "+table+" FOR UPDATE").Scan(&n))
 	acquired := make(chan int, 10)
-	until := time.Now().Add(6 * time.Second)
+	until := time.Now().Add(8 * time.Second)
 	for i, acquire := range []func(context.Context, string) (*dblock.Lock, error){
 		func(ctx context.Context, key string) (*dblock.Lock, error) { return l.TryAcquire(ctx, key) },
 		func(ctx context.Context, key string) (*dblock.Lock, error) {

@@ -128,7 +128,7 @@ func TestAHeartbeatComesThrough(t *testing.T) {
 		busy, err := r.db.Conn(r.ctx)
 		r.ok(err)
 		defer busy.Close()
-		ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 		defer cancel()
 		if _, alive, err := r.Heartbeat(ctx, us.Member, time.Hour); err != nil || !alive {
 			r.Errorf("beat: %v, %v", alive, err)

@@ -39,7 +39,7 @@ func crowdOnSmallPool(t *testing.T, dsn string, conns int, serverQueue bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	var callers sync.WaitGroup
 	for i := range keys {
@@ -57,7 +57,7 @@ func crowdOnSmallPool(t *testing.T, dsn string, conns int, serverQueue bool) {
 		defer func() { _ = next.Release(context.Background()) }()
 	}
 	for range 3 {
-		query, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		query, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		var one int
 		if err := host.QueryRowContext(query, "SELECT 1").Scan(&one); err != nil {
 			t.Errorf("the host gets no connection of a pool of %d: %v", conns, err)

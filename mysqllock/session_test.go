@@ -58,7 +58,7 @@ func TestServerQueueWaitsThroughReadTimeout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config.ReadTimeout = 300 * time.Millisecond
+			config.ReadTimeout = 4 * time.Second
 			db, err := sql.Open("mysql", config.FormatDSN())
 			if err != nil {
 				t.Fatal(err)
@@ -70,7 +70,7 @@ func TestServerQueueWaitsThroughReadTimeout(t *testing.T) {
 				t.Fatal(err)
 			}
 			released := make(chan error, 1)
-			time.AfterFunc(time.Second, func() { released <- lock.Release(context.Background()) })
+			time.AfterFunc(6*time.Second, func() { released <- lock.Release(context.Background()) })
 			next, err := b.Acquire(t.Context(), "k")
 			if err != nil {
 				t.Errorf("Acquire returned %v", err)

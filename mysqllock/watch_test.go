@@ -114,13 +114,16 @@ func TestALongWaitIsWatched(t *testing.T) {
 				}
 				time.Sleep(longWait) // not for an event: too short only tests less
 				w.dialer.Arm(0, 0, nil)
-				time.Sleep(longWait)
-				sent := w.dialer.Writes()
-				r.Logf("%s: %d statements in %v", name, sent, longWait)
-				if watched := sent <= 6; watched != (name == "watched") {
-					r.Errorf("%s: %d statements in %v", name, sent, longWait)
-				}
 				began := time.Now()
+				time.Sleep(longWait)
+				sent, took := w.dialer.Writes(), time.Since(began)
+				r.Logf("%s: %d statements in %v", name, sent, took)
+				if name == "control" {
+					r.until("many statements", func() bool { return w.dialer.Writes() > 6 })
+				} else if sent > 6*int(took/longWait) {
+					r.Errorf("%s: %d statements in %v", name, sent, took)
+				}
+				began = time.Now()
 				r.ok(lock.Release(r.ctx))
 				lock = <-got
 				r.Logf("%s: had after %v", name, time.Since(began))
@@ -168,7 +171,7 @@ func TestAWatchUsesNoConnectionInVain(t *testing.T) {
 		r.until("a watch", func() bool { return len(r.watches()) == 1 })
 		began := time.Now()
 		r.ok(w.Close(r.ctx))
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 30*time.Second {
 			r.Errorf("closed after %v", took)
 		}
 		<-ended

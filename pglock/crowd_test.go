@@ -20,7 +20,7 @@ import (
 // connections, take no lock of the process, and keep no other call from a lock.
 func TestACrowdStopsNoOthers(t *testing.T) {
 	t.Parallel()
-	const crowd, ttl = 12, 2 * time.Second
+	const crowd, ttl = 12, 6 * time.Second
 	tests := map[string]func(t *testing.T, host *pgxpool.Pool, l *pglock.LeaseLocker, locks []*dblock.Lock) (end func()){
 		"Held while its table is locked": func(t *testing.T, host *pgxpool.Pool, l *pglock.LeaseLocker, _ []*dblock.Lock) func() {
 			tx, err := host.Begin(t.Context())
@@ -105,7 +105,7 @@ func TestACrowdStopsNoOthers(t *testing.T) {
 				locks = append(locks, lock)
 			}
 			end := begin(t, pool, l, locks)
-			for began := time.Now(); time.Since(began) < 2*ttl; {
+			for began := time.Now(); time.Since(began) < ttl+2*time.Second; {
 				other, err := l.Acquire(t.Context(), "other")
 				if err != nil {
 					t.Fatal(err)

@@ -29,7 +29,7 @@ func TestGuardedTxThatLosesItsLockInTheCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close(context.Background()) }()
-	lock, err := l.Acquire(ctx, "k", dblock.WithMaxHold(time.Second))
+	lock, err := l.Acquire(ctx, "k", dblock.WithMaxHold(5*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

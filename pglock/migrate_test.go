@@ -34,7 +34,7 @@ func TestMigrationLockerRefusesPoolers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = pooled.Close() }()
-	l, err := pglock.NewMigrationLocker(pglock.MigrationOptions{Name: "shop", Timeout: time.Second})
+	l, err := pglock.NewMigrationLocker(pglock.MigrationOptions{Name: "shop", Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestReleaseWithoutNotifications(t *testing.T) {
 }
 
 func releaseUnnotified(t *testing.T, pool *pgxpool.Pool, fair bool, keys []string, opts []dblock.Option) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var log logged
 	var locks [2]*pglock.LeaseLocker

@@ -80,7 +80,7 @@ func stuckGuard(t *testing.T, stop func(context.Context, *pgx.Conn), opts []dblo
 	}
 	stop(ctx, conn)
 	waits := false
-	for end := time.Now().Add(10 * time.Second); !waits && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !waits && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		query := "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND state = 'active' AND wait_event_type = 'Client')"
 		if err := pool.QueryRow(t.Context(), query, conn.PgConn().PID()).Scan(&waits); err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func stuckGuard(t *testing.T, stop func(context.Context, *pgx.Conn), opts []dblo
 	if _, err := pool.Exec(t.Context(), "DELETE FROM dblock_member"); err != nil { // its process is found dead
 		t.Fatal(err)
 	}
-	soon, end := context.WithTimeout(t.Context(), 15*time.Second)
+	soon, end := context.WithTimeout(t.Context(), 40*time.Second)
 	defer end()
 	if len(opts) > 0 && lock.Keys()[0] == "k" && fence.Mode == dblock.ModeShared {
 		opts = nil // a writer has to wait for the reader
