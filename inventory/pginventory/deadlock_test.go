@@ -135,7 +135,7 @@ func TestControlDeadlocks(t *testing.T) {
 func deadlocks(t *testing.T, url string, endSessions func()) (n int64) {
 	t.Helper()
 	endSessions()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 func TestALockedLimitStopsNoOtherCart(t *testing.T) {
 	t.Parallel()
 	pool := testdb.MigratedPostgres(t)
-	store, err := pginventory.New(t.Context(), pool, inventory.Options{Timeout: time.Second})
+	store, err := pginventory.New(t.Context(), pool, inventory.Options{Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestALockedLimitStopsNoOtherCart(t *testing.T) {
 				if _, err := store.ReserveAll(t.Context(), cart); err != nil {
 					t.Error(err)
 				}
-				time.Sleep(10 * time.Millisecond) // they come for a few times the timeout
+				time.Sleep(100 * time.Millisecond) // they come for a few times the timeout
 			}
 		})
 	}

@@ -39,7 +39,7 @@ func TestFaultsNoAnswerIsAheadOfTheStandby(t *testing.T) {
 	defer pool.Close()
 	_, err = migrations.Up(ctx, pool, migrations.Options{})
 	require.NoError(t, err)
-	store, err := pginventory.New(ctx, pool, inventory.Options{Timeout: 2 * time.Second})
+	store, err := pginventory.New(ctx, pool, inventory.Options{Timeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, store.Close(context.Background())) }()
 	calls := ofStandby(t, store, pool)
@@ -64,11 +64,11 @@ func TestFaultsNoAnswerIsAheadOfTheStandby(t *testing.T) {
 			+ (SELECT count(*) FROM dblock_adjustment WHERE adjustment_id = 'restocked')`).Scan(&visible))
 		return visible == 7
 	}
-	require.Eventually(t, seen, 10*time.Second, 10*time.Millisecond, "nothing that a call could answer is visible")
+	require.Eventually(t, seen, time.Minute, 10*time.Millisecond, "nothing that a call could answer is visible")
 	unknown(slices.Collect(maps.Keys(calls))...)
 	require.NoError(t, standby.Thaw())
 	for name, call := range calls {
-		assert.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, call(), name) }, 10*time.Second, 10*time.Millisecond)
+		assert.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, call(), name) }, time.Minute, 10*time.Millisecond)
 	}
 }
 
@@ -86,7 +86,7 @@ func ofStandby(t *testing.T, store *inventory.Store, pool *pgxpool.Pool) map[str
 	}
 	inTx := func(r inventory.Request) func() error {
 		return func() error {
-			within, cancel := context.WithTimeout(ctx, 2*time.Second)
+			within, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			tx, err := pool.Begin(within)
 			if err != nil {

@@ -25,7 +25,7 @@ func TestForgottenEndsBehindAPooler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pooled.Close()
-	q, err := pgqueue.New(t.Context(), pooled, queue.Options{TTL: 2 * time.Second})
+	q, err := pgqueue.New(t.Context(), pooled, queue.Options{TTL: 6 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 func TestALostAttemptCounts(t *testing.T) {
 	t.Parallel()
 	host := testdb.MigratedPostgres(t)
-	q, err := pgqueue.New(t.Context(), host, queue.Options{TTL: 2 * time.Second})
+	q, err := pgqueue.New(t.Context(), host, queue.Options{TTL: 6 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

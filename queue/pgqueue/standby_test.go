@@ -53,7 +53,7 @@ func TestFaultsNoJobIsAheadOfTheStandby(t *testing.T) {
 	require.Eventually(t, func() (is bool) {
 		require.NoError(t, pool.QueryRow(ctx, "SELECT count(*) = 4 FROM dblock_queue_job").Scan(&is))
 		return is
-	}, 10*time.Second, 10*time.Millisecond, "no job that a call could answer with is visible")
+	}, time.Minute, 10*time.Millisecond, "no job that a call could answer with is visible")
 	_, err = q.Enqueue(ctx, unique)
 	assert.ErrorIs(t, err, dblock.ErrOutcomeUnknown)
 	var dup *queue.DuplicateError
@@ -63,5 +63,5 @@ func TestFaultsNoJobIsAheadOfTheStandby(t *testing.T) {
 	assert.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, err := q.Enqueue(ctx, unique)
 		assert.ErrorAs(c, err, &dup)
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
