@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -147,13 +148,26 @@ func TestLockRunsACommand(t *testing.T) {
 	})
 }
 
+// untilExists waits for a file, which a shell makes once it has set its trap.
+func untilExists(t *testing.T, file string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("the command has not begun: %v", err)
+		}
+	}
+}
+
 // TestLockEndsTheCommandWhenTheLockIsLost: another process would run it beside us.
 func TestLockEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
-		ended := make(chan result, 1)
+		ended, trapped := make(chan result, 1), filepath.Join(t.TempDir(), "trapped")
 		go func() {
-			ended <- invoke(t, "", "lock", database, "--ttl=3s", "k", "--", "sh", "-c", "trap 'echo asked; exit 3' TERM; while :; do sleep 0.05; done")
+			ended <- invoke(t, "", "lock", database, "--ttl=10s", "k", "--", "sh", "-c",
+				"trap 'echo asked; exit 3' TERM; : > \"$1\"; while :; do sleep 0.05; done", "sh", trapped)
 		}()
 		db, err := databaseFlags{Database: strings.TrimPrefix(database, "--database=")}.open()
 		if err != nil {
@@ -170,7 +184,7 @@ func TestLockEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 			default:
 			}
 		}
-		time.Sleep(200 * time.Millisecond) // the shell sets its trap
+		untilExists(t, trapped)
 		if _, err := db.ExecContext(t.Context(), "DELETE FROM dblock_member"); err != nil {
 			t.Fatal(err)
 		}
@@ -185,9 +199,10 @@ func TestLockEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 func TestLockEndsTheCommandAfterUnlock(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
-		ended := make(chan result, 1)
+		ended, trapped := make(chan result, 1), filepath.Join(t.TempDir(), "trapped")
 		go func() {
-			ended <- invoke(t, "", "lock", database, "--ttl=3s", "k", "--", "sh", "-c", "trap 'echo asked; exit 0' TERM; while :; do sleep 0.05; done")
+			ended <- invoke(t, "", "lock", database, "--ttl=10s", "k", "--", "sh", "-c",
+				"trap 'echo asked; exit 0' TERM; : > \"$1\"; while :; do sleep 0.05; done", "sh", trapped)
 		}()
 		var list []shownLock
 		for len(list) == 0 {
@@ -195,14 +210,14 @@ func TestLockEndsTheCommandAfterUnlock(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(200 * time.Millisecond) // the shell sets its trap
+		untilExists(t, trapped)
 		invoke(t, "", "unlock", "k", fmt.Sprint("--token=", list[0].Token), database).want(t, 0, "released k")
 		select {
 		case r := <-ended:
 			if r.code == 0 || !strings.Contains(r.err, "taken away") || r.out != "asked\n" {
 				t.Errorf("%+v", r)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the command runs on")
 		}
 	})
