@@ -223,7 +223,7 @@ func TestBusy(t *testing.T) {
 		}
 		e.wantTables("", nil)
 		// The control: another schema has another lock.
-		e.up(migrations.Options{Schema: e.freshSchema(), LockTimeout: 50 * time.Millisecond})
+		e.up(migrations.Options{Schema: e.freshSchema(), LockTimeout: time.Minute})
 		e.must(l.SessionUnlock(t.Context(), holder))
 		e.up(migrations.Options{})
 	})

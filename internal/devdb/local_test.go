@@ -97,7 +97,7 @@ func dropEndsSessions(t *testing.T, s *Server) {
 	execute(t, s.Kind, dsn, "CREATE TABLE t (a int)")
 	leave := openTransaction(t, s.Kind, dsn)
 	defer leave()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := drop(ctx); err != nil {
 		t.Error(err)

@@ -95,13 +95,13 @@ func TestOneSessionAtATime(t *testing.T) {
 		// Locks that store local times let both in here.
 		b.exec(first, "SET timezone = 'UTC'", "SET time_zone = '+00:00'")
 		b.exec(second, "SET timezone = 'Asia/Tokyo'", "SET time_zone = '+09:00'")
-		l := b.locker(b.schema, short)
+		l := b.locker(b.schema, 0)
 		b.must(l.SessionLock(b.Context(), first))
-		if err := l.SessionLock(b.Context(), second); !errors.Is(err, dblock.ErrBusy) {
+		if err := b.locker(b.schema, short).SessionLock(b.Context(), second); !errors.Is(err, dblock.ErrBusy) {
 			b.Errorf("the second session got %v, want ErrBusy", err)
 		}
 		// The control: it is the name that excludes.
-		other := b.locker(b.schema+"2", short)
+		other := b.locker(b.schema+"2", 0)
 		b.must(other.SessionLock(b.Context(), second))
 		b.must(other.SessionUnlock(b.Context(), second))
 
@@ -221,10 +221,9 @@ func TestUnlockBesideAnOpenTransaction(t *testing.T) {
 func TestPooledSessionKeepsTheLock(t *testing.T) {
 	each(t, func(b bench) {
 		first, second := b.conn(), b.conn()
-		l := b.locker(b.schema, short)
-		b.must(l.SessionLock(b.Context(), first))
+		b.must(b.locker(b.schema, 0).SessionLock(b.Context(), first))
 		b.must(first.Close())
-		if err := l.SessionLock(b.Context(), second); !errors.Is(err, dblock.ErrBusy) {
+		if err := b.locker(b.schema, short).SessionLock(b.Context(), second); !errors.Is(err, dblock.ErrBusy) {
 			b.Errorf("got %v, want ErrBusy", err)
 		}
 	})
@@ -259,10 +258,10 @@ func TestKilledSessionFreesTheLock(t *testing.T) {
 func TestASharedSessionIsRefused(t *testing.T) {
 	each(t, func(b bench) {
 		conn := b.conn()
-		if err := b.locker(b.schema, short).SessionLock(b.Context(), conn); err != nil {
+		if err := b.locker(b.schema, 0).SessionLock(b.Context(), conn); err != nil {
 			b.Fatal(err)
 		}
-		if err := b.locker(b.schema, short).SessionLock(b.Context(), conn); !errors.Is(err, dblock.ErrUnsupported) {
+		if err := b.locker(b.schema, 0).SessionLock(b.Context(), conn); !errors.Is(err, dblock.ErrUnsupported) {
 			b.Errorf("the same session again: %v", err)
 		}
 		// That connection was closed, with its lock.

@@ -42,7 +42,7 @@ func TestASilentNetworkHoldsNoTransaction(t *testing.T) {
 				tx.Return(func() {})
 			}},
 			"it is checked and committed": {at: "COMMIT", end: func(ctx context.Context, _ func(), tx *mysql.Tx) {
-				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // the check is answered
 				defer cancel()
 				checked, err := tx.CheckAndCommit(ctx)
 				assert.True(t, checked)
