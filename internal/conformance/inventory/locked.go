@@ -81,8 +81,7 @@ func (s *env) lockedSKUsLeaveTheRest(t *testing.T, locked, waiters int) {
 // SessionsStayWithinThePool has callers give up soon on SKUs that are locked, again and again. The
 // server keeps no session for each of them.
 func (ownTests) SessionsStayWithinThePool(t *testing.T, e Inventory) {
-	s := e.env(t, inventory.Options{})
-	skus := named("held", 20)
+	s, skus := e.env(t, inventory.Options{}), named("held", 20)
 	s.stock(t, "free", 20)
 	for _, sku := range skus {
 		s.stock(t, sku, 1)
@@ -108,6 +107,7 @@ func (ownTests) SessionsStayWithinThePool(t *testing.T, e Inventory) {
 	sellsTo(t, s.Store, ordersOf("free", 20, "free"))
 	assert.LessOrEqual(t, most, int64(80), "sessions of the server: a pool of 64, and some that end")
 	letGo()
+	assert.NoError(t, s.Close(t.Context())) // what was sent for callers that gave up has ended
 }
 
 func (mergeTests) KeysOpenElsewhereStallNobody(t *testing.T, s *env) {
