@@ -73,8 +73,8 @@ type SessionOptions struct {
 // ping finds out, and before IdleTimeout has passed in any case. In between another process may
 // have the lock: what must not go wrong then needs a LeaseLocker and its guard.
 //
-// Release waits for the server's answer for one second at most. It returns a *dblock.LostError
-// unless the server confirms that the lock was held until then.
+// Release waits for the server's answer for a tenth of IdleTimeout at most, but for 1 to 10 s. It
+// returns a *dblock.LostError unless the server confirms that the lock was held until then.
 type SessionLocker struct{ locker *session.Locker }
 
 var _ dblock.Locker = (*SessionLocker)(nil)

@@ -108,10 +108,6 @@ func (h *hold) lose(why dblock.Reason) {
 	}
 }
 
-// longestRelease bounds the wait of a release for its answer. A release that takes longer goes on
-// in the background.
-const longestRelease = time.Second
-
 // Release ends the hold. Unless the server confirms that it was held until now, the lock is lost.
 func (h *hold) Release(context.Context, bool) error {
 	mu := &h.slots.mu
@@ -184,7 +180,7 @@ func (h *hold) releaseSession() (held bool) {
 		h.session.lose(dblock.ReasonClosed)
 	})
 	h.slots.mu.Unlock()
-	timer := time.NewTimer(longestRelease)
+	timer := time.NewTimer(h.slots.o.longestRelease())
 	defer timer.Stop()
 	select {
 	case held = <-answer:

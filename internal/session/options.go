@@ -73,6 +73,12 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 // margin is how much earlier than the server a process considers a silent connection lost.
 func (o Options) margin() time.Duration { return o.IdleTimeout / 10 }
 
+// longestRelease bounds the wait of a release for its answer. A release that takes longer goes on
+// in the background.
+func (o Options) longestRelease() time.Duration {
+	return min(max(o.IdleTimeout/10, time.Second), 10*time.Second)
+}
+
 // CheckNamespace refuses invalid namespaces. Raw, an option of that name, excludes one.
 func CheckNamespace(namespace string, raw bool, option string) error {
 	const field = "SessionOptions.Namespace"

@@ -157,7 +157,7 @@ func TestALateAnswerWakesNobodyElse(t *testing.T) {
 		lock := acquire(t, l, "k")
 		s.strike(func(_ *conn, steps []session.Step) (bool, error) {
 			if steps[0].ID == "k" {
-				time.Sleep(20 * time.Second)
+				time.Sleep(30 * time.Second)
 			}
 			return false, nil
 		})

@@ -92,7 +92,7 @@ func (sl *slots) send(ctx context.Context, r *request) error {
 func (sl *slots) awaitReply(ctx context.Context, r *request) error {
 	var late <-chan time.Time
 	if r.release {
-		timer := time.NewTimer(longestRelease)
+		timer := time.NewTimer(sl.o.longestRelease())
 		defer timer.Stop()
 		late = timer.C
 	}
