@@ -30,7 +30,7 @@ const (
 	maxMergedBytes = 16 << 10 // of payload in one of them
 
 	insertTries = 10 // after conflicts
-	plainTries  = 3  // of calls that are sent apart then
+	batchTries  = 3  // of a statement that may be divided then
 )
 
 // Enqueue enqueues a task. Calls that come while another one is under way share a statement. If
@@ -170,17 +170,17 @@ func weight(jobs []driver.Insert) (n int) {
 }
 
 // insert enqueues jobs, within Options.Timeout. It waits so long for the row of a key that another
-// transaction has locked; 0: as long as that. If plain, jobs that meet conflicts again and again
-// count as locked, too.
-func (e *enqueuer) insert(ctx context.Context, jobs []driver.Insert, wait time.Duration, plain bool) ([]driver.Duplicate, error) {
+// transaction has locked; 0: as long as that. Else jobs that have met so many conflicts count as
+// locked, too.
+func (e *enqueuer) insert(ctx context.Context, jobs []driver.Insert, wait time.Duration, tries int) ([]driver.Duplicate, error) {
 	return oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) {
-		return e.insertDistinct(ctx, jobs, wait, plain)
+		return e.insertDistinct(ctx, jobs, wait, tries)
 	})
 }
 
 // insertDistinct is insert for jobs of which no two have the same unique key.
 func (e *enqueuer) insertDistinct(
-	ctx context.Context, jobs []driver.Insert, wait time.Duration, plain bool,
+	ctx context.Context, jobs []driver.Insert, wait time.Duration, tries int,
 ) ([]driver.Duplicate, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
@@ -190,8 +190,8 @@ func (e *enqueuer) insertDistinct(
 			return dups, nil
 		}
 		is := e.db.classify(err)
-		if wait > 0 && e.db.driver.IsLocked(err) || plain && is == sqlerr.Retryable && n == plainTries {
-			return nil, &keyLockedError{err}
+		if wait > 0 && (e.db.driver.IsLocked(err) || is == sqlerr.Retryable && n >= tries) {
+			return nil, &keyLockedError{err, is == sqlerr.Retryable}
 		}
 		if is == sqlerr.Retryable && n < insertTries && pace.Sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) == nil {
 			continue

@@ -48,9 +48,12 @@ const (
 	// not wait.
 	plainWait = 50 * time.Millisecond
 
-	// How long a queue counts as stuck at least. If that ended while its rows are locked, calls for
-	// other queues would wait again until it is found.
-	stuckFor = time.Minute
+	// A queue counts as stuck for several times as long as a statement waited for it, so that calls
+	// for other queues wait for a small part of their time if it is found stuck again each time. It
+	// counts for twice as long if it is found again soon.
+	stuckTimes    = 20
+	shortestStuck = time.Second
+	longestStuck  = time.Minute
 )
 
 // noLane is the lane of calls that lock no key.
@@ -124,8 +127,12 @@ func (e *enqueuer) makeQueues() {
 	e.keyed = batch.New(keyed)
 }
 
-// keyLockedError is how a statement ends that did not wait for a locked key.
-type keyLockedError struct{ error }
+// keyLockedError is how a statement ends that did not wait for a locked key, or did not repeat
+// itself after conflicts.
+type keyLockedError struct {
+	error
+	conflict bool
+}
 
 func (e *keyLockedError) Unwrap() error { return e.error }
 
@@ -184,8 +191,21 @@ func (e *enqueuer) insertAll(
 type insertion struct {
 	sqlerr.Trial
 	began time.Time
-	plain bool  // calls that find a row locked are to be sent apart
-	busy  error // of one that has waited for the key of all: no other one waits as long
+	plain bool // calls that find a row locked are to be sent apart
+
+	// A statement has met conflicts again and again. No part of it is repeated.
+	met bool
+
+	took time.Duration // by the last statement that found a row locked
+	busy error         // of one that has waited for the key of all: no other one waits as long
+}
+
+// tries is how often a statement is sent that meets conflicts.
+func (in *insertion) tries() int {
+	if in.met {
+		return 1
+	}
+	return batchTries
 }
 
 // insertCalls runs one statement, and more if that fails because of some of the calls.
@@ -206,22 +226,28 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 			jobs = append(jobs, c.jobs...)
 		}
 	}
-	dups, err := e.insert(ctx, jobs, wait, in.plain)
+	sent := time.Now()
+	dups, err := e.insert(ctx, jobs, wait, in.tries())
 	var locked *keyLockedError
+	isLocked := errors.As(err, &locked)
+	if isLocked {
+		in.met, in.took = in.met || locked.conflict, time.Since(sent)
+	}
 	from, to := 0, 0
 	switch {
 	case err == nil:
 		in.Worked()
-	case errors.As(err, &locked) && hasKeys(calls):
+	case isLocked && hasKeys(calls):
 		slices.SortStableFunc(calls, func(a, b *keyedResult) int { return cmp.Compare(a.needs(), b.needs()) })
 		if to = divide(calls); to == len(calls) {
 			for _, c := range calls {
 				c.waits()
+				c.Err = e.whyLocked(locked)
 			}
 			return
 		}
-	case errors.As(err, &locked):
-		e.insertApart(ctx, calls, wait, in)
+	case isLocked:
+		e.insertApart(ctx, calls, wait, in, e.whyLocked(locked))
 		return
 	case wait == 0 && e.db.classify(err) == sqlerr.Busy:
 		in.busy = err
@@ -241,24 +267,24 @@ func (e *enqueuer) insertCalls(ctx context.Context, calls []*keyedResult, wait t
 // insertApart enqueues tasks without keys after a statement for all of them that waited: those for
 // each queue in statements of their own. If all are for one queue, that is stuck: they are divided
 // until a few wait in lanes of their own.
-func (e *enqueuer) insertApart(ctx context.Context, calls []*keyedResult, wait time.Duration, in *insertion) {
+func (e *enqueuer) insertApart(ctx context.Context, calls []*keyedResult, wait time.Duration, in *insertion, why error) {
 	one := calls[0].needs()
 	if slices.ContainsFunc(calls, func(c *keyedResult) bool { return c.needs() != one }) {
 		for _, c := range ofEachQueue(calls, (*keyedResult).needs, e.o.Timeout, func(_ string, calls []*keyedResult) {
-			e.insertCalls(ctx, calls, wait, &insertion{began: in.began, plain: in.plain})
+			e.insertCalls(ctx, calls, wait, &insertion{began: in.began, plain: in.plain, met: in.met})
 		}) {
-			c.isStuck(in)
+			c.isStuck(in, why)
 		}
 		return
 	}
-	e.stuck.add(one, time.Now().Add(max(e.o.Timeout, stuckFor)))
+	e.stuck.add(one, in.took)
 	if half := len(calls) / 2; !in.plain && len(calls) > lastFew && time.Since(in.began) < e.o.Timeout {
 		e.insertCalls(ctx, calls[:half], wait, in)
 		e.insertCalls(ctx, calls[half:], wait, in)
 		return
 	}
 	for _, c := range calls {
-		c.isStuck(in)
+		c.isStuck(in, why)
 	}
 }
 
@@ -288,19 +314,36 @@ func (c keyedCall) needs() string {
 }
 
 // stuckQueues are queues, or several queues of one call, of which a statement of tasks without keys
-// waited, until when they count.
+// waited, and how long they count.
 type stuckQueues struct {
 	mu    sync.Mutex
-	until map[string]time.Time
+	found map[string]stuckTime
 }
 
-func (s *stuckQueues) add(queue string, until time.Time) {
+type stuckTime struct {
+	at    time.Time // when a statement last waited
+	lasts time.Duration
+}
+
+func (s stuckTime) is(now time.Time) bool { return now.Before(s.at.Add(s.lasts)) }
+
+func (s stuckTime) isRecent(now time.Time) bool { return now.Before(s.at.Add(2 * s.lasts)) }
+
+func (s *stuckQueues) add(queue string, waited time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.until == nil {
-		s.until = make(map[string]time.Time)
+	now := time.Now()
+	lasts := max(stuckTimes*waited, shortestStuck)
+	switch old, has := s.found[queue]; {
+	case has && old.is(now):
+		lasts = max(lasts, old.lasts)
+	case has && old.isRecent(now):
+		lasts = max(lasts, 2*old.lasts)
 	}
-	s.until[queue] = until
+	if s.found == nil {
+		s.found = make(map[string]stuckTime)
+	}
+	s.found[queue] = stuckTime{now, min(lasts, longestStuck)}
 }
 
 // has reports whether a call has tasks of such a queue, or is for the same queues as one that
@@ -309,12 +352,12 @@ func (s *stuckQueues) has(c keyedCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(s.until, func(_ string, until time.Time) bool { return until.Before(now) })
-	if len(s.until) == 0 {
+	maps.DeleteFunc(s.found, func(_ string, of stuckTime) bool { return !of.isRecent(now) })
+	if len(s.found) == 0 {
 		return false
 	}
-	isStuck := func(j driver.Insert) bool { return !s.until[j.Queue].IsZero() }
-	return !s.until[c.needs()].IsZero() || slices.ContainsFunc(c.jobs, isStuck)
+	isStuck := func(j driver.Insert) bool { return s.found[j.Queue].is(now) }
+	return s.found[c.needs()].is(now) || slices.ContainsFunc(c.jobs, isStuck)
 }
 
 // divide returns where calls are divided, which are sorted by what they need: in the middle, or
@@ -343,12 +386,21 @@ func (c *keyedResult) waits() {
 }
 
 // isStuck has a call without keys wait: in its lane, or apart.
-func (c *keyedResult) isStuck(in *insertion) {
+func (c *keyedResult) isStuck(in *insertion, why error) {
 	if in.plain {
 		c.Err = errStuck
 	} else {
 		c.waits()
+		c.Err = why
 	}
+}
+
+// whyLocked is the error of a call that waited for too long, if it is known.
+func (e *enqueuer) whyLocked(err *keyLockedError) error {
+	if !err.conflict {
+		return nil
+	}
+	return e.db.explain(err.error, "enqueuing")
 }
 
 // severalLane is the lane of calls of several keys that need not wait.

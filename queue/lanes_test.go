@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/batch"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/driver"
 )
@@ -207,7 +208,7 @@ func TestLargeCallsQueueWithoutATime(t *testing.T) {
 			t.Errorf("%d of %d are refused: %v", len(errs), 2*calls, errs)
 		}
 		errs = together(calls, func() error {
-			_, err := q.insert(t.Context(), callOf("").jobs, 0, false)
+			_, err := q.insert(t.Context(), callOf("").jobs, 0, 1)
 			return err
 		})
 		if len(errs) == 0 {
@@ -493,20 +494,39 @@ func (*conflictQueue) IsLocked(error) bool         { return false }
 func (*conflictQueue) Classify(error) sqlerr.Class { return sqlerr.Retryable }
 
 // TestConflictsOfAQueueStopNoOther: ten tasks a second meet them, each time that they are sent. In
-// the control they share statements.
+// the control statements are repeated, and not divided.
 func TestConflictsOfAQueueStopNoOther(t *testing.T) {
 	t.Parallel()
-	for _, apart := range []bool{true, false} {
+	for name, key := range map[string]func(n int64) string{
+		"plain":   func(int64) string { return "" },
+		"keyed":   func(n int64) string { return fmt.Sprint(n) },
+		"control": func(int64) string { return "" },
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			const timeout = 10 * time.Second
 			q := &enqueuer{db: newStatements(&conflictQueue{}, timeout), o: &Options{Timeout: timeout, MaxQueue: 1000}}
 			q.makeQueues()
-			send := q.apart.Do
-			if apart {
-				send = q.sendPlain
+			if name == "control" {
+				q.plain = batch.New(batch.Options[keyedCall, []driver.Duplicate]{
+					MaxQueue: 1000, PerKey: 2, MaxInFlight: 2, Key: keyedCall.key, MaxBatch: maxMerged,
+					Run: func(ctx context.Context, calls []keyedCall, _ bool) ([]batch.Result[[]driver.Duplicate], error) {
+						var jobs []driver.Insert
+						for _, c := range calls {
+							jobs = append(jobs, c.jobs...)
+						}
+						_, err := q.insert(ctx, jobs, 0, insertTries)
+						return make([]batch.Result[[]driver.Duplicate], len(calls)), err
+					},
+				})
 			}
+			var made atomic.Int64
 			call := func(queue string) error {
-				c, _ := newKeyedCall([]driver.Insert{{Kind: "k", Queue: queue}})
+				n := made.Add(1)
+				c, _ := newKeyedCall([]driver.Insert{{Kind: "k", Queue: queue, ID: driver.ID{byte(n >> 8), byte(n)}, Unique: key(n)}})
+				send := q.sendPlain
+				if key(n) != "" {
+					send = q.keyed.Do
+				}
 				_, err := send(t.Context(), c)
 				return err
 			}
@@ -520,7 +540,7 @@ func TestConflictsOfAQueueStopNoOther(t *testing.T) {
 				})
 				all.Go(func() {
 					began := time.Now()
-					if err := call("b"); err != nil && apart {
+					if err := call("b"); err != nil && name != "control" {
 						t.Error(err)
 					}
 					for took := int64(time.Since(began)); ; {
@@ -532,8 +552,8 @@ func TestConflictsOfAQueueStopNoOther(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			all.Wait()
-			if took := time.Duration(longest.Load()); took < time.Second != apart {
-				t.Errorf("apart: %v: a task of another queue took up to %v", apart, took)
+			if took := time.Duration(longest.Load()); took > 200*time.Millisecond != (name == "control") {
+				t.Errorf("%s: a task of another queue took up to %v", name, took)
 			}
 		})
 	}
@@ -559,7 +579,40 @@ func TestACallOfSeveralQueuesBlamesNone(t *testing.T) {
 			t.Error(err)
 		}
 		if !q.stuck.has(of("a", "b", "b")) || q.stuck.has(of("b")) || q.stuck.has(of("b", "c")) {
-			t.Errorf("stuck are %v", q.stuck.until)
+			t.Errorf("stuck are %v", q.stuck.found)
+		}
+	})
+}
+
+// TestAQueueCountsAsStuckForAWhile: after a short wait for a second, for twice as long if it is
+// found again soon, and for a minute at most.
+func TestAQueueCountsAsStuckForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s stuckQueues
+		c, _ := newKeyedCall([]driver.Insert{{Kind: "k", Queue: "a"}})
+		lasts := func() time.Duration {
+			began := time.Now()
+			for s.has(c) {
+				time.Sleep(time.Millisecond)
+			}
+			return time.Since(began)
+		}
+		s.add("a", time.Millisecond)
+		if took := lasts(); took != time.Second {
+			t.Errorf("after a short wait it lasts for %v", took)
+		}
+		for _, want := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
+			s.add("a", time.Millisecond)
+			if took := lasts(); took != want*time.Second {
+				t.Errorf("found again it lasts for %v, want %d s", took, want)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		s.add("a", time.Second)
+		s.add("a", time.Millisecond)
+		if took := lasts(); took != 20*time.Second {
+			t.Errorf("after a second's wait it lasts for %v", took)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -232,7 +233,7 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division)
 		case !results[i].Alone:
 			q.deliver(c, results[i])
 		case q.isLate(c), c.alone && q.o.MaxWait == 0:
-			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
+			q.deliver(c, Result[A]{Err: cmp.Or(results[i].Err, q.stayedLocked(c.lane.key))})
 		case c.settled.Load(): // its caller has left, and nothing was decided
 			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
 		default:

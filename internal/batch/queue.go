@@ -87,8 +87,8 @@ type Options[Q, A any] struct {
 // Result is what Run says of one request; Late receives Value and Err only.
 type Result[A any] struct {
 	Value A
-	Err   error
-	Alone bool // nothing was decided: ask again, in a statement that carries no other key
+	Err   error // with Alone: that of a request that is not asked again; default: it stayed locked
+	Alone bool  // nothing was decided: ask again, in a statement that carries no other key
 
 	// Behind, with Alone, is the key in whose lane the request waits: what was locked. Default: its
 	// own.
@@ -296,7 +296,7 @@ func (q *Queue[Q, A]) runSingle(ctx context.Context, t *inFlight[Q, A], req Q, r
 		again = q.call(req, l)
 		again.behind, again.since = results[0].Behind, began
 	case results[0].Alone:
-		reply(Result[A]{Err: q.stayedLocked(l.key)})
+		reply(Result[A]{Err: cmp.Or(results[0].Err, q.stayedLocked(l.key))})
 	default:
 		reply(results[0])
 	}
