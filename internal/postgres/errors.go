@@ -128,8 +128,14 @@ func IsDead(err error) bool { return IsBroken(err) && !errors.As(err, new(*pgcon
 func IsLocked(err error) bool { return Code(err) == codeLockNotAvailable }
 
 // IsConflict reports that the server rolled the transaction back, or asks for it, for the sake of
-// others: all of it may be run again.
-func IsConflict(err error) bool { return IsUnserializable(err) || IsDeadlock(err) }
+// others: all of it may be run again. A migration that altered a table of a prepared statement is
+// one of these others.
+func IsConflict(err error) bool { return IsUnserializable(err) || IsDeadlock(err) || isStalePlan(err) }
+
+func isStalePlan(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Routine == stalePlan
+}
 
 // IsDeadlock reports that transactions waited for each other, and this one was chosen to end.
 func IsDeadlock(err error) bool { return Code(err) == codeDeadlockDetected }
