@@ -25,7 +25,8 @@ const (
 
 // Promote makes the jobs ready whose time has come, of all queues, and returns how many. Workers do
 // so by themselves (WorkerOptions.Promote). Jobs that another transaction has locked, and others of
-// their queues, are tried for three seconds: the next call promotes the rest.
+// their queues, are tried for about three seconds: the next call promotes the rest. On Postgres the
+// call passes over jobs that another promotion has under way.
 //
 // Errors: that of the first job that the server refuses; dblock.ErrBusy or ErrConflict, if jobs
 // stay locked; ctx's; and those of the database. The others are promoted all the same.

@@ -25,11 +25,9 @@ func (patientTests) ALockedSKUDoesNotStallTheRest(t *testing.T, s *env) {
 	release := s.lockSKUs(t, []string{"locked"})
 	o := s.o
 	o.Timeout = 300 * time.Millisecond
-	assert.ErrorIs(t, suite.Second(s.open(t, o).Reserve(t.Context(), order("hasty", "locked", 1))), dblock.ErrBusy)
-	var mixed []inventory.Request
-	for i := range 100 {
-		mixed = append(mixed, order(fmt.Sprintf("order-%d", i), []string{"locked", "free"}[i%2], 1))
-	}
+	hasty := func() error { return suite.Second(s.open(t, o).Reserve(t.Context(), order("hasty", "locked", 1))) }
+	suite.Until(t, "it is busy", func() bool { return errors.Is(hasty(), dblock.ErrBusy) })
+	mixed := append(ordersOf("order-l", 50, "locked"), ordersOf("order-f", 50, "free")...)
 	ends := suite.Begin(func() ([]requestResult, error) { return crowd(t.Context(), s.Store, mixed), nil })
 	for _, r := range ordersOf("late", 100, "free") {
 		s.sells(t, r)
