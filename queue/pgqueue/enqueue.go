@@ -55,7 +55,11 @@ func (d *database) Enqueue(ctx context.Context, r *driver.EnqueueRequest) (dups 
 		return d.enqueueOn(ctx, d.OnHost(tx), copier, r.Jobs, channel)
 	}
 	if !driver.HasKeys(r.Jobs) && len(r.Jobs) < copyFrom {
-		return nil, d.insert(ctx, d.db, r.Jobs, silent, r.Wait)
+		wait := r.Wait
+		if deadline, has := ctx.Deadline(); has && wait == 0 { // the server says that it wrote nothing; an end of ctx would not
+			wait = max(time.Millisecond, time.Until(deadline)*9/10)
+		}
+		return nil, d.insert(ctx, d.db, r.Jobs, silent, wait)
 	}
 	err = postgres.InTx(ctx, d.pool, r.Wait, func(tx pgx.Tx) (commit bool, err error) {
 		dups, err = d.enqueueOn(ctx, d.On(tx), tx, r.Jobs, silent)

@@ -92,3 +92,35 @@ func TestALockedTablePutsOffNoJob(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestATaskThatATriggerHoldsUpIsBusy: nothing was written, and the error says so.
+func TestATaskThatATriggerHoldsUpIsBusy(t *testing.T) {
+	t.Parallel()
+	host, ctx := testdb.MigratedPostgres(t), t.Context()
+	if _, err := host.Exec(ctx, `CREATE TABLE gate AS SELECT 1 AS id;
+		CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM FROM gate FOR UPDATE; RETURN NEW; END';
+		CREATE TRIGGER wait AFTER INSERT ON dblock_queue_job FOR EACH ROW EXECUTE FUNCTION wait()`); err != nil {
+		t.Fatal(err)
+	}
+	q, err := pgqueue.New(ctx, host, queue.Options{Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := host.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, "SELECT FROM gate FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Enqueue(ctx, queue.Task{Kind: "mail"}); !errors.Is(err, dblock.ErrBusy) {
+		t.Errorf("Enqueue while a trigger waits: %v", err)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
