@@ -65,7 +65,7 @@ func Claim[T any](
 	}
 	rows, err := run(forced(query, index))
 	if index != "" && mysql.ErrorNumber(err) == mysql.WrongUsage { // with USE INDEX
-		verdicts.put("claim: "+query, access{named: true})
+		verdicts.put(claimKey(query), access{named: true})
 		rows, err = run(query)
 	}
 	if err != nil {

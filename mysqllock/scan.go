@@ -144,10 +144,12 @@ func unindexedColumn(table mysql.Table, lines []map[string]string, index string)
 	return "", nil
 }
 
+func claimKey(query string) string { return "claim: " + query }
+
 // checkClaim refuses a query that makes other rows of those it reads. That depends on its text
 // alone, of which it knows whether it names indexes.
 func checkClaim(ctx context.Context, tx *sql.Tx, query string, args []any) (access, error) {
-	if a, known := verdicts.get("claim: " + query); known {
+	if a, known := verdicts.get(claimKey(query)); known {
 		return a, nil
 	}
 	if err := rowlock.MySQL.CheckQuery(query); err != nil {
@@ -156,7 +158,7 @@ func checkClaim(ctx context.Context, tx *sql.Tx, query string, args []any) (acce
 	if err := aggregatesNothing(ctx, tx, query, args); err != nil {
 		return access{}, txError(ctx, claimed, err)
 	}
-	verdicts.put("claim: "+query, access{})
+	verdicts.put(claimKey(query), access{})
 	return access{}, nil
 }
 

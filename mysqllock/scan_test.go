@@ -365,7 +365,7 @@ func TestClaimsOfPartitionsAreScans(t *testing.T) {
 	})
 }
 
-// TestClaimsOfATableThatHasChanged: a kept verdict is of the table that it was.
+// TestClaimsOfATableThatHasChanged: each claim looks at the table as it is.
 func TestClaimsOfATableThatHasChanged(t *testing.T) {
 	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
 		exec := func(statement string) {

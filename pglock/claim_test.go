@@ -137,3 +137,33 @@ func TestAClaimOfAnAlteredTable(t *testing.T) {
 		t.Errorf("it was tried %d times", tries)
 	}
 }
+
+// TestErrorsOfTheStatementItself are not taken for those of what is no table.
+func TestErrorsOfTheStatementItself(t *testing.T) {
+	t.Parallel()
+	ctx := soon(t)
+	pool := testdb.Postgres(t)
+	_, err := pool.Exec(ctx, "CREATE TABLE seat AS SELECT 1 AS id, '{}'::json AS j; CREATE SEQUENCE numbers")
+	works(t, err)
+	claim := func(query string) error {
+		return pglock.RunTx(ctx, pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
+			_, err := pglock.Claim(ctx, tx, dblock.RowLock{}, 1, pgx.RowTo[int64], query)
+			return err
+		})
+	}
+	for query, text := range map[string]string{
+		"SELECT currval('numbers') FROM seat": "not yet defined",
+		"SELECT missing(id) FROM seat":        "missing(integer) does not exist",
+	} {
+		err := claim(query)
+		if says(t, err, text); errors.Is(err, dblock.ErrUnsupported) || errors.Is(err, dblock.ErrConflict) {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+	err = pglock.RunTx(ctx, pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
+		return pglock.LockRow(ctx, tx, "seat", "j", "{}", dblock.RowLock{})
+	})
+	if !errors.Is(err, dblock.ErrUnsupported) {
+		t.Errorf("a column of JSON: %v", err)
+	}
+}

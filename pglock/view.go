@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -62,6 +63,7 @@ type view struct {
 	table  string
 	column string // empty: of a claim, which compares none
 	equal  string // the operator that compares the column
+	looked bool   // before the lock, and found a table
 	locked bool   // the rows are: the operator was used
 	found  facts
 }
@@ -78,6 +80,7 @@ func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
 	if v.equal != "" {
 		return v, nil
 	}
+	v.looked = true
 	return v, v.query(ctx, tx)
 }
 
@@ -126,8 +129,11 @@ func (v *view) keep() {
 // statement is to be sent again if it compared by the operator of another type.
 func (v *view) after(err error) (again bool, _ error) {
 	var failed *pgconn.PgError
-	if errors.As(err, &failed) && failed.Code == undefinedFunction {
+	if errors.As(err, &failed) && failed.Code == undefinedFunction && v.column != "" {
 		operators.put(v.table, v.column, "")
+		if v.looked {
+			return false, fmt.Errorf("%w: keys are not comparable with values of %s: lock by another column: %w", dblock.ErrUnsupported, v.column, err)
+		}
 		return false, fmt.Errorf("%w: the type of %s is not what it was: roll back and repeat: %w", dblock.ErrConflict, v.column, err)
 	}
 	if err != nil {
@@ -142,7 +148,7 @@ func (v *view) after(err error) (again bool, _ error) {
 // have found something else than a table.
 func (v *view) unlockable(err error) error {
 	var failed *pgconn.PgError
-	if errors.As(err, &failed) && (failed.Code == wrongObjectType || failed.Code == notInState) {
+	if errors.As(err, &failed) && slices.Contains(refusals, failed.Routine) {
 		operators.put(v.table, v.column, "")
 		return fmt.Errorf("%w: rows of %s can't be locked: name a table: %w", dblock.ErrUnsupported, v.table, err)
 	}
@@ -152,11 +158,13 @@ func (v *view) unlockable(err error) error {
 // operators are those that compare columns, by the names of table and column.
 var operators known
 
-const (
-	undefinedFunction = "42883" // an operator is one, too
-	wrongObjectType   = "42809" // a materialized view, for example
-	notInState        = "55000" // a foreign table that the server can't read
-)
+const undefinedFunction = "42883" // an operator is one, too
+
+// refusals are the routines of the server that refuse what is no table. A function of the host's
+// may raise the same SQLSTATE.
+var refusals = []string{
+	"CheckValidRowMarkRel", "GetFdwRoutineByServerId", "validate_relation_kind", "table_open", "table_openrv", "table_openrv_extended",
+}
 
 // maxKnown bounds what the process remembers.
 const maxKnown = 512
