@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -165,5 +166,33 @@ func TestErrorsOfTheStatementItself(t *testing.T) {
 	})
 	if !errors.Is(err, dblock.ErrUnsupported) {
 		t.Errorf("a column of JSON: %v", err)
+	}
+}
+
+// TestAKeyThatCannotBeSent leaves neither a setting nor a savepoint in the transaction.
+func TestAKeyThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	ctx := soon(t)
+	pool := testdb.Postgres(t)
+	_, err := pool.Exec(ctx, "CREATE TABLE seat AS SELECT 'a'::text AS id")
+	works(t, err)
+	for _, wait := range []dblock.TxWait{dblock.WaitAtMost(time.Second), dblock.WaitForContext()} {
+		tx, err := pool.Begin(ctx)
+		works(t, err)
+		defer func() { _ = tx.Rollback(ctx) }()
+		_, err = tx.Exec(ctx, "SET LOCAL lock_timeout = 7000")
+		works(t, err)
+		err = pglock.LockRow(ctx, tx, "seat", "id", 7, dblock.RowLock{Wait: wait})
+		if says(t, err, "nothing was sent"); !errors.Is(err, dblock.ErrInvalid) {
+			t.Errorf("got %v", err)
+		}
+		var timeout string
+		works(t, tx.QueryRow(ctx, "SHOW lock_timeout").Scan(&timeout))
+		if timeout != "7s" {
+			t.Errorf("lock_timeout is %s afterwards", timeout)
+		}
+		_, err = tx.Exec(ctx, "RELEASE SAVEPOINT dblock_rows")
+		says(t, err, "3B001")
+		works(t, tx.Rollback(ctx))
 	}
 }

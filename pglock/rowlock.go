@@ -2,8 +2,10 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -176,6 +178,10 @@ func run(
 ) error {
 	before, after := guardsOf(wait)
 	err := aroundSavepoint(ctx, tx, view, before, after, read, query, args)
+	if notEncoded(err) && len(after) > 0 { // the query was not sent, and what stands before it was
+		_, failed := tx.Exec(ctx, strings.Join(after, "; "), pgx.QueryExecModeSimpleProtocol)
+		return errors.Join(txError(ctx, name, err), failed)
+	}
 	bound, bounded := root.WaitBound(wait)
 	if refusable := bounded || wait == dblock.NoWait(); !refusable || !postgres.IsLocked(err) {
 		return txError(ctx, name, err)
