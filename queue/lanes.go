@@ -30,6 +30,10 @@ import (
 // call for several queues does not say which of them is stuck: only calls for exactly the same
 // ones, and those for one that is stuck, are sent apart.
 //
+// A statement that has met conflicts several times counts as one that has met a locked row. Its
+// parts are sent once each. A call that is left alone meets conflicts in its lane, where it holds
+// up no other, until its tries or its time are up.
+//
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
 // but asks again from time to time. Two such statements of a process have no group in common,
