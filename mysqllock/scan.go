@@ -217,7 +217,7 @@ func planClaim(ctx context.Context, tx *sql.Tx, query string, n int, args []any,
 		case step.sorts() && (!alone || step.usable == ""):
 			return "", errSorts(query)
 		case step.collects():
-			return "", &ScanError{query, "a range of an index, or several indexes, are locked before the rows are read", "the query without its hint"}
+			return "", &ScanError{query, "what it reads of indexes is locked before the rows are read", "the query without its hint"}
 		case strings.Contains(step.partitions, ","):
 			return "", &ScanError{query, "it reads several partitions, and locks rows of each", "its WHERE name one partition"}
 		case step.reads() && step.filters():

@@ -169,9 +169,9 @@ func weight(jobs []driver.Insert) (n int) {
 	return n
 }
 
-// insert enqueues jobs, within Options.Timeout. It waits so long for the row of a key that another
-// transaction has locked; 0: as long as that. Else jobs that have met so many conflicts count as
-// locked, too.
+// insert enqueues jobs, within Options.Timeout. wait is how long it waits for the row of a key that
+// another transaction has locked; 0: as long as that. Unless wait is 0, jobs count as locked, too,
+// after tries that all met conflicts.
 func (e *enqueuer) insert(ctx context.Context, jobs []driver.Insert, wait time.Duration, tries int) ([]driver.Duplicate, error) {
 	return oneOfEach(jobs, func(jobs []driver.Insert) ([]driver.Duplicate, error) {
 		return e.insertDistinct(ctx, jobs, wait, tries)

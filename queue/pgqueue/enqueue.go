@@ -56,7 +56,7 @@ func (d *database) Enqueue(ctx context.Context, r *driver.EnqueueRequest) (dups 
 	}
 	if !driver.HasKeys(r.Jobs) && len(r.Jobs) < copyFrom {
 		wait := r.Wait
-		if deadline, has := ctx.Deadline(); has && wait == 0 { // the server says that it wrote nothing; an end of ctx would not
+		if deadline, has := ctx.Deadline(); has && wait == 0 { // the server's own refusal says that nothing was written
 			wait = max(time.Millisecond, time.Until(deadline)*9/10)
 		}
 		return nil, d.insert(ctx, d.db, r.Jobs, silent, wait)
