@@ -104,10 +104,11 @@ func LockRows[K any](
 			}
 			return err
 		})
-		if mysql.ErrorNumber(err) != mysql.NoSuchIndex {
+		if n := mysql.ErrorNumber(err); n != mysql.NoSuchIndex && n != mysql.NoSuchColumn {
 			break
 		}
-		verdicts.remove(verdictOf(from, where, keys[0])) // it was dropped, or this is another database: look again
+		// The index was dropped, or the column that is read beside it, or this is another database.
+		verdicts.remove(verdictOf(from, where, keys[0]))
 	}
 	switch {
 	case mysql.IsLocked(err) && o.Wait == dblock.NoWait():
