@@ -207,39 +207,31 @@ func planClaim(ctx context.Context, tx *sql.Tx, query string, n int, args []any,
 	if err != nil {
 		return "", err
 	}
-	alone := len(plan) == 1
 	for _, step := range plan {
 		switch {
 		case slices.Contains(table.Spatial, step.index):
 			return "", &dblock.InvalidError{Field: "query", Reason: fmt.Sprintf(
 				"the server reads the spatial index %[1]s, and waits there for what others have locked: add IGNORE INDEX (%[1]s)", step.index)}
 		case scan:
-		case step.sorts() && (!alone || step.usable == ""):
+		case step.sorts() && step.usable == "":
 			return "", errSorts(query)
 		case step.collects():
 			return "", &ScanError{query, "what it reads of indexes is locked before the rows are read", "the query without its hint"}
 		case strings.Contains(step.partitions, ","):
 			return "", &ScanError{query, "it reads several partitions, and locks rows of each", "its WHERE name one partition"}
-		case step.reads() && step.filters():
-			merges := false
-			if step.usable != "" {
-				if merges, err = mergesIndexes(ctx, tx, query, n, args); err != nil {
-					return "", err
-				}
-			}
-			if merges || step.usable == "" {
-				return "", &ScanError{query, "no index serves its WHERE, and the table is read from its begin", servingIndex}
-			}
+		case step.reads() && step.filters() && step.usable == "":
+			return "", errReads(query)
 		}
 	}
-	if scan || !alone {
+	if scan || len(plan) == 0 {
 		return "", nil
 	}
 	return plan[0].choose(ctx, tx, query, n, args)
 }
 
 // choose returns the index that a plan reads, or another one that serves both WHERE and ORDER BY.
-// It chooses none if the plan reads none, as there is no such row today.
+// It chooses none if the plan reads none, as there is no such row today. The first step is that of
+// the table: others are of sub-selects among the columns.
 func (s planStep) choose(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (index string, err error) {
 	if !s.sorts() && !(s.reads() && s.filters()) {
 		return indexName(s.index)
@@ -254,7 +246,7 @@ func (s planStep) choose(ctx context.Context, tx *sql.Tx, query string, n int, a
 		case mysql.ErrorNumber(err) == mysql.WrongUsage: // with USE INDEX
 		case err != nil:
 			return "", err
-		case len(steps) != 1:
+		case len(steps) == 0:
 		case steps[0].sorts():
 			sorts = true
 		case !steps[0].reads() && !steps[0].collects():
@@ -264,11 +256,23 @@ func (s planStep) choose(ctx context.Context, tx *sql.Tx, query string, n int, a
 	if sorts {
 		return "", errSorts(query)
 	}
-	return "", nil
+	if s.keeps { // it can't search the indexes, for the type of an argument perhaps
+		return "", errReads(query)
+	}
+	merges, err := mergesIndexes(ctx, tx, query, n, args)
+	if err == nil && merges {
+		err = errReads(query)
+	}
+	return "", err
 }
 
 func errSorts(query string) error {
 	return &ScanError{query, "all that fits is locked before it is sorted", servingIndex}
+}
+
+func errReads(query string) error {
+	return &ScanError{query, "no index serves its WHERE, and all of the table or of an index is read",
+		servingIndex + ", or the arguments of the columns' types"}
 }
 
 func indexName(name string) (string, error) {
@@ -288,14 +292,17 @@ func forced(query, index string) string {
 }
 
 // mergesIndexes reports that only several indexes together would serve a query, as the parts of an
-// OR do.
+// OR do. Otherwise MySQL reads a small table rather than search it.
 func mergesIndexes(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (bool, error) {
 	plan, err := planOf(ctx, tx, "", rowlock.Claim(query, n, ""), args)
 	return slices.ContainsFunc(plan, func(step planStep) bool { return step.access == "index_merge" }), err
 }
 
 // planStep is a line of EXPLAIN.
-type planStep struct{ access, usable, index, partitions, extra string }
+type planStep struct {
+	access, usable, index, partitions, extra string
+	keeps                                    bool // locks on rows that WHERE refuses, at any level: the server is MariaDB
+}
 
 const servingIndex = "an index of the columns of its WHERE, followed by those of its ORDER BY"
 
@@ -322,7 +329,8 @@ func planOf(ctx context.Context, tx *sql.Tx, settings, statement string, args []
 	lines, err := mysql.ShowOf(ctx, tx, settings+"EXPLAIN /*!80000 FORMAT=TRADITIONAL */ /*M! PARTITIONS */ "+statement, args...)
 	steps := make([]planStep, len(lines))
 	for i, line := range lines {
-		steps[i] = planStep{line["type"], line["possible_keys"], line["key"], line["partitions"], line["Extra"]}
+		_, isMySQL := line["filtered"]
+		steps[i] = planStep{line["type"], line["possible_keys"], line["key"], line["partitions"], line["Extra"], !isMySQL}
 	}
 	return steps, err
 }

@@ -115,6 +115,37 @@ func TestADroppedIndexIsLookedForAgain(t *testing.T) {
 	})
 }
 
+// TestADroppedColumnIsNotRead: a column beside the index was read with the keys. Then it is
+// renamed, or another database has no such column.
+func TestADroppedColumnIsNotRead(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		exec := func(statement string) {
+			t.Helper()
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, column := range []string{"code", "sold", "price", "area"} {
+			for range 2 {
+				tx := begin()
+				if err := mysqllock.LockRow(t.Context(), tx, table, "id", 2, dblock.RowLock{}); err != nil {
+					t.Errorf("before %s is renamed: %v", column, err)
+				}
+				_ = tx.Rollback()
+			}
+			exec("ALTER TABLE " + table + " RENAME COLUMN " + column + " TO was_" + column)
+		}
+		tx := begin()
+		defer func() { _ = tx.Rollback() }()
+		if err := mysqllock.LockRow(t.Context(), tx, table, "id", 2, dblock.RowLock{}); err != nil {
+			t.Error(err)
+		}
+		if err := mysqllock.LockRow(t.Context(), tx, table, "code", "a", dblock.RowLock{}); err == nil {
+			t.Error("there is no such key column")
+		}
+	})
+}
+
 // TestClaimsWithoutAnIndexAreRefused, and those that sort what they have locked.
 func TestClaimsWithoutAnIndexAreRefused(t *testing.T) {
 	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
@@ -146,6 +177,35 @@ func TestClaimsWithoutAnIndexAreRefused(t *testing.T) {
 		}
 		if got, err := claim(dblock.RowLock{}, free+" ORDER BY price", 0); err != nil || len(got) != 1 || got[0] != 3 {
 			t.Errorf("the cheapest: %v, %v", got, err)
+		}
+		if _, err := db.ExecContext(t.Context(), "CREATE INDEX by_code ON "+table+" (code)"); err != nil {
+			t.Fatal(err)
+		}
+		coded := "SELECT id FROM " + table + " WHERE code = ?"
+		// Each code is made a number: no index can be searched. MySQL gives back what does not fit.
+		if _, err = claim(dblock.RowLock{}, coded, 3); err != nil || strings.HasSuffix(t.Name(), "/mariadb") {
+			isScan(t, err, "no index serves its WHERE")
+		}
+		if got, err := claim(dblock.RowLock{}, coded, "3"); err != nil || len(got) != 1 || got[0] != 3 {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}
+
+// TestClaimsByALongName: names have up to 64 characters, of up to three bytes each.
+func TestClaimsByALongName(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		name := strings.Repeat("ж", 32) + strings.Repeat("x", 32)
+		if _, err := db.ExecContext(t.Context(), "CREATE INDEX "+name+" ON "+table+" (sold, price)"); err != nil {
+			t.Fatal(err)
+		}
+		query := "SELECT id FROM " + table + " WHERE sold = 0 ORDER BY price"
+		if got, err := mysqllock.Claim(t.Context(), begin(), dblock.RowLock{}, 1, one, query); err != nil || len(got) != 1 || got[0] != 3 {
+			t.Errorf("got %v, %v", got, err)
+		}
+		_, err := mysqllock.LockRows(t.Context(), begin(), table, name+"y", []any{1}, dblock.RowLock{})
+		if !errors.Is(err, dblock.ErrInvalid) {
+			t.Errorf("a column of 65 characters: %v", err)
 		}
 	})
 }

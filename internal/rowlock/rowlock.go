@@ -7,19 +7,30 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/root"
 )
 
-// MaxNameBytes is how long a name may be on either engine. Postgres would cut a longer one short,
-// and mean another table.
-const MaxNameBytes = 63
+// Names of Postgres are in double quotes, and may have so many bytes: it would cut a longer one
+// short, and mean another table. Those of MySQL and MariaDB may have so many characters.
+const (
+	maxNameBytes      = 63
+	maxNameCharacters = 64
+)
 
 // Name quotes the name of a column.
 func Name(field, name string, quote string) (string, error) {
-	if err := root.CheckText(field, name, 1, MaxNameBytes); err != nil {
+	most := maxNameBytes
+	if quote == "`" {
+		most = utf8.UTFMax * maxNameCharacters
+	}
+	if err := root.CheckText(field, name, 1, most); err != nil {
 		return "", err
+	}
+	if n := utf8.RuneCountInString(name); quote == "`" && n > maxNameCharacters {
+		return "", &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("it has %d characters, more than %d", n, maxNameCharacters)}
 	}
 	return quote + strings.ReplaceAll(name, quote, quote+quote) + quote, nil
 }
