@@ -1,6 +1,7 @@
 package optimistic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -236,7 +237,7 @@ func identity(key any) any { return fmt.Sprint(shown(key)) }
 func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode UpdateMode) ([]Outcome[V], error) {
 	outcomes := make([]Outcome[V], len(changes))
 	var refused, unknown []error
-	var suppressed error
+	var suppressed, unwritten error
 	for i, f := range found {
 		o := &outcomes[i]
 		o.Key = changes[i].Key
@@ -251,7 +252,7 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode 
 			o.Verdict, o.Err = VerdictNotFound, &NotFoundError{Table: t.spec.Table, Key: o.Key}
 		case f.Held:
 			o.Verdict, o.Err = VerdictSuppressed, &SuppressedError{Table: t.spec.Table, Key: o.Key}
-			suppressed = o.Err
+			unwritten = o.Err // if all or nothing is written, perhaps for another row's sake
 			continue
 		default:
 			o.Verdict, o.Err = VerdictStale, t.sound(o.Key, f.Version)
@@ -273,8 +274,8 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []driver.Found, mode 
 		return outcomes, errors.Join(unknown...)
 	case len(refused) > 0: // and the others were not written for that
 		return nil, errors.Join(refused...)
-	case suppressed != nil:
-		return nil, suppressed
+	case suppressed != nil || unwritten != nil:
+		return nil, cmp.Or(suppressed, unwritten)
 	}
 	return outcomes, nil
 }

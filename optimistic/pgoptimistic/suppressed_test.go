@@ -153,8 +153,8 @@ func TestAPolicyThatShowsARow(t *testing.T) {
 	defer conn.Release()
 	role := "reader_" + pool.Config().ConnConfig.Database
 	if _, err := conn.Exec(ctx, fmt.Sprintf(`CREATE TABLE account (id int PRIMARY KEY, n int, version int NOT NULL DEFAULT 1);
-		INSERT INTO account VALUES (1), (2); ALTER TABLE account ENABLE ROW LEVEL SECURITY; CREATE ROLE %[1]s;
-		CREATE POLICY shown ON account FOR SELECT USING (true); CREATE POLICY written ON account FOR UPDATE USING (id = 1);
+		INSERT INTO account VALUES (1), (2), (3); ALTER TABLE account ENABLE ROW LEVEL SECURITY; CREATE ROLE %[1]s;
+		CREATE POLICY shown ON account FOR SELECT USING (true); CREATE POLICY written ON account FOR UPDATE USING (id <> 2);
 		GRANT SELECT, UPDATE ON account TO %[1]s; SET ROLE %[1]s`, role)); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestAPolicyThatShowsARow(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := optimistic.Set{"n": 1}
-	changes := []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}, {Key: 2, Expected: 1, Set: set}}
+	changes := []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}, {Key: 2, Expected: 1, Set: set}, {Key: 3, Expected: 1, Set: set}}
 	_, one := table.Update(ctx, conn, 2, 1, set)
 	_, all := table.UpdateMany(ctx, conn, changes, optimistic.UpdateAllOrNothing)
 	outcomes, err := table.UpdateMany(ctx, conn, changes, optimistic.UpdateEachRow)
@@ -176,7 +176,8 @@ func TestAPolicyThatShowsARow(t *testing.T) {
 		t.Fatalf("%+v, %v", outcomes, err)
 	}
 	for call, err := range map[string]error{"one": one, "all or nothing": all, "each row": outcomes[1].Err} {
-		if !errors.Is(err, optimistic.ErrSuppressed) || errors.Is(err, optimistic.ErrStale) {
+		var of *optimistic.SuppressedError
+		if !errors.As(err, &of) || of.Key != 2 || errors.Is(err, optimistic.ErrStale) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
