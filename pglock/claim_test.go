@@ -109,33 +109,40 @@ func TestAChangedRowIsAConflict(t *testing.T) {
 	}
 }
 
-// TestAClaimOfAnAlteredTable has the statement prepared before the table gets a column.
+// TestAClaimOfAnAlteredTable has the statement prepared, or described, before the table gets a
+// column.
 func TestAClaimOfAnAlteredTable(t *testing.T) {
 	t.Parallel()
-	ctx := soon(t)
-	pool := testdb.Postgres(t)
-	conn, err := pool.Acquire(ctx)
-	works(t, err)
-	defer conn.Release()
-	_, err = conn.Exec(ctx, "CREATE TABLE seat AS SELECT 1 AS id")
-	works(t, err)
-	var tries int
-	claim := func() error {
-		tries = 0
-		return pglock.RunTx(ctx, conn, pglock.TxOptions{}, func(tx pgx.Tx) error {
-			tries++
-			_, err := pglock.Claim(ctx, tx, dblock.RowLock{}, 1, pgx.RowToMap, "SELECT * FROM seat")
-			if err != nil && !errors.Is(err, dblock.ErrConflict) {
-				t.Error(err)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx := soon(t)
+			config := testdb.Postgres(t).Config().ConnConfig
+			config.DefaultQueryExecMode = mode
+			conn, err := pgx.ConnectConfig(ctx, config)
+			works(t, err)
+			defer func() { _ = conn.Close(ctx) }()
+			_, err = conn.Exec(ctx, "CREATE TABLE seat AS SELECT 1 AS id, 2 AS row")
+			works(t, err)
+			var tries int
+			claim := func() error {
+				tries = 0
+				return pglock.RunTx(ctx, conn, pglock.TxOptions{}, func(tx pgx.Tx) error {
+					tries++
+					_, err := pglock.Claim(ctx, tx, dblock.RowLock{}, 1, pgx.RowToMap, "SELECT * FROM seat")
+					if err != nil && !errors.Is(err, dblock.ErrConflict) {
+						t.Error(err)
+					}
+					return err
+				})
 			}
-			return err
+			works(t, claim())
+			_, err = conn.Exec(ctx, "ALTER TABLE seat ADD sold int")
+			works(t, err)
+			if works(t, claim()); tries != 2 {
+				t.Errorf("it was tried %d times", tries)
+			}
 		})
-	}
-	works(t, claim())
-	_, err = conn.Exec(ctx, "ALTER TABLE seat ADD sold int")
-	works(t, err)
-	if works(t, claim()); tries != 2 {
-		t.Errorf("it was tried %d times", tries)
 	}
 }
 

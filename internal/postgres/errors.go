@@ -35,7 +35,7 @@ func Classify(err error) sqlerr.Class {
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code != "" {
 		is := sqlerr.OfState(server.Code, unwritten)
-		if server.Routine == stalePlan {
+		if ofStalePlan(server.Routine) {
 			return sqlerr.Unavailable
 		}
 		if is == sqlerr.Unclassified && endsSession(server) {
@@ -83,9 +83,11 @@ func CheckClientEncoding(encoding string) error {
 		"connection string, and out of what SET, ALTER ROLE and ALTER DATABASE have set"}
 }
 
-// stalePlan is the routine of the server that refuses a prepared statement whose table was altered.
-// The driver prepares it again.
-const stalePlan = "RevalidateCachedQuery"
+// ofStalePlan reports that a routine of the server refuses statements whose table was altered since
+// they were prepared, or described. The driver does so again.
+func ofStalePlan(routine string) bool {
+	return routine == "RevalidateCachedQuery" || routine == "PortalSetResultFormat"
+}
 
 // ClassifyOwn is Classify for an error of dblock's own statements, which call no functions of the
 // host's. A column that is not there is thus one of dblock's. A function that the error came from
@@ -134,7 +136,7 @@ func IsConflict(err error) bool { return IsUnserializable(err) || IsDeadlock(err
 
 func isStalePlan(err error) bool {
 	var server *pgconn.PgError
-	return errors.As(err, &server) && server.Routine == stalePlan
+	return errors.As(err, &server) && ofStalePlan(server.Routine)
 }
 
 // IsDeadlock reports that transactions waited for each other, and this one was chosen to end.

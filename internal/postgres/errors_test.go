@@ -56,7 +56,7 @@ func TestOfOwn(t *testing.T) {
 		"C23505\x00ndblock_reservation_pkey": sqlerr.Duplicate, "C42P01": sqlerr.NoSchema, "C08006": sqlerr.Unresolved,
 		"C40001" + in: sqlerr.Retryable, "C40P01" + in: sqlerr.Retryable, "C55P03" + in: sqlerr.Busy,
 		"C57014" + in: sqlerr.Busy, "C42703": sqlerr.NoSchema, "C42703" + in: sqlerr.BadInput, "C26000": sqlerr.Unavailable,
-		"C0A000\x00RRevalidateCachedQuery": sqlerr.Unavailable, "C0A000": sqlerr.Unclassified, "C40P01" + own: sqlerr.Retryable, "C25006" + own: sqlerr.Unavailable,
+		"C0A000\x00RRevalidateCachedQuery": sqlerr.Unavailable, "C08P01\x00RPortalSetResultFormat": sqlerr.Unavailable, "C0A000": sqlerr.Unclassified, "C40P01" + own: sqlerr.Retryable, "C25006" + own: sqlerr.Unavailable,
 	} {
 		err := faultconn.PostgresError([]byte("SERROR\x00VERROR\x00" + fields + "\x00Mno\x00\x00"))
 		if got := postgres.ClassifyOwn(err); got != want {
