@@ -30,8 +30,9 @@ import (
 // ones, and those for one that is stuck, are sent apart.
 //
 // A statement that has met conflicts several times counts as one that has met a locked row. Its
-// parts are sent once each. A call that is left alone meets conflicts in its lane, where it holds
-// up no other, until its tries or its time are up.
+// parts are sent once each. A call that is left alone meets conflicts in its lane until its tries
+// or its time are up. Calls in lanes hold up no others: but for those that wait on the server, one
+// statement at a time is theirs.
 //
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
@@ -40,6 +41,7 @@ import (
 const (
 	inFlight      = 2       // statements with keys, and as many without
 	largeInFlight = 4       // those that no calls share
+	keyedRetries  = 1       // of those with keys: of calls that wait in lanes
 	keyedWaiters  = 2       // statements with keys that wait on the server
 	plainWaiters  = 2       // those without
 	keyedWeight   = 1 << 20 // bytes in one statement
@@ -119,6 +121,7 @@ func (e *enqueuer) makeQueues() {
 		o.Weight, o.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
 	}
 	e.apart = batch.New(apart)
+	keyed.Retries = keyedRetries
 	keyed.Others = func(c keyedCall) []string { return c.groups }
 	e.keyed = batch.New(keyed)
 }
@@ -162,7 +165,7 @@ func (e *enqueuer) insertAll(
 	case again && !calls[0].several && batch.Yield(ctx):
 		wait = 0
 	case again:
-		wait = keyWaitAgain
+		wait, in.met = keyWaitAgain, true // the pauses of the lane are those between its tries
 	case !slices.ContainsFunc(calls, func(c keyedCall) bool { return c.lane != noLane }):
 		wait = plainWait
 	}
@@ -189,7 +192,8 @@ type insertion struct {
 	began time.Time
 	plain bool // calls that find a row locked are to be sent apart
 
-	// A statement has met conflicts again and again. No part of it is repeated.
+	// No statement is repeated after a conflict: one has met conflicts again and again, or all are
+	// for calls of a lane.
 	met bool
 
 	took time.Duration // by the last statement that found a row locked

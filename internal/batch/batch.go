@@ -17,6 +17,7 @@ type batch[Q, A any] struct {
 	lanes  []*lane[Q, A]
 	others []*lane[Q, A] // of the other keys of its calls
 	weight int
+	again  bool // some of its calls were answered Alone before
 }
 
 func (q *Queue[Q, A]) lane(req Q) *lane[Q, A] { return q.laneOf(q.o.Key(req)) }
@@ -44,11 +45,19 @@ func (q *Queue[Q, A]) dispatch() {
 			q.beginLater()
 			return
 		}
+		offered := len(q.ready)
 		b := q.nextBatch()
-		if len(b.calls) == 0 {
+		switch {
+		case len(b.calls) > 0:
+		case len(q.ready) == offered: // all of them are held back
+			return
+		default:
 			continue
 		}
 		q.begin()
+		if b.again {
+			q.again++
+		}
 		go q.execute(b)
 	}
 }
@@ -99,6 +108,10 @@ func (q *Queue[Q, A]) nextBatch() batch[Q, A] {
 			q.ready = append(q.ready, l) // its turn comes in a statement of its own
 			continue
 		}
+		if l.live > 0 && len(b.calls) == 0 && l.head().alone && q.again >= q.o.Retries {
+			q.ready = append(q.ready, l)
+			continue
+		}
 		l.ready = false
 		if l.live == 0 {
 			q.dropIdle(l)
@@ -139,6 +152,7 @@ func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 			break
 		}
 		b.weight += weight
+		b.again = b.again || l.head().alone
 		b.calls = append(b.calls, l.pop())
 		taken++
 	}
@@ -162,7 +176,7 @@ type division struct {
 
 // execute runs one statement and hands out its results.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
-	t := inFlight[Q, A]{q: q, lanes: b.lanes, others: b.others}
+	t := inFlight[Q, A]{q: q, lanes: b.lanes, others: b.others, again: b.again}
 	skipped := q.run(withYielder(context.Background(), &t), q.inTime(b.calls), &division{began: time.Now()})
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -181,6 +195,7 @@ func (q *Queue[Q, A]) settle(t *inFlight[Q, A]) {
 		q.aside--
 	} else {
 		q.running--
+		t.endsRetry()
 	}
 	for _, l := range t.all() {
 		l.flying--
@@ -237,7 +252,7 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division)
 		case c.settled.Load(): // its caller has left, and nothing was decided
 			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
 		default:
-			c.behind = results[i].Behind
+			c.behind, c.why = results[i].Behind, results[i].Err
 			if c.since.IsZero() {
 				c.since = d.began
 			}
@@ -258,7 +273,7 @@ func (q *Queue[Q, A]) inTime(calls []*call[Q, A]) []*call[Q, A] {
 	return slices.DeleteFunc(calls, func(c *call[Q, A]) bool {
 		late := c.alone && q.o.MaxWait > 0 && time.Since(c.since) >= q.o.MaxWait+longestRest
 		if late {
-			q.deliver(c, Result[A]{Err: q.stayedLocked(c.lane.key)})
+			q.deliver(c, Result[A]{Err: cmp.Or(c.why, q.stayedLocked(c.lane.key))})
 		}
 		return late
 	})

@@ -75,6 +75,10 @@ type Options[Q, A any] struct {
 	MaxInFlight int // statements in flight, over all keys; default 4
 	PerKey      int // statements in flight that carry one key; default 1
 
+	// Retries is how many of them may be of requests that were answered Alone before, but for those
+	// that stand aside. The others are left for new requests. Default: MaxInFlight.
+	Retries int
+
 	// Apart has no two keys share a statement: for requests that wait for what their key names.
 	Apart bool
 
@@ -106,6 +110,7 @@ type Queue[Q, A any] struct {
 	limit   int           // requests in one statement, below Options.MaxBatch; 0: as many as that.
 	running int           // statements in flight, but for those aside.
 	aside   int           // statements in flight that stand aside.
+	again   int           // statements in flight of requests that were answered Alone before.
 	stands  []*lane[Q, A] // whose first call waits for statements that carry one of its other keys.
 	wanted  []*lane[Q, A] // of these keys: no statement that carries one begins.
 	began   time.Time     // when the last of them was sent.
@@ -140,6 +145,7 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, 4)
+	o.Retries = cmp.Or(o.Retries, o.MaxInFlight)
 	o.PerKey = cmp.Or(o.PerKey, 1)
 	return &Queue[Q, A]{o: o, lanes: make(map[string]*lane[Q, A])}
 }
