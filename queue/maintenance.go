@@ -61,7 +61,8 @@ func (m *maintainer) tasks() []maintenanceTask {
 		patience := refusedFor // with refusals
 		promote := func(ctx context.Context) error {
 			began := time.Now()
-			n, refused, err := m.q.promote(ctx)
+			n, r, err := m.q.promote(ctx)
+			refused := r.any()
 			m.refused("promoting a job", refused)
 			switch {
 			case n > 0: // the server does not refuse this process

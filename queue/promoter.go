@@ -25,8 +25,9 @@ const (
 
 // Promote makes the jobs ready whose time has come, of all queues, and returns how many. Workers do
 // so by themselves (WorkerOptions.Promote). Jobs that another transaction has locked, and others of
-// their queues, are tried for about three seconds: the next call promotes the rest. On Postgres the
-// call passes over jobs that another promotion has under way.
+// their queues, are tried for about three seconds: the next call promotes the rest. The call passes
+// over jobs that another promotion has under way. Of several calls of a Queue at the same time one
+// counts the jobs that were locked.
 //
 // Errors: that of the first job that the server refuses; dblock.ErrBusy or ErrConflict, if jobs
 // stay locked; ctx's; and those of the database. The others are promoted all the same.
@@ -36,17 +37,17 @@ func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 	}
 	defer q.calls.Done()
 	q.promoter.takeTried() // of earlier calls
-	promoted, refused, err := q.promote(ctx)
+	promoted, r, err := q.promote(ctx)
 	if err != nil {
-		return promoted, errors.Join(err, refused)
+		return promoted, errors.Join(err, r.any())
 	}
 	tried, err := q.promoter.tryNow(ctx)
-	return promoted + tried.promoted, errors.Join(err, refused, cmp.Or(tried.err, tried.locked))
+	return promoted + tried.promoted, errors.Join(err, r.err, cmp.Or(tried.err, tried.locked))
 }
 
-func (q *Queue) promote(ctx context.Context) (promoted int, refused, err error) {
+func (q *Queue) promote(ctx context.Context) (promoted int, r refusal, err error) {
 	if err := q.begin(); err != nil {
-		return 0, nil, err
+		return 0, r, err
 	}
 	defer q.calls.Done()
 	defer func() {
@@ -87,15 +88,14 @@ func (p *promoter) send(ctx context.Context, r *driver.PromoteRequest) (promoted
 	return promoted, err
 }
 
-// promote is Promote. refused is the error of the first job that the server refuses.
-func (p *promoter) promote(ctx context.Context) (promoted int, refused, err error) {
-	var r refusal
+// promote is Promote.
+func (p *promoter) promote(ctx context.Context) (promoted int, r refusal, err error) {
 	promoted, err = p.promotePlain(ctx, &r)
 	if err != nil && !p.db.mayBeOfOne(err) {
-		return promoted, r.err, err
+		return promoted, r, err
 	}
 	n, failed := p.promoteGroups(ctx, &r)
-	return promoted + n, r.err, errors.Join(err, failed)
+	return promoted + n, r, errors.Join(err, failed)
 }
 
 // promotePlain promotes jobs without a group, in the order of their times. While there is a backlog

@@ -53,7 +53,7 @@ func (p *promoter) promoteInParts(
 		}
 	})
 	if promoted == 0 {
-		r.err = cmp.Or(r.err, isLocked)
+		r.locked = cmp.Or(r.locked, isLocked)
 	}
 	return promoted, more, failed
 }
@@ -190,8 +190,8 @@ func (p *promoter) takeTried() (tried stuckTry) {
 }
 
 // stuckTry is what became of jobs of stuck queues. promoted counts those of several tries. locked
-// is the error of the first job that was locked. err is that of the first job that was refused. If
-// no job was promoted, err may be locked.
+// is the error of a job that stayed locked. err is that of the first job that was refused. If no
+// job was promoted, err may be locked.
 type stuckTry struct {
 	promoted    int
 	locked, err error
@@ -205,6 +205,7 @@ const roundPause = 500 * time.Millisecond
 func (p *promoter) tryEach(ctx context.Context) (tried stuckTry) {
 	var refused refusal
 	var found error
+	locks := make(map[string]error) // by queue
 	began := time.Now()
 	inTime := func() bool { return found == nil && time.Since(began) < rowWaitTime }
 	for inTime() {
@@ -223,8 +224,11 @@ func (p *promoter) tryEach(ctx context.Context) (tried stuckTry) {
 				p.mu.Unlock()
 				n, free, locked, err := p.tryQueue(ctx, queue, jobs, &refused)
 				tried.promoted += n
-				found, tried.locked = err, cmp.Or(tried.locked, locked)
+				if found = err; locked != nil {
+					locks[queue] = locked
+				}
 				if free {
+					delete(locks, queue)
 					p.mu.Lock()
 					delete(p.stuck, queue)
 					p.mu.Unlock()
@@ -240,6 +244,9 @@ func (p *promoter) tryEach(ctx context.Context) (tried stuckTry) {
 		}
 	}
 	tried.err = cmp.Or(refused.err, found)
+	for _, locked := range locks {
+		tried.locked = locked
+	}
 	if tried.promoted == 0 {
 		tried.err = cmp.Or(tried.err, tried.locked)
 	}

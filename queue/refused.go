@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,8 +78,11 @@ func (s *statements) mayBeOfOne(err error) bool {
 	return err != nil && s.classify(err).MayBeOfOne() && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
-// refusal is the error of the first of some items that the server refused alone.
-type refusal struct{ err error }
+// refusal is the error of the first of some items that the server refused alone. locked is that of
+// one that was locked, if no item was written.
+type refusal struct{ err, locked error }
+
+func (r refusal) any() error { return cmp.Or(r.err, r.locked) }
 
 // add notes the error of a job.
 func (r *refusal) add(job driver.ID, err error) {
