@@ -182,7 +182,8 @@ func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 }
 
 // Release releases the lock. It works under a context that has ended, and a second call returns
-// what the first one did. It waits about 1 s for the server. If the answer does not come in time,
+// what the first one did. It waits about 1 s for the server, and for a session lock longer (see
+// SessionOptions of pglock and mysqllock). If the answer does not come in time,
 // or a guarded transaction is still open, it is nil too: the lock has ended for this process, and
 // the release is repeated in the background until the database confirms it.
 //
@@ -193,7 +194,7 @@ func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 // Errors: a *LostError (ErrLost) if the lock had been lost before: another holder may have worked
 // at the same time. Release compares ValidUntil with the clock, and the server's reply says whether
 // the lock was still held; for a Quorum, on a majority of the nodes. A session lock counts as lost
-// unless the server confirms within a second that it was held until now.
+// unless the server confirms in time that it was held until now.
 func (l *Lock) Release(ctx context.Context) error {
 	if ctx == nil { // a panic here would keep the lock
 		ctx = context.Background()
