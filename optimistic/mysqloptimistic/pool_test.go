@@ -90,7 +90,7 @@ func TestCallersThatLeaveKeepFewSessions(t *testing.T) {
 					}
 					return sessions
 				}
-				// Those that wait for the row do so for 50 s. The others end: a slow server runs them still.
+				// Those that wait for the row do so for 50 s, and the others end.
 				sessions := waiting()
 				for end := time.Now().Add(20 * time.Second); sessions > c.most && time.Now().Before(end); sessions = waiting() {
 					time.Sleep(10 * time.Millisecond)
