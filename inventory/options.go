@@ -44,10 +44,10 @@ type Options struct {
 
 	// SoldOutTTL is for how long a Store remembers that an SKU is sold out, after it has read so.
 	// Orders for it are then refused even if units have come in since. Their keys are looked up
-	// first, in batches: a recorded order gets its recorded answer. What another process gives back
-	// is for sale here when that time is over; what this Store restocks or gives back is for sale
-	// at once. 100 ms are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals:
-	// never.
+	// first, in batches: a recorded order gets its recorded answer. What another process or a
+	// ReserveTx gives back is for sale here when that time is over. What this Store restocks or
+	// gives back otherwise is for sale at once. 100 ms are good for a flash sale; at most 10 s.
+	// Default 0, and with RecordRefusals: never.
 	SoldOutTTL time.Duration
 
 	// Allotment is how many units of an SKU this process takes at once, to sell them without the

@@ -25,8 +25,8 @@ import (
 // standby: after a failover the order that caused it may be gone.
 //
 // Begin tx at READ COMMITTED; at REPEATABLE READ and above an SKU that was sold from meanwhile is a
-// conflict. An order that was recorded before is answered there with the state that the snapshot of
-// tx has.
+// conflict, and one that was first stocked meanwhile is ErrUnknownSKU. An order that was recorded
+// before is answered there with the state that the snapshot of tx has.
 //
 // Errors: those of Store.Reserve; dblock.ErrUnsupported if the client_encoding of tx is not UTF8,
 // and nothing was sent; and dblock.ErrConflict after a deadlock or a failed serialization: roll tx
