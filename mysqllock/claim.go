@@ -20,7 +20,8 @@ import (
 // tx ends: have the index cover all of WHERE there. args are for its question marks; scan reads a
 // row. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write the new holder into the row itself
 // before you commit, and have query read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the
-// default, gaps between rows are locked as well, and block inserts.
+// default, gaps between rows are locked as well, and block inserts. There MySQL, too, keeps rows
+// locked that WHERE refuses.
 //
 // Behind its FROM, query may only read the row itself. The server reads other tables as they were
 // before the lock, and two claims would get a row that one of them has booked in another table. A

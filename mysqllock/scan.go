@@ -236,14 +236,16 @@ func (s planStep) choose(ctx context.Context, tx *sql.Tx, query string, n int, a
 	if !s.sorts() && !(s.reads() && s.filters()) {
 		return indexName(s.index)
 	}
-	sorts := s.sorts()
+	sorts, hinted := s.sorts(), false
 	for name := range strings.SplitSeq(s.usable, ",") {
 		if index, err = indexName(name); err != nil {
 			return "", err
 		}
 		steps, err := planOf(ctx, tx, steadyMariaDB, steady(rowlock.Claim(forced(query, index), n, "")), args)
 		switch {
-		case mysql.ErrorNumber(err) == mysql.WrongUsage: // with USE INDEX
+		case mysql.ErrorNumber(err) == mysql.WrongUsage:
+			hinted = true
+		case mysql.ErrorNumber(err) == mysql.NoSuchIndex: // of the table: the plan begins with another one
 		case err != nil:
 			return "", err
 		case len(steps) == 0:
@@ -255,6 +257,9 @@ func (s planStep) choose(ctx context.Context, tx *sql.Tx, query string, n int, a
 	}
 	if sorts {
 		return "", errSorts(query)
+	}
+	if s.keeps && hinted {
+		return "", &ScanError{query, "USE INDEX lets the server read all of the table or of an index", "it FORCE INDEX"}
 	}
 	if s.keeps { // it can't search the indexes, for the type of an argument perhaps
 		return "", errReads(query)

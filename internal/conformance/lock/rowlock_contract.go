@@ -161,7 +161,7 @@ func (rowTests) RefusesBadInput(t *testing.T, v *rowEnv) {
 		"NUL in a table":   row("se\x00at", "id", usual),
 		"NUL in a column":  row("seat", "i\x00d", usual),
 		"no UTF-8":         row("seat\xff", "id", usual),
-		"a long name":      row(strings.Repeat("x", 64), "id", usual),
+		"a long name":      row(strings.Repeat("x", 65), "id", usual),
 		"NUL in a key":     tx.LockText(t.Context(), "seat", "id", "a\x00", usual),
 		"a fraction":       row("seat", "id", dblock.RowLock{Wait: dblock.WaitAtMost(v.locks.Between)}),
 		"a negative wait":  row("seat", "id", dblock.RowLock{Wait: dblock.WaitAtMost(-time.Second)}),
