@@ -42,6 +42,9 @@ func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 		return promoted, errors.Join(err, r.any())
 	}
 	tried, err := q.promoter.tryNow(ctx)
+	if tried.isEmpty() && q.promoter.hasStuck() { // another call has what became of them
+		tried.locked = r.locked
+	}
 	return promoted + tried.promoted, errors.Join(err, r.err, cmp.Or(tried.err, tried.locked))
 }
 

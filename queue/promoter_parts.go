@@ -138,7 +138,10 @@ func (p *promoter) tryStuck(ctx context.Context, r *refusal) (stuck []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.err = cmp.Or(r.err, p.tried.err)
-	p.tried.err = nil
+	if p.tried.promoted == 0 {
+		r.locked = cmp.Or(r.locked, p.tried.locked)
+	}
+	p.tried.err, p.tried.locked = nil, nil
 	if p.stuck == nil {
 		p.stuck = make(map[string]*stuckJobs)
 	}
@@ -164,7 +167,7 @@ func (p *promoter) tryStuck(ctx context.Context, r *refusal) (stuck []string) {
 // tryNow has jobs of stuck queues tried, and waits for the end of that, while ctx lives. If tries
 // have ended since the last takeTried, it returns what became of them.
 func (p *promoter) tryNow(ctx context.Context) (tried stuckTry, err error) {
-	if tried := p.takeTried(); tried.promoted > 0 || tried.err != nil {
+	if tried := p.takeTried(); !tried.isEmpty() {
 		return tried, nil
 	}
 	p.tryStuck(ctx, new(refusal))
@@ -182,6 +185,12 @@ func (p *promoter) tryNow(ctx context.Context) (tried stuckTry, err error) {
 	}
 }
 
+func (p *promoter) hasStuck() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.stuck) > 0
+}
+
 func (p *promoter) takeTried() (tried stuckTry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,12 +199,13 @@ func (p *promoter) takeTried() (tried stuckTry) {
 }
 
 // stuckTry is what became of jobs of stuck queues. promoted counts those of several tries. locked
-// is the error of a job that stayed locked. err is that of the first job that was refused. If no
-// job was promoted, err may be locked.
+// is the error of a job that stayed locked. err is that of the first job that was refused.
 type stuckTry struct {
 	promoted    int
 	locked, err error
 }
+
+func (t stuckTry) isEmpty() bool { return t.promoted == 0 && t.locked == nil && t.err == nil }
 
 // roundPause is how long tryEach rests if it promoted no job of any stuck queue: a statement that
 // finds a job locked may fail at once.
@@ -246,9 +256,6 @@ func (p *promoter) tryEach(ctx context.Context) (tried stuckTry) {
 	tried.err = cmp.Or(refused.err, found)
 	for _, locked := range locks {
 		tried.locked = locked
-	}
-	if tried.promoted == 0 {
-		tried.err = cmp.Or(tried.err, tried.locked)
 	}
 	return tried
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -322,5 +323,35 @@ func TestATryThatHasEndedIsCounted(t *testing.T) {
 	}
 	if tried, err := p.tryNow(t.Context()); tried.promoted != 0 || err != nil {
 		t.Errorf("%d are promoted twice, %v", tried.promoted, err)
+	}
+}
+
+// TestALockThatEndsIsNoError: a job is locked at first. What becomes of it in the end counts.
+func TestALockThatEndsIsNoError(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &stuckRows{}
+			p, calls := promoterOf(r)
+			r.add("a", 5)
+			r.one = r.due[0].Job
+			if ends {
+				time.AfterFunc(2500*time.Millisecond, func() {
+					r.mu.Lock()
+					defer r.mu.Unlock()
+					r.one = driver.ID{}
+				})
+			}
+			var refused refusal
+			_, _, err := p.promoteStep(t.Context(), everDue, &refused)
+			tried, tryErr := p.tryNow(t.Context())
+			if err := errors.Join(err, tryErr, refused.err, tried.err); err != nil || refused.any() == nil {
+				t.Errorf("%v; at first a job is locked: %v", err, refused.any())
+			}
+			if ends == (tried.locked != nil) || ends == p.hasStuck() {
+				t.Errorf("the lock ends: %v: the error is %v", ends, tried.locked)
+			}
+			calls.Wait()
+		})
 	}
 }
