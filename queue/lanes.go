@@ -31,8 +31,8 @@ import (
 //
 // A statement that has met conflicts several times counts as one that has met a locked row. Its
 // parts are sent once each. A call that is left alone meets conflicts in its lane until its tries
-// or its time are up. Calls in lanes hold up no others: but for those that wait on the server, one
-// statement at a time is theirs.
+// or its time are up. Its statements are sent once, too, as those of others wait for them: the lane
+// rests between them.
 //
 // A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its
 // statement locks some of its keys before it meets the locked one. So it never waits on the server,
@@ -41,7 +41,6 @@ import (
 const (
 	inFlight      = 2       // statements with keys, and as many without
 	largeInFlight = 4       // those that no calls share
-	keyedRetries  = 1       // of those with keys: of calls that wait in lanes
 	keyedWaiters  = 2       // statements with keys that wait on the server
 	plainWaiters  = 2       // those without
 	keyedWeight   = 1 << 20 // bytes in one statement
@@ -121,7 +120,6 @@ func (e *enqueuer) makeQueues() {
 		o.Weight, o.MaxWeight = func(c keyedCall) int { return weight(c.jobs) }, keyedWeight
 	}
 	e.apart = batch.New(apart)
-	keyed.Retries = keyedRetries
 	keyed.Others = func(c keyedCall) []string { return c.groups }
 	e.keyed = batch.New(keyed)
 }

@@ -559,6 +559,71 @@ func TestConflictsOfAQueueStopNoOther(t *testing.T) {
 	}
 }
 
+// slowConflicts is a conflictQueue whose server takes a while for each statement.
+type slowConflicts struct{ conflictQueue }
+
+func (s *slowConflicts) Enqueue(ctx context.Context, r *driver.EnqueueRequest) ([]driver.Duplicate, error) {
+	time.Sleep(3 * time.Millisecond)
+	return s.conflictQueue.Enqueue(ctx, r)
+}
+
+// TestConflictsInLanesLeaveRoom: forty callers with a key each meet conflicts again and again. Half
+// of the calls with free keys take little time. In the control each statement of a lane is
+// repeated.
+func TestConflictsInLanesLeaveRoom(t *testing.T) {
+	t.Parallel()
+	for _, control := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const timeout, callers = 10 * time.Second, 40
+			q := &enqueuer{db: newStatements(&slowConflicts{}, timeout), o: &Options{Timeout: timeout, MaxQueue: 1000}}
+			q.makeQueues()
+			if control {
+				q.keyed = batch.New(batch.Options[keyedCall, []driver.Duplicate]{
+					MaxQueue: 1000, PerKey: inFlight, MaxInFlight: inFlight, Waiters: keyedWaiters, MaxWait: timeout, Apart: true,
+					Key: keyedCall.key, MaxBatch: maxMerged,
+					Run: func(ctx context.Context, calls []keyedCall, _ bool) ([]batch.Result[[]driver.Duplicate], error) {
+						return q.insertLanes(ctx, calls, false)
+					},
+				})
+			}
+			send := func(ctx context.Context, n int, queue string) error {
+				c, _ := newKeyedCall([]driver.Insert{{Kind: "k", Queue: queue, ID: driver.ID{byte(n >> 8), byte(n)}, Unique: fmt.Sprint(n)}})
+				_, err := q.keyed.Do(ctx, c)
+				return err
+			}
+			var all sync.WaitGroup
+			ctx, cancel := context.WithCancel(t.Context())
+			for n := range callers {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						if send(ctx, n, "a") == nil {
+							t.Error("a task that meets conflicts is enqueued")
+						}
+					}
+				})
+			}
+			time.Sleep(2 * time.Second)
+			var took []time.Duration
+			for n := range 100 {
+				began := time.Now()
+				if err := send(t.Context(), callers+n, "b"); err != nil {
+					t.Error(err)
+				}
+				took = append(took, time.Since(began))
+			}
+			cancel()
+			all.Wait()
+			slices.Sort(took)
+			if took[50] > 30*time.Millisecond != control {
+				t.Errorf("control: %v: half of the calls took more than %v", control, took[50])
+			}
+			if err := q.keyed.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestACallOfSeveralQueuesBlamesNone: one of its queues is locked. Further calls for the same
 // queues are sent apart, and those for the other queue are not.
 func TestACallOfSeveralQueuesBlamesNone(t *testing.T) {

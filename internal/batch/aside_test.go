@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -226,63 +225,4 @@ func TestALoneCallerThatHasToWaitIsQueued(t *testing.T) {
 			t.Errorf("left: %d lanes, %d ready, %d waiting", len(r.lanes), len(r.ready), r.waiting)
 		}
 	})
-}
-
-// TestRetriesLeaveRoomForNewRequests has two keys locked, of which one statement of its own each is
-// asked again. Only so many are in flight as Retries says: a new key does not wait. One that stands
-// aside does not count. The control bounds none.
-func TestRetriesLeaveRoomForNewRequests(t *testing.T) {
-	t.Parallel()
-	for retries, bounded := range map[int]bool{1: true, 2: false} {
-		t.Run(strconv.Itoa(retries), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				r := newRig(func(o *Options[order, int]) {
-					o.MaxInFlight, o.Retries, o.Waiters, o.MaxWait, o.Apart = 2, retries, 1, time.Minute, true
-				})
-				ends := []chan error{
-					r.do(t.Context(), "x", 0), r.do(t.Context(), "y", 1), r.do(t.Context(), "a", 2), r.do(t.Context(), "b", 3), r.do(t.Context(), "d", 4),
-				}
-				r.next(t).answer()
-				r.next(t).answer()
-				for range 3 {
-					r.next(t).alone("")
-				}
-				first := r.next(t)
-				if !first.again {
-					t.Fatal("what was answered Alone is not asked again")
-				}
-				if !bounded {
-					if second := r.next(t); !second.again {
-						t.Error("the control: only one is asked again")
-					} else {
-						second.answer()
-					}
-					r.next(t).answer()
-					first.answer()
-				} else {
-					ends = append(ends, r.do(t.Context(), "c", 5))
-					fresh := r.next(t)
-					if got := fresh.numbers(); fresh.again || !slices.Equal(got, []int{5}) {
-						t.Errorf("sent %v, want the new request", got)
-					}
-					fresh.answer()
-					r.quiet(t)
-					if !Yield(first.ctx) {
-						t.Error("it may not stand aside")
-					}
-					second := r.next(t)
-					r.quiet(t)
-					second.answer()
-					r.next(t).answer()
-					first.answer()
-				}
-				for _, end := range ends {
-					want(t, end, nil)
-				}
-				if err := r.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
 }

@@ -17,7 +17,6 @@ type batch[Q, A any] struct {
 	lanes  []*lane[Q, A]
 	others []*lane[Q, A] // of the other keys of its calls
 	weight int
-	again  bool // some of its calls were answered Alone before
 }
 
 func (q *Queue[Q, A]) lane(req Q) *lane[Q, A] { return q.laneOf(q.o.Key(req)) }
@@ -45,19 +44,11 @@ func (q *Queue[Q, A]) dispatch() {
 			q.beginLater()
 			return
 		}
-		offered := len(q.ready)
 		b := q.nextBatch()
-		switch {
-		case len(b.calls) > 0:
-		case len(q.ready) == offered: // all of them are held back
-			return
-		default:
+		if len(b.calls) == 0 {
 			continue
 		}
 		q.begin()
-		if b.again {
-			q.again++
-		}
 		go q.execute(b)
 	}
 }
@@ -108,10 +99,6 @@ func (q *Queue[Q, A]) nextBatch() batch[Q, A] {
 			q.ready = append(q.ready, l) // its turn comes in a statement of its own
 			continue
 		}
-		if l.live > 0 && len(b.calls) == 0 && l.head().alone && q.again >= q.o.Retries {
-			q.ready = append(q.ready, l)
-			continue
-		}
 		l.ready = false
 		if l.live == 0 {
 			q.dropIdle(l)
@@ -152,7 +139,6 @@ func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 			break
 		}
 		b.weight += weight
-		b.again = b.again || l.head().alone
 		b.calls = append(b.calls, l.pop())
 		taken++
 	}
@@ -176,7 +162,7 @@ type division struct {
 
 // execute runs one statement and hands out its results.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
-	t := inFlight[Q, A]{q: q, lanes: b.lanes, others: b.others, again: b.again}
+	t := inFlight[Q, A]{q: q, lanes: b.lanes, others: b.others}
 	skipped := q.run(withYielder(context.Background(), &t), q.inTime(b.calls), &division{began: time.Now()})
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -195,7 +181,6 @@ func (q *Queue[Q, A]) settle(t *inFlight[Q, A]) {
 		q.aside--
 	} else {
 		q.running--
-		t.endsRetry()
 	}
 	for _, l := range t.all() {
 		l.flying--

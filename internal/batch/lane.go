@@ -18,7 +18,7 @@ type call[Q, A any] struct {
 	withdrawn bool // its caller gave up before that
 	alone     bool // it may share a statement with its own key only
 
-	why    error     // it was answered Alone, as Run says.
+	why    error     // it was answered Alone; nil: it stayed locked.
 	behind string    // where it is to wait; empty: in the lane of its own key
 	since  time.Time // when it first moved, or was answered Alone
 	due    time.Time // when it waits no longer for statements with its other keys; zero: it does not.

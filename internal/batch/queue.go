@@ -75,10 +75,6 @@ type Options[Q, A any] struct {
 	MaxInFlight int // statements in flight, over all keys; default 4
 	PerKey      int // statements in flight that carry one key; default 1
 
-	// Retries is how many of them may be of requests that were answered Alone before, but for those
-	// that stand aside. The others are left for new requests. Default: MaxInFlight.
-	Retries int
-
 	// Apart has no two keys share a statement: for requests that wait for what their key names.
 	Apart bool
 
@@ -110,7 +106,6 @@ type Queue[Q, A any] struct {
 	limit   int           // requests in one statement, below Options.MaxBatch; 0: as many as that.
 	running int           // statements in flight, but for those aside.
 	aside   int           // statements in flight that stand aside.
-	again   int           // statements in flight of requests that were answered Alone before.
 	stands  []*lane[Q, A] // whose first call waits for statements that carry one of its other keys.
 	wanted  []*lane[Q, A] // of these keys: no statement that carries one begins.
 	began   time.Time     // when the last of them was sent.
@@ -145,7 +140,6 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, 4)
-	o.Retries = cmp.Or(o.Retries, o.MaxInFlight)
 	o.PerKey = cmp.Or(o.PerKey, 1)
 	return &Queue[Q, A]{o: o, lanes: make(map[string]*lane[Q, A])}
 }
@@ -300,7 +294,7 @@ func (q *Queue[Q, A]) runSingle(ctx context.Context, t *inFlight[Q, A], req Q, r
 		reply(Result[A]{Err: err})
 	case results[0].Alone && q.o.MaxWait > 0 && q.o.Late == nil:
 		again = q.call(req, l)
-		again.behind, again.since = results[0].Behind, began
+		again.behind, again.why, again.since = results[0].Behind, results[0].Err, began
 	case results[0].Alone:
 		reply(Result[A]{Err: cmp.Or(results[0].Err, q.stayedLocked(l.key))})
 	default:

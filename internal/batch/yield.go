@@ -12,15 +12,6 @@ type inFlight[Q, A any] struct {
 	lanes  []*lane[Q, A]
 	others []*lane[Q, A] // of the other keys of its calls
 	aside  bool
-	again  bool // it counts as one of requests that were answered Alone before
-}
-
-// endsRetry lets another statement of such requests begin.
-func (t *inFlight[Q, A]) endsRetry() {
-	if t.again {
-		t.again = false
-		t.q.again--
-	}
 }
 
 // all returns the lanes of all of its keys. What waits in those of other keys is offered first.
@@ -85,7 +76,6 @@ func (t *inFlight[Q, A]) yield() bool {
 	t.aside = true
 	t.q.aside++
 	t.q.running--
-	t.endsRetry()
 	for _, l := range t.all() {
 		l.blocked++
 	}
