@@ -173,6 +173,26 @@ func TestAKeyThatStaysLockedRests(t *testing.T) {
 	})
 }
 
+// TestTheReasonOfAWaitIsKept: a call that was answered Alone for a reason of Run's is late before it
+// is asked again, as another statement takes long. Its error is that reason.
+func TestTheReasonOfAWaitIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(func(o *Options[order, int]) { o.MaxInFlight, o.MaxWait = 1, time.Second })
+		why := errors.New("conflicts")
+		ends := []chan error{r.do(t.Context(), "a", 1)} // a lone caller first, and one in the queue
+		r.next(t).reply <- result{answers: []Result[int]{{Alone: true, Err: why}}}
+		again := r.next(t)
+		ends = append(ends, r.do(t.Context(), "b", 2), r.do(t.Context(), "c", 3))
+		again.reply <- result{answers: []Result[int]{{Alone: true, Err: why}}}
+		slow := r.next(t)
+		time.Sleep(2 * time.Second)
+		slow.answer()
+		want(t, ends[0], why)
+		want(t, ends[1], nil)
+		want(t, ends[2], nil)
+	})
+}
+
 // TestAnAnswerEndsTheRests has a key locked twice: the second time its first rest is as short as
 // before.
 func TestAnAnswerEndsTheRests(t *testing.T) {
