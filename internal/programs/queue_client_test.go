@@ -112,6 +112,9 @@ func (c *queueClient) open(ctx context.Context) error {
 			Queue: c.Run, Concurrency: c.program.Handlers, Poll: 20 * time.Millisecond, Promote: 20 * time.Millisecond,
 			Timeout: 20 * time.Second, Grace: time.Second, Backoff: func(int, error) time.Duration { return 5 * time.Millisecond },
 		})
+		if errors.Is(err, queue.ErrNotRecorded) && strings.Contains(err.Error(), "the context of Close has ended") {
+			return // the faults lasted for longer: these jobs are rescued
+		}
 		documented("Work", err, dblock.ErrClosed)
 	}()
 	c.mu.Lock()
