@@ -173,8 +173,8 @@ func TestAKeyThatStaysLockedRests(t *testing.T) {
 	})
 }
 
-// TestTheReasonOfAWaitIsKept: a call that was answered Alone for a reason of Run's is late before it
-// is asked again, as another statement takes long. Its error is that reason.
+// TestTheReasonOfAWaitIsKept: a call that was answered Alone for a reason of Run's is late before
+// it is asked again, as another statement takes long. Its error is that reason.
 func TestTheReasonOfAWaitIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxInFlight, o.MaxWait = 1, time.Second })
