@@ -179,7 +179,7 @@ func TestTheReasonOfAWaitIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxInFlight, o.MaxWait = 1, time.Second })
 		why := errors.New("conflicts")
-		ends := []chan error{r.do(t.Context(), "a", 1)} // a lone caller first, and one in the queue
+		ends := []chan error{r.do(t.Context(), "a", 1)} // a single caller first, and one in the queue
 		r.next(t).reply <- result{answers: []Result[int]{{Alone: true, Err: why}}}
 		again := r.next(t)
 		ends = append(ends, r.do(t.Context(), "b", 2), r.do(t.Context(), "c", 3))
