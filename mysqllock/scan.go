@@ -334,7 +334,7 @@ func planOf(ctx context.Context, tx *sql.Tx, settings, statement string, args []
 	lines, err := mysql.ShowOf(ctx, tx, settings+"EXPLAIN /*!80000 FORMAT=TRADITIONAL */ /*M! PARTITIONS */ "+statement, args...)
 	steps := make([]planStep, len(lines))
 	for i, line := range lines {
-		_, isMySQL := line["filtered"]
+		_, isMySQL := line["filtered"] // MariaDB has this column in EXPLAIN EXTENDED alone
 		steps[i] = planStep{line["type"], line["possible_keys"], line["key"], line["partitions"], line["Extra"], !isMySQL}
 	}
 	return steps, err

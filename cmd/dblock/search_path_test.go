@@ -48,7 +48,8 @@ func commandsRunNothingPlanted(t *testing.T, url string) {
 	for _, place := range []string{"--schema=app", ""} {
 		for _, command := range []string{
 			"migrate up", "migrate status", "doctor", "locks", "locks --session", "lock k --ttl=5m -- true",
-			"lock k --ttl=5m --fair -- true", "lock k --ttl=5m --shared -- true", "lock s --ttl=5m --permits=1 --limit=2 -- true", "permits s 3", "queue stats", "queue list", "queue pause q", "queue resume q",
+			"lock k --ttl=5m --fair -- true", "lock k --ttl=5m --shared -- true", "lock s --ttl=5m --permits=1 --limit=2 -- true",
+			"permits s 3", "queue stats", "queue list", "queue pause q", "queue resume q",
 			"queue retry --all", "queue purge --older=1h", "unlock none --token=1", "queue show " + none, "queue cancel " + none, "queue discard " + none,
 			"migrate down --all --yes",
 		} {

@@ -13,14 +13,12 @@ import (
 	"github.com/dblock-go/dblock/internal/root"
 )
 
-// Names of Postgres are in double quotes, and may have so many bytes: it would cut a longer one
-// short, and mean another table. Those of MySQL and MariaDB may have so many characters.
 const (
-	maxNameBytes      = 63
-	maxNameCharacters = 64
+	maxNameBytes      = 63 // on Postgres, which would cut a longer name, and mean another table
+	maxNameCharacters = 64 // on MySQL and MariaDB
 )
 
-// Name quotes the name of a column.
+// Name quotes the name of a column: on MySQL and MariaDB with backticks.
 func Name(field, name string, quote string) (string, error) {
 	most := maxNameBytes
 	if quote == "`" {

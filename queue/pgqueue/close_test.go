@@ -26,8 +26,9 @@ func TestCloseDoesNotWaitForEnds(t *testing.T) {
 	}
 }
 
-// closeAmidJobs closes a Queue with so many jobs of each kind: those whose handlers ignore that it
-// is closed, and those whose handlers obey. It returns how many of the latter were handed back.
+// closeAmidJobs closes a Queue while jobs of two kinds run, each kind as many times as jobs says.
+// The handlers of one ignore the end of their contexts, and those of the other return. It returns
+// how many jobs of the other kind were handed back.
 func closeAmidJobs(t *testing.T, jobs int) (back int) {
 	t.Helper()
 	db := testdb.MigratedPostgres(t)
